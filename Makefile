@@ -1,0 +1,45 @@
+# Everything a fresh machine needs: make sweep, make test. Python 3.11+, pip and make are enough.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+SWEEP  ?= search_spaces/digits_cnn.yaml
+
+.PHONY: help install sweep test test-fast lint format bench clean
+
+help:            ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (a minute or two the first time) ..."
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]' --group dev
+	@touch $@
+
+install: $(VENV)/.installed ## virtual environment with everything
+
+sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spaces/digits_mlp.yaml)
+	@$(BIN)/python scripts/sweep.py run $(SWEEP)
+
+test: install    ## all tests
+	@$(BIN)/python -m pytest
+
+test-fast: install ## the tests that need no framework, in seconds
+	@$(BIN)/python -m pytest -m "not tf and not ray and not slow and not gpu"
+
+lint: install    ## format, lint, types, architecture
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: install  ## write the format that lint asks for
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: install   ## all benchmarks, each with its ratios as JSON on the last line
+	@for b in scripts/bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+clean:           ## remove what was built, keep sweeps and mlflow.db
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""What tune_tf's parts are measured against, as their users write it."""

@@ -1,0 +1,256 @@
+"""One epoch, training and validation: tune_tf's graph call against ``model.fit`` and an expert's.
+
+All contestants train the same model from the same weights on the same rows in the same order and
+batches, by turns in one process, and must arrive at the same losses.
+"""
+
+import argparse
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from baselines.expert_epochs import ExpertEpochs
+from baselines.fit_epochs import Arrays, FitEpochs, TunedFitEpochs
+from measuring.interleaved import Contestant, Timings, take_turns
+from measuring.verdict import Target, print_table, print_verdict
+
+from tune_tf import Data, Workload
+from tune_tf.data import rows_of
+from tune_tf.training.devices import Devices
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.placed import place
+from tune_tf.training.replicas import Replicas
+from tune_tf.training.seeds import epoch_order, seed_everything
+from tune_tf.workload import Config
+from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
+
+_SEED = 7
+_NUM_TRAIN, _NUM_VALIDATION = 1408, 384  # whole batches of 32, also for two replicas under fit
+_TOLERANCE = 1e-5
+_TARGETS = {
+    "mlp_b32/fit": Target(10),
+    "mlp_b32/fit_mirrored_x1": Target(10),
+    "mlp_b32/fit_mirrored_x2": Target(20),
+    "cnn_b32/fit": Target(1.5),
+    "cnn_b32/fit_mirrored_x1": Target(1.5),
+    "cnn_b32/fit_mirrored_x2": Target(4),
+    "mlp_b32/expert": Target(0.9),
+    "cnn_b32/expert": Target(0.9),
+    "mlp_b32/mirrored_x1_over_no_strategy": Target(1.05, "at most"),
+    "cnn_b32/mirrored_x1_over_no_strategy": Target(1.05, "at most"),
+}
+
+
+class _Resplit(Workload):
+    """A digits workload on row counts that divide by the batch size, which ``fit`` needs."""
+
+    def __init__(self, inner: Workload, *, jit_compile: bool, steps_per_execution: int = 1) -> None:
+        self._inner = inner
+        self._jit_compile = jit_compile
+        self._steps_per_execution = steps_per_execution
+
+    def load_data(self, config: Config) -> Data:
+        data = self._inner.load_data(config)
+        x, y = (
+            np.concatenate(parts)
+            for parts in zip(data.train, data.validation, data.test, strict=True)
+        )
+        end = _NUM_TRAIN + _NUM_VALIDATION
+        return Data((x[:_NUM_TRAIN], y[:_NUM_TRAIN]), (x[_NUM_TRAIN:end], y[_NUM_TRAIN:end]))
+
+    def build_model(self, config: Config) -> keras.Model:
+        model = self._inner.build_model(config)
+        if self._jit_compile or self._steps_per_execution > 1:
+            model.compile(
+                optimizer=model.optimizer,
+                loss=model.loss,
+                metrics=["accuracy"],
+                jit_compile=self._jit_compile,
+                steps_per_execution=self._steps_per_execution,
+            )
+        return model
+
+
+class _OurEpochs:
+    """tune_tf's loop, as a trial drives it."""
+
+    def __init__(self, workload: Workload, config: Config, replicas: Replicas) -> None:
+        self.losses: list[tuple[float, float]] = []
+        self._loop = GraphLoop(workload, replicas)
+        rows = place(rows_of(workload.load_data(config)), replicas)
+        self._loop.start(config, rows, _SEED)
+
+    def prepare(self) -> None:
+        """Do nothing: the order is drawn inside the timed part, as in a trial."""
+
+    def run(self) -> None:
+        metrics = self._loop.epoch()
+        self.losses.append((metrics["loss"], metrics["val_loss"]))
+
+
+def _built(workload: Workload, config: Config, strategy: tf.distribute.Strategy) -> keras.Model:
+    seed_everything(_SEED)
+    with strategy.scope():
+        return workload.build_model(config)
+
+
+def _order(epoch: int) -> np.ndarray:
+    return epoch_order(_SEED, epoch, _NUM_TRAIN)
+
+
+class _Case:
+    """A model and a batch size, with everyone who trains it."""
+
+    def __init__(self, inner: Workload, config: Config, *, jit_compile: bool) -> None:
+        self._config = config
+        self._batch_size = int(config["batch_size"])
+        self._workload = _Resplit(inner, jit_compile=jit_compile)
+        self._inner = inner
+        data = self._workload.load_data(config)
+        self._train: Arrays = data.train
+        self._validation: Arrays = data.validation
+
+    def ours(self, num_replicas: int) -> _OurEpochs:
+        devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas)))
+        return _OurEpochs(self._workload, self._config, Replicas(devices))
+
+    def fit(self, strategy: tf.distribute.Strategy) -> FitEpochs:
+        model = _built(self._workload, self._config, strategy)
+        return FitEpochs(model, self._train, self._validation, **self._batches)
+
+    def tuned_fit(self, strategy: tf.distribute.Strategy) -> TunedFitEpochs:
+        workload = _Resplit(
+            self._inner,
+            jit_compile=False,
+            steps_per_execution=_NUM_TRAIN // self._batch_size,
+        )
+        model = _built(workload, self._config, strategy)
+        return TunedFitEpochs(model, self._train, self._validation, **self._batches)
+
+    def expert(self) -> ExpertEpochs:
+        model = _built(self._workload, self._config, tf.distribute.get_strategy())
+        return ExpertEpochs(model, self._train, self._validation, **self._batches)
+
+    @property
+    def _batches(self) -> dict[str, object]:
+        return {"order": _order, "batch_size": self._batch_size}
+
+
+def _assert_equal_losses(name: str, contestants: dict[str, Contestant], num_epochs: int) -> float:
+    """Return the largest relative difference of any loss in the first epochs to the first's."""
+    reference = np.array(next(iter(contestants.values())).losses[:num_epochs])
+    worst = 0.0
+    for label, contestant in contestants.items():
+        losses = np.array(contestant.losses[:num_epochs])
+        difference = float(np.max(np.abs(losses / reference - 1)))
+        assert difference <= _TOLERANCE, (
+            f"{name}: {label} differs by {difference:.1e} from tune_tf: {losses} {reference}"
+        )
+        worst = max(worst, difference)
+    return worst
+
+
+def _split_cpu(num_threads: int) -> None:
+    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(num_threads)
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+def _measure(
+    label: str, case: _Case, arguments: argparse.Namespace, *, everything: bool
+) -> tuple[dict[str, float], list[tuple[str, ...]]]:
+    """Return ratios and table rows of a case."""
+    contestants: dict[str, Contestant] = {"tune_tf": case.ours(1)}
+    default = tf.distribute.get_strategy()
+    contestants["fit"] = case.fit(default)
+    pairs = [("fit", "tune_tf")]
+    if everything:
+        one_device = tf.distribute.ReductionToOneDevice
+        mirrored_x1 = tf.distribute.MirroredStrategy(["CPU:0"], cross_device_ops=one_device())
+        mirrored_x2 = tf.distribute.MirroredStrategy(
+            ["CPU:0", "CPU:1"], cross_device_ops=one_device()
+        )
+        contestants |= {
+            "expert": case.expert(),
+            "tune_tf_mirrored_x1": case.ours(1),
+            "tune_tf_mirrored_x2": case.ours(2),
+            "fit_tuned": case.tuned_fit(default),
+            "fit_mirrored_x1": case.fit(mirrored_x1),
+            "fit_mirrored_x2": case.fit(mirrored_x2),
+        }
+        pairs += [
+            ("fit_tuned", "tune_tf"),
+            ("fit_mirrored_x1", "tune_tf_mirrored_x1"),
+            ("fit_mirrored_x2", "tune_tf_mirrored_x2"),
+        ]
+    print(f"{label}: tracing and checking losses ...", flush=True)
+    take_turns(contestants, num_rounds=arguments.num_checked_epochs)
+    worst = _assert_equal_losses(label, contestants, arguments.num_checked_epochs)
+    print(f"{label}: losses equal within {worst:.1e}; measuring ...", flush=True)
+    slow = take_turns(contestants, num_rounds=arguments.num_rounds)
+    ratios, rows = {}, []
+
+    def note(name: str, timings: Timings, slower: str, faster: str) -> None:
+        ratio = timings.ratio(slower, faster)
+        ratios[f"{label}/{name}"] = ratio.median
+        rows.append((label, f"{slower} / {faster}", str(ratio)))
+
+    for slower, faster in pairs:
+        note(slower, slow, slower, faster)
+    if everything:
+        quick = {name: contestants[name] for name in ("tune_tf", "expert", "tune_tf_mirrored_x1")}
+        fast = take_turns(
+            quick,
+            num_rounds=4 * arguments.num_rounds,
+            num_repeats=arguments.num_repeats,
+        )
+        note("expert", fast, "expert", "tune_tf")
+        note("mirrored_x1_over_no_strategy", fast, "tune_tf_mirrored_x1", "tune_tf")
+    return ratios, rows
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smoke run: MLP, two rounds")
+    parser.add_argument("--num-rounds", type=int, default=9, help="rounds of every contestant")
+    parser.add_argument("--num-repeats", type=int, default=3, help="epochs a turn, fast ones only")
+    parser.add_argument("--num-checked-epochs", type=int, default=3, help="epochs compared first")
+    parser.add_argument("--num-threads", type=int, default=2, help="threads of TensorFlow")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.num_rounds, arguments.num_repeats = 2, 1
+    return arguments
+
+
+def main() -> None:
+    """Run all cases and print their ratios."""
+    arguments = _arguments()
+    _split_cpu(arguments.num_threads)
+    mlp, cnn = {"width": 128}, {"filters": 16}
+    cases = {
+        "mlp_b32": (_Case(DigitsMLP(), mlp | {"batch_size": 32}, jit_compile=False), True),
+        "cnn_b32": (_Case(DigitsCNN(), cnn | {"batch_size": 32}, jit_compile=False), True),
+        "mlp_b256": (_Case(DigitsMLP(), mlp | {"batch_size": 256}, jit_compile=False), True),
+        "cnn_b256": (_Case(DigitsCNN(), cnn | {"batch_size": 256}, jit_compile=False), True),
+        "mlp_b32_xla": (_Case(DigitsMLP(), mlp | {"batch_size": 32}, jit_compile=True), False),
+        "cnn_b32_xla": (_Case(DigitsCNN(), cnn | {"batch_size": 32}, jit_compile=True), False),
+    }
+    if arguments.quick:
+        cases = {"mlp_b32": cases["mlp_b32"]}
+    ratios: dict[str, float] = {}
+    rows: list[tuple[str, ...]] = []
+    for label, (case, everything) in cases.items():
+        measured, told = _measure(label, case, arguments, everything=everything)
+        ratios |= measured
+        rows += told
+    print()
+    print_table(("case", "time over time", "median [quartiles]"), rows)
+    print_verdict("epoch_loop", ratios, _TARGETS, tolerance=_TOLERANCE)
+
+
+if __name__ == "__main__":
+    main()

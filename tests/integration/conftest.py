@@ -1,0 +1,98 @@
+"""Sweeps from the shell, as a user starts them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_MARK = f"TUNE_TF_TEST_{os.getpid()}"  # in the environment of all that these tests start
+
+SWEEP = """\
+name: tiny
+workload: tune_tf.workloads.digits:DigitsMLP
+objective: {metric: val_accuracy, mode: max}
+space:
+  optimizer:     {choice: [adamw, sgd]}
+  momentum:      {uniform: [0.0, 0.9], when: {optimizer: sgd}}
+  learning_rate: {loguniform: [1.0e-4, 1.0e-1]}
+  dropout:       {uniform: [0.1, 0.5]}
+  width:         {choice: [16, 32]}
+  batch_size:    64
+seed: 3
+scheduler: {name: asha, max_t: 9, grace_period: 1, reduction_factor: 3}
+resources: {cpus: 1}
+budget: {num_samples: 8}
+"""
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., "subprocess.Popen[str]"]:
+    """Start ``scripts/sweep.py`` with arguments in a folder."""
+
+    def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "scripts" / "sweep.py"), *arguments],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "COLUMNS": "120", _MARK: "1"},
+        )
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def finished(
+    command: Callable[..., "subprocess.Popen[str]"],
+) -> Callable[..., tuple[int, str, str]]:
+    """Run ``scripts/sweep.py`` to its end; return exit code, stdout and stderr."""
+
+    def run(*arguments: str, cwd: Path, timeout_s: float = 240) -> tuple[int, str, str]:
+        process = command(*arguments, cwd=cwd)
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            pytest.fail(f"sweep.py {' '.join(arguments)} did not end:\n{out}\n{err}")
+        return process.returncode, out, err
+
+    return run
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path) -> Path:
+    """A sweep of eight short trials."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SWEEP)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _no_orphans() -> Iterator[None]:
+    """Fail if a test leaves a process behind that it started."""
+    yield
+    deadline = time.monotonic() + 90  # Ray's agents look for their parent now and then
+    while (left := _started()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not left, f"processes left: {left}"
+
+
+def _started() -> set[tuple[int, str]]:
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if _MARK.encode() in (folder / "environ").read_bytes():
+                words = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                found.add((int(folder.name), words.decode(errors="replace")[:80]))
+        except OSError:
+            continue
+    return found

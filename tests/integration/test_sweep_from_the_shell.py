@@ -1,0 +1,185 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from three_systems import assert_truth, parent_run, seen_in
+
+from tune_tf.folder import SweepFolder
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(finished, sweep_file, tmp_path):
+    code, out, err = finished("run", str(sweep_file), "--json", cwd=tmp_path)
+
+    assert code == 0, err
+    result = json.loads(out)
+    folder = Path(result["path"])
+    trials = assert_truth(folder)
+    assert len(trials) == 8
+    assert sum(result["trials"].values()) == 8
+    assert {trial.reason for trial in trials.values()} == set(result["trials"])
+    parent = parent_run(folder)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["tune_tf.best_trial_id"] == result["best"]["trial_id"]
+    assert parent.data.tags["tune_tf.best_checkpoint"] == result["best"]["checkpoint"]
+    value = result["best"]["metrics"]["val_accuracy"]
+    assert parent.data.metrics["best/val_accuracy"] == pytest.approx(value)
+
+
+def test_the_best_model_is_exported_and_gives_the_value_that_was_reported(
+    finished, sweep_file, tmp_path
+):
+    code, out, err = finished("run", str(sweep_file), "--set", "budget.num_samples=3", cwd=tmp_path)
+
+    assert code == 0, err
+    assert "Best trial" in out
+    assert "mlflow ui --backend-store-uri sqlite:///mlflow.db" in out
+    script = """
+import sys
+from tune_tf import resume_sweep
+from tune_tf.workloads.digits import DigitsMLP
+import keras
+result = resume_sweep(sys.argv[1])          # a finished sweep: nothing is run, the result is read
+assert not result.interrupted and len(result.dataframe()) == 3
+path = result.export_model("best.keras")
+x, y = DigitsMLP().load_data(result.best_config).validation
+loss, accuracy = keras.models.load_model(path).evaluate(x, y, verbose=0)
+assert abs(accuracy - result.best_value) < 1e-6, (accuracy, result.best_value)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, "tiny"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _wait_for_trials(folder: Path, count: int, timeout_s: float = 120) -> Path:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        ended = list(folder.glob("sweeps/*/trial_*/checkpoint_*/trial.npz"))
+        if len(ended) >= count:
+            return ended[0].parents[2]
+        time.sleep(0.05)
+    pytest.fail(f"fewer than {count} trials ended in {timeout_s} s")
+
+
+@pytest.mark.parametrize(
+    ("blow", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    ids=["ctrl-c", "sigterm", "kill -9"],
+)
+def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
+    command, finished, sweep_file, tmp_path, blow, code
+):
+    settings = ("budget.num_samples=12", "scheduler.max_t=60", "checkpoint_interval_s=0.1")
+    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    folder = _wait_for_trials(tmp_path, 4)
+    process.send_signal(blow)
+    out, err = process.communicate(timeout=60)
+
+    assert process.returncode == code, err
+    if blow is not signal.SIGKILL:
+        assert "tune-tf resume" in out
+        before = seen_in(folder)
+        assert "RUNNING" not in {trial.mlflow for trial in before.values()}
+        assert parent_run(folder).info.status == "KILLED"
+        for trial in before.values():
+            assert (trial.reason == "interrupted") == (trial.optuna == "RUNNING")
+
+    results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
+    over = {path for path, text in results.items() if '"done": true' in text}
+    code, out, err = finished("resume", "tiny", "--json", cwd=tmp_path)
+
+    assert code == 0, err
+    assert len(assert_truth(folder)) == 12
+    assert parent_run(folder).info.status == "FINISHED"
+    if blow is not signal.SIGKILL:
+        assert all(path.read_text() == results[path] for path in over)  # none was run again
+    assert SweepFolder.open("tiny", tmp_path / "sweeps").path == folder
+
+
+BAD = {
+    "unknown key": ("searcher: {sampler: tpee}", "tpe"),
+    "log of zero": ("space: {learning_rate: {loguniform: [0, 1]}}", "learning_rate"),
+    "too many cpus": ("resources: {cpus: 4096}", "4096"),
+    "more gpus than there are": ("resources: {cpus: 1, gpus: 1}", "GPU"),
+    "no such workload": ("workload: tune_tf.workloads.digits:DigitsMPL", "DigitsMLP"),
+}
+
+
+@pytest.mark.parametrize(("change", "told"), BAD.values(), ids=BAD.keys())
+def test_wrong_settings_end_with_exit_code_2_before_any_trial(
+    finished, sweep_file, tmp_path, change, told
+):
+    key, _, value = change.partition(": ")
+    overrides = [f"{key}={value}"]
+    if key == "space":
+        overrides = ["space.learning_rate.loguniform=[0, 1]"]
+    code, _, err = finished("run", str(sweep_file), "--set", *overrides, cwd=tmp_path)
+
+    assert code == 2
+    assert told in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("sweeps/*/trial_*"))
+
+
+def test_a_metric_that_is_not_reported_is_told_after_the_first_iteration(
+    finished, sweep_file, tmp_path
+):
+    code, _, err = finished(
+        "run", str(sweep_file), "--set", "objective.metric=val_acuracy", cwd=tmp_path
+    )
+
+    assert code == 2
+    assert "'val_acuracy' is not reported" in err
+    assert "did you mean 'val_accuracy'" in err
+    assert "Traceback" not in err
+
+
+WORKLOAD = """
+import numpy as np
+import tune_tf
+
+class Uncompiled(tune_tf.Workload):
+    def load_data(self, config):
+        return tune_tf.Data(train=(np.zeros((8, 2)), np.zeros(8)))
+    def build_model(self, config):
+        import keras
+        return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+
+class Failing(Uncompiled):
+    def build_model(self, config):
+        raise ValueError("no such activation")
+"""
+
+
+def test_a_model_that_is_not_compiled_ends_the_sweep_with_exit_code_2(
+    finished, sweep_file, tmp_path
+):
+    (tmp_path / "mine.py").write_text(WORKLOAD)
+    code, _, err = finished(
+        "run", str(sweep_file), "--set", "workload=mine.py:Uncompiled", cwd=tmp_path
+    )
+
+    assert code == 2
+    assert "call model.compile(" in err
+    assert "Traceback" not in err
+
+
+def test_a_workload_that_raises_fails_its_trials_and_says_why(finished, sweep_file, tmp_path):
+    (tmp_path / "mine.py").write_text(WORKLOAD)
+    settings = ("workload=mine.py:Failing", "budget.num_samples=2")
+    code, out, err = finished("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+
+    assert code == 1, err
+    assert "no such activation" in out
+    trials = assert_truth(next((tmp_path / "sweeps").iterdir()))
+    assert {trial.reason for trial in trials.values()} == {"error"}

@@ -1,0 +1,108 @@
+"""What Tune, Optuna and MLflow say of the trials of a sweep's folder."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import optuna
+
+from tune_tf.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One trial in the three systems."""
+
+    tune: str
+    optuna: str
+    mlflow: str
+    reason: str
+    steps: tuple[int, ...]
+
+
+def seen_in(folder: Path) -> dict[str, Seen]:
+    """Return the states of each trial that was started.
+
+    Asserts that each trial stands once in each system; MLflow has no run of one that was proposed
+    but never started.
+    """
+    tune = _tune(folder)
+    study = _optuna(folder)
+    runs = _mlflow(folder)
+    assert sorted(tune) == sorted(study)
+    assert set(runs) <= set(tune)
+    assert {tune[trial_id] for trial_id in set(tune) - set(runs)} <= {"PENDING"}
+    return {
+        trial_id: Seen(tune[trial_id], study[trial_id], status, reason, steps)
+        for trial_id, (status, reason, steps) in runs.items()
+    }
+
+
+def assert_truth(folder: Path) -> dict[str, Seen]:
+    """Assert that every trial has ended, and stands in one state in the three systems."""
+    trials = seen_in(folder)
+    assert len(trials) == len(_tune(folder))
+    for trial in trials.values():
+        outcome = Outcome.of_tag(trial.reason)
+        assert (trial.tune, trial.optuna, trial.mlflow) == (
+            outcome.tune,
+            outcome.optuna,
+            outcome.mlflow,
+        )
+        assert trial.steps == tuple(range(1, len(trial.steps) + 1))
+    return trials
+
+
+def _tune(folder: Path) -> dict[str, str]:
+    newest = max(folder.glob("experiment_state-*.json"))
+    states = [json.loads(trial) for trial, _ in json.loads(newest.read_text())["trial_data"]]
+    assert len({state["trial_id"] for state in states}) == len(states)
+    return {state["trial_id"]: state["status"] for state in states}
+
+
+def _optuna(folder: Path) -> dict[str, str]:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+    study = optuna.load_study(study_name=folder.name, storage=storage)
+    ids = [trial.user_attrs["tune_trial_id"] for trial in study.trials]
+    assert len(set(ids)) == len(ids)
+    return {trial.user_attrs["tune_trial_id"]: trial.state.name for trial in study.trials}
+
+
+def parent_run(folder: Path) -> Any:
+    """Return the sweep's parent run; asserts that there is one."""
+    runs = [run for run in _runs(folder) if "mlflow.parentRunId" not in run.data.tags]
+    assert len(runs) == 1
+    return runs[0]
+
+
+def _mlflow(folder: Path) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+    client = _client(folder)
+    parent = parent_run(folder)
+    found = {}
+    for run in _runs(folder):
+        if run.info.run_id == parent.info.run_id:
+            continue
+        assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+        trial_id = run.data.tags["tune_tf.trial_id"]
+        assert trial_id not in found
+        history = client.get_metric_history(run.info.run_id, "loss")
+        steps = tuple(metric.step for metric in history)
+        reason = run.data.tags.get("tune_tf.stop_reason", "")
+        found[trial_id] = (run.info.status, reason, steps)
+    return found
+
+
+def _runs(folder: Path) -> list[Any]:
+    client = _client(folder)
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    wanted = f"tags.`tune_tf.sweep_id` = '{folder.name}'"
+    return list(client.search_runs(experiments, wanted, max_results=1000))
+
+
+def _client(folder: Path) -> Any:
+    return mlflow.MlflowClient(f"sqlite:///{folder.parent.parent / 'mlflow.db'}")

@@ -1,0 +1,254 @@
+"""Schedulers driven by hand, with the calls that Tune makes."""
+
+import math
+
+import pytest
+
+from tune_tf.errors import SweepConflictError, UnknownMetricError
+from tune_tf.objective import Objective
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON
+
+pytestmark = pytest.mark.ray
+LOSS = Objective("val_loss", "min")
+
+
+def make(name, **limits):
+    from tune_tf.schedulers import scheduler
+
+    return scheduler(name, LOSS, **{"max_t": 9, **limits})
+
+
+def add(scheduler, trial_id="a", stop=None):
+    from ray.tune.experiment import Trial
+
+    trial = Trial("trainable", stub=True, trial_id=trial_id, stopping_criterion=stop)
+    scheduler.on_trial_add(None, trial)
+    return trial
+
+
+def show(scheduler, trial, iteration, value, **extra):
+    """Process a result as Tune does: the trial's own limit first, then the scheduler."""
+    result = {"val_loss": value, "training_iteration": iteration, **extra}
+    decision = "STOP" if trial.should_stop(result) else None
+    decision = decision or scheduler.on_trial_result(None, trial, dict(result))
+    if decision == "STOP":
+        result["done"] = True
+    trial.update_last_result(result)
+    return decision
+
+
+def complete(scheduler, trial):
+    """Complete a trial as Tune does, and return what it says of its end."""
+    scheduler.on_trial_complete(None, trial, dict(trial.last_result))
+    return trial.last_result.get(STOP_REASON), trial.last_result.get(STOP_CAUSE)
+
+
+both = pytest.mark.parametrize("name", ["asha", "fifo"])
+
+
+@both
+def test_a_trial_ends_complete_at_max_t_without_the_scheduler_being_asked(name):
+    scheduler = make(name)
+    trial = add(scheduler)
+    assert trial.stopping_criterion == {"training_iteration": 9}
+    assert show(scheduler, trial, 9, 1.0) == "STOP"
+    assert complete(scheduler, trial) == ("completed", None)
+
+
+def test_asha_records_the_value_at_max_t():
+    scheduler = make("asha")
+    trial = add(scheduler)
+    show(scheduler, trial, 9, 1.0)
+    complete(scheduler, trial)
+    assert "Iter 9.000: -1.0" in scheduler.debug_string()
+
+
+@both
+def test_a_limit_given_to_tune_stays(name):
+    trial = add(make(name), stop={"training_iteration": 4, "acc": 0.9})
+    assert trial.stopping_criterion == {"training_iteration": 4, "acc": 0.9}
+
+
+def test_a_trial_that_asha_ends_at_max_t_is_complete_although_tune_would_have_gone_on():
+    scheduler = make("asha")
+    trial = add(scheduler, stop={"training_iteration": 20})
+    assert show(scheduler, trial, 9, 1.0) == "STOP"
+    assert complete(scheduler, trial) == ("completed", None)
+
+
+def test_a_trial_that_asha_stops_early_is_pruned():
+    scheduler = make("asha")
+    for rank in range(3):
+        show(scheduler, add(scheduler, f"good{rank}"), 1, 0.1)
+    trial = add(scheduler, "bad")
+    assert show(scheduler, trial, 1, 5.0) == "STOP"
+    assert complete(scheduler, trial) == ("pruned", None)
+
+
+@both
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
+def test_a_trial_whose_metric_is_not_finite_is_stopped_and_diverged(name, value):
+    scheduler = make(name)
+    trial = add(scheduler)
+    assert show(scheduler, trial, 3, value) == "STOP"
+    assert complete(scheduler, trial) == ("diverged", f"val_loss is {value} at iteration 3")
+
+
+@both
+def test_a_metric_that_is_not_finite_at_the_limit_is_diverged_too(name):
+    scheduler = make(name)
+    trial = add(scheduler)
+    assert show(scheduler, trial, 9, math.nan) == "STOP"
+    assert complete(scheduler, trial) == ("diverged", "val_loss is nan at iteration 9")
+
+
+@pytest.mark.parametrize("iteration", [3, 9])
+def test_nan_never_enters_the_rungs(iteration):
+    scheduler = make("asha")
+    trial = add(scheduler)
+    show(scheduler, trial, iteration, math.nan)
+    complete(scheduler, trial)
+    assert scheduler.debug_string().count("None") == 3
+
+
+@both
+@pytest.mark.parametrize(
+    ("stamp", "cause"),
+    [("completed", None), ("diverged", "loss exploded"), ("oom", "out of memory")],
+)
+def test_a_reason_that_the_trainable_wrote_stays(name, stamp, cause):
+    scheduler = make(name)
+    trial = add(scheduler)
+    extra = {STOP_REASON: stamp} | ({STOP_CAUSE: cause} if cause else {})
+    show(scheduler, trial, 2, 1.0, done=True, **extra)
+    assert complete(scheduler, trial) == (stamp, cause)
+
+
+@both
+def test_a_trainable_that_calls_nan_complete_is_corrected(name):
+    scheduler = make(name)
+    trial = add(scheduler)
+    show(scheduler, trial, 2, math.nan, done=True, **{STOP_REASON: "completed"})
+    assert complete(scheduler, trial)[0] == "diverged"
+
+
+@both
+@pytest.mark.parametrize(("done", "reason"), [(True, "completed"), (False, "out_of_budget")])
+@pytest.mark.parametrize("guess", ["pruned", "interrupted"])
+def test_a_guess_that_somebody_else_made_is_replaced(name, done, reason, guess):
+    scheduler = make(name)
+    trial = add(scheduler)
+    show(scheduler, trial, 2, 1.0, done=done, **{STOP_REASON: guess})
+    assert complete(scheduler, trial) == (reason, None)
+
+
+@both
+def test_a_trial_stopped_from_outside_before_its_first_result_is_out_of_budget(name):
+    scheduler = make(name)
+    assert complete(scheduler, add(scheduler)) == ("out_of_budget", None)
+
+
+@both
+def test_a_trial_stopped_while_it_waits_is_forgotten(name):
+    scheduler = make(name)
+    scheduler.on_trial_remove(None, add(scheduler))
+
+
+@both
+def test_a_result_without_the_metric_is_refused_with_those_that_are_there(name):
+    scheduler = make(name)
+    with pytest.raises(
+        UnknownMetricError, match=r"'val_loss' is not reported.*did you mean 'val_los'"
+    ):
+        scheduler.on_trial_result(None, add(scheduler), {"val_los": 1.0, "training_iteration": 1})
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("seed", range(3))
+def test_decisions_on_finite_metrics_are_rays(mode, seed):
+    import numpy as np
+    from ray.tune.schedulers import AsyncHyperBandScheduler
+
+    from tune_tf.schedulers import scheduler
+
+    ours = scheduler(
+        "asha", Objective("val_loss", mode), max_t=27, grace_period=2, reduction_factor=3
+    )
+    rays = AsyncHyperBandScheduler(
+        "training_iteration", "val_loss", mode, max_t=27, grace_period=2, reduction_factor=3
+    )
+    rng = np.random.default_rng(seed)
+    pairs = [(add(ours, f"t{i}"), add(rays, f"t{i}")) for i in range(40)]
+    decisions = []
+    for _ in range(600):
+        index = int(rng.integers(len(pairs)))
+        mine, his = pairs[index]
+        iteration = mine.last_result.get("training_iteration", 0) + 1
+        value = float(rng.normal(10 / iteration))
+        result = {"val_loss": value, "training_iteration": iteration}
+        # Ours ends a trial through its own limit, Ray's through the scheduler.
+        decision = show(ours, mine, iteration, value)
+        decisions.append((decision, rays.on_trial_result(None, his, result)))
+        if decision == "STOP":
+            complete(ours, mine)
+            rays.on_trial_complete(None, his, result)
+            pairs[index] = (add(ours, f"n{len(decisions)}"), add(rays, f"n{len(decisions)}"))
+    assert [ours for ours, _ in decisions] == [rays for _, rays in decisions]
+    assert {"STOP", "CONTINUE"} <= {rays for _, rays in decisions}
+    assert [b.debug_str() for b in ours._brackets] == [b.debug_str() for b in rays._brackets]
+
+
+def test_rungs_survive_a_resume(tmp_path):
+    first = make("asha")
+    trials = [add(first, f"t{i}") for i in range(4)]
+    for trial in trials:
+        show(first, trial, 1, 1.0)
+    first.save(tmp_path / "scheduler.pkl")
+    resumed = make("asha")
+    resumed.restore(tmp_path / "scheduler.pkl")
+    for trial in trials:
+        resumed.on_trial_add(None, trial)
+    assert resumed.debug_string() == first.debug_string()
+    assert show(resumed, add(resumed, "bad"), 1, 5.0) == "STOP"
+    assert show(resumed, trials[0], 2, 1.0) == "CONTINUE"
+
+
+def test_a_trial_that_runs_again_to_where_it_was_stopped_is_stopped_again(tmp_path):
+    first = make("asha")
+    for rank in range(3):
+        show(first, add(first, f"good{rank}"), 3, 0.1)
+    assert show(first, add(first, "bad"), 3, 5.0) == "STOP"
+    first.save(tmp_path / "scheduler.pkl")
+    resumed = make("asha")
+    resumed.restore(tmp_path / "scheduler.pkl")
+    trial = add(resumed, "bad")
+    assert [show(resumed, trial, step, 5.0) for step in (1, 2, 3)] == [
+        "CONTINUE",
+        "CONTINUE",
+        "STOP",
+    ]
+    assert complete(resumed, trial) == ("pruned", None)
+
+
+@both
+def test_saving_leaves_one_whole_file(name, tmp_path):
+    scheduler = make(name)
+    for _ in range(2):
+        scheduler.save(tmp_path / "scheduler.pkl")
+    assert [path.name for path in tmp_path.iterdir()] == ["scheduler.pkl"]
+
+
+def test_a_state_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    scheduler = make("fifo")
+    scheduler.save(tmp_path / "scheduler.pkl")
+    scheduler.unpicklable = lambda: None
+    with pytest.raises(Exception, match="pickle"):
+        scheduler.save(tmp_path / "scheduler.pkl")
+    assert [path.name for path in tmp_path.iterdir()] == ["scheduler.pkl"]
+    make("fifo").restore(tmp_path / "scheduler.pkl")
+
+
+def test_a_state_of_other_settings_is_refused(tmp_path):
+    make("asha").save(tmp_path / "scheduler.pkl")
+    with pytest.raises(SweepConflictError, match=r"max_t=9.*cannot go on as.*max_t=27"):
+        make("asha", max_t=27).restore(tmp_path / "scheduler.pkl")

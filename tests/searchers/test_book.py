@@ -1,0 +1,241 @@
+"""The searcher's bookkeeping against a real study, without Ray."""
+
+import optuna
+import pytest
+from optuna.storages import InMemoryStorage
+from optuna.trial import TrialState
+
+from tune_tf.errors import SweepConflictError
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.searchers.book import Page, TrialBook
+from tune_tf.searchers.storages import open_study
+from tune_tf.searchers.verdict import Verdict
+
+
+def suggest(trial):
+    return {"x": trial.suggest_float("x", 0, 1), "fixed": 3}
+
+
+@pytest.fixture
+def storage():
+    return InMemoryStorage()
+
+
+def open_book(storage, page=None):
+    study = open_study(storage, "s", Objective("loss", "min"))
+    study.sampler = optuna.samplers.RandomSampler(seed=1)
+    return TrialBook(study, storage, suggest, page)
+
+
+def asked(book, *tune_ids):
+    if not book.looked:
+        book.find_orphans()
+    return [book.ask(tune_id) for tune_id in tune_ids]
+
+
+def states(book):
+    return [trial.state.name for trial in book.study.trials]
+
+
+def test_a_trial_is_asked_for_with_its_constants_and_linked(storage):
+    book = open_book(storage)
+    [values] = asked(book, "a")
+    [trial] = book.study.trials
+    assert values == trial.params | {"fixed": 3}
+    assert trial.user_attrs == {"tune_trial_id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (Outcome.COMPLETED, "COMPLETE"),
+        (Outcome.PRUNED, "PRUNED"),
+        (Outcome.OUT_OF_BUDGET, "PRUNED"),
+        (Outcome.DIVERGED, "FAIL"),
+        (Outcome.OOM, "FAIL"),
+        (Outcome.ERROR, "FAIL"),
+    ],
+    ids=lambda value: getattr(value, "value", value),
+)
+def test_each_end_is_told_once_with_its_reason_and_its_curve(storage, outcome, state):
+    book = open_book(storage)
+    asked(book, "a")
+    book.report("a", 1, 0.5)
+    for _ in range(2):
+        book.tell("a", Verdict(outcome, 0.25, 2, "because"))
+    [trial] = book.study.trials
+    assert trial.state.name == state
+    assert trial.intermediate_values == {1: 0.5, 2: 0.25}
+    assert trial.value == (None if state == "FAIL" else 0.25)
+    assert trial.user_attrs["stop_reason"] == outcome.value
+    assert trial.user_attrs["stop_cause"] == "because"
+
+
+def test_an_interrupted_trial_stays_running(storage):
+    book = open_book(storage)
+    asked(book, "a")
+    book.tell("a", Verdict(Outcome.INTERRUPTED, 0.5, 1))
+    assert states(book) == ["RUNNING"]
+
+
+def test_a_trial_stopped_before_its_first_result_fails_rather_than_count_as_bad(storage):
+    book = open_book(storage)
+    asked(book, "a")
+    book.tell("a", Verdict(Outcome.OUT_OF_BUDGET))
+    [trial] = book.study.trials
+    assert trial.state is TrialState.FAIL
+    assert trial.user_attrs["stop_cause"] == "stopped before its first result"
+    assert trial.user_attrs["stop_reason"] == "out_of_budget"
+
+
+def test_steps_that_a_retry_repeats_keep_their_first_value(storage):
+    book = open_book(storage)
+    asked(book, "a")
+    for step, value in [(1, 0.1), (2, 0.2), (1, 9.0), (2, 9.0), (3, 0.3)]:
+        book.report("a", step, value)
+    assert book.study.trials[0].intermediate_values == {1: 0.1, 2: 0.2, 3: 0.3}
+
+
+def test_trials_of_others_are_left_alone(storage):
+    book = open_book(storage)
+    book.saw("stranger", 1)
+    book.report("stranger", 1, 0.5)
+    book.tell("stranger", Verdict(Outcome.COMPLETED, 0.5, 1))
+    assert states(book) == []
+
+
+def test_a_trial_whose_end_somebody_else_told_keeps_it(storage):
+    book = open_book(storage)
+    asked(book, "a", "b")
+    book.study.tell(0, state=TrialState.FAIL)
+    book.study.tell(1, state=TrialState.FAIL)
+    book.report("a", 1, 0.5)
+    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book.tell("b", Verdict(Outcome.ERROR))
+    assert states(book) == ["FAIL", "FAIL"]
+
+
+def test_a_space_that_raises_leaves_no_running_trial(storage):
+    book = open_book(storage)
+    book._suggest = lambda trial: 1 / 0
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
+        asked(book, "a")
+    assert states(book) == ["FAIL"]
+    assert book.study.trials[0].user_attrs["stop_cause"].endswith("division by zero")
+
+
+def test_trials_asked_for_after_the_last_save_are_handed_out_again_in_order(storage):
+    first = open_book(storage)
+    asked(first, "a")
+    saved = first.page.copy()
+    lost = asked(first, "b", "c", "d")
+    first.report("c", 1, 0.5)
+    first.tell("b", Verdict(Outcome.COMPLETED, 0.5, 1))  # finished, and lost all the same
+    book = open_book(storage, saved)
+    assert book.find_orphans() == 4
+    again = [book.ask(tune_id) for tune_id in ("B", "C", "D")]
+    assert again == lost
+    assert [trial.user_attrs["tune_trial_id"] for trial in book.study.trials] == list("abCD")
+    book.ask("E")
+    for tune_id in "aBCDE":
+        book.report(tune_id, 1, 0.25)
+        book.tell(tune_id, Verdict(Outcome.COMPLETED, 0.125, 2))
+    assert states(book) == ["COMPLETE"] * 5
+    assert [trial.value for trial in book.study.trials] == [0.125, 0.5, 0.125, 0.125, 0.125]
+    assert book.study.trials[2].intermediate_values == {1: 0.5, 2: 0.125}
+
+
+def test_a_second_kill_amid_the_handing_out_loses_nothing(storage):
+    first = open_book(storage)
+    saved = first.page.copy()
+    lost = asked(first, "a", "b", "c")
+    first.tell("c", Verdict(Outcome.COMPLETED, 0.5, 1))
+    second = open_book(storage, saved)
+    asked(second, "A")
+    saved = second.page.copy()
+    third = open_book(storage, saved)
+    assert third.find_orphans() is None  # all of them are on the page
+    assert [third.ask(tune_id) for tune_id in ("BB", "CC")] == lost[1:]
+    assert len(third.study.trials) == 3
+
+
+def test_a_trial_that_was_killed_before_it_had_all_its_parameters_gets_the_rest(storage):
+    first = open_book(storage)
+    first.find_orphans()
+    first.study.ask()  # killed here: no parameter, no link
+    book = open_book(storage)
+    assert book.find_orphans() == 1
+    assert set(book.ask("a")) == {"x", "fixed"}
+    assert len(book.study.trials) == 1
+    assert book.study.trials[0].user_attrs["tune_trial_id"] == "a"
+
+
+def test_a_new_book_takes_up_running_trials_and_leaves_finished_ones(storage):
+    first = open_book(storage)
+    _, running = asked(first, "a", "b")
+    first.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book = open_book(storage)
+    assert book.find_orphans() == 2
+    assert book.ask("c") == running
+    book.ask("d")
+    assert states(book) == ["COMPLETE", "RUNNING", "RUNNING"]
+
+
+def test_a_resume_does_not_hand_out_trials_of_an_earlier_sweep(storage):
+    earlier = open_book(storage)
+    asked(earlier, "a")
+    earlier.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    saved = open_book(storage).page.copy()
+    book = open_book(storage, saved)
+    assert book.find_orphans() == 1
+    assert book.page.orphans == []
+
+
+def test_nothing_lost_means_nothing_to_draw_anew(storage):
+    first = open_book(storage)
+    asked(first, "a", "b")
+    assert open_book(storage, first.page.copy()).find_orphans() is None
+
+
+def test_a_trial_that_tune_saved_and_the_book_did_not_is_linked_again(storage):
+    first = open_book(storage)
+    saved = first.page.copy()
+    asked(first, "a", "b")
+    book = open_book(storage, saved)
+    assert book.find_orphans({"a"}) == 2
+    assert book.page.orphans == [1]
+    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    assert states(book) == ["COMPLETE", "RUNNING"]
+
+
+def test_a_trial_that_the_book_saved_and_tune_did_not_is_handed_out_again(storage):
+    first = open_book(storage)
+    values = asked(first, "done", "a", "b")
+    first.tell("done", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book = open_book(storage, first.page.copy())
+    book.find_orphans({"a"})
+    assert book.ask("B") == values[2]
+    assert len(book.study.trials) == 3
+
+
+def test_trials_that_the_user_enqueued_come_first(storage):
+    book = open_book(storage)
+    book.study.enqueue_trial({"x": 0.75})
+    assert asked(book, "a") == [{"x": 0.75, "fixed": 3}]
+
+
+def test_orphans_that_no_trial_takes_up_get_an_end(storage):
+    first = open_book(storage)
+    saved = first.page.copy()
+    asked(first, "a", "b")
+    book = open_book(storage, saved)
+    asked(book, "A")
+    book.give_up_orphans()
+    assert states(book) == ["RUNNING", "FAIL"]
+    assert book.study.trials[1].user_attrs["stop_cause"] == "never taken up again"
+
+
+def test_a_page_of_another_study_is_refused(storage):
+    with pytest.raises(SweepConflictError, match=r"'s' has 0 trials, but .* knows 3"):
+        open_book(storage, Page(num_known=3))

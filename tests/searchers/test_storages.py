@@ -1,0 +1,112 @@
+import logging
+
+import optuna
+import pytest
+from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
+
+from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.objective import Objective
+from tune_tf.searchers.storages import open_storage, open_study
+
+LOSS = Objective("val_loss", "min")
+
+
+@pytest.mark.parametrize("name", ["study.journal", "study.log"])
+def test_a_path_with_a_journals_suffix_is_a_journal(name, tmp_path):
+    assert isinstance(open_storage(tmp_path / name), JournalStorage)
+    assert (tmp_path / name).exists()
+
+
+def test_a_journal_url_may_have_any_name(tmp_path):
+    assert isinstance(open_storage(f"journal:///{tmp_path / 'study'}"), JournalStorage)
+    assert (tmp_path / "study").exists()
+
+
+def test_a_url_is_a_database(tmp_path):
+    assert isinstance(open_storage(f"sqlite:///{tmp_path / 'optuna.db'}"), RDBStorage)
+
+
+def test_nothing_is_memory():
+    assert isinstance(open_storage(None), InMemoryStorage)
+
+
+def test_a_storage_that_is_open_is_used_as_it_is():
+    storage = InMemoryStorage()
+    assert open_storage(storage) is storage
+
+
+@pytest.mark.parametrize(
+    ("storage", "message"),
+    [
+        ("sqlite:////nowhere/at/all.db", "cannot be opened as a database: .*unable to open"),
+        ("nosql://host/db", "cannot be opened as a database: .*nosql"),
+        ("/nowhere/study.journal", "cannot be opened as an Optuna journal: .*No such file"),
+        ("study.db", "must be a database URL such as .*journal file ending in .journal or .log"),
+    ],
+)
+def test_a_storage_that_cannot_be_opened_is_refused_with_the_reason(storage, message):
+    with pytest.raises(InvalidSettingsError, match=message):
+        open_storage(storage)
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path):
+    (tmp_path / "server.log").write_text("started\nstopped\n")
+    with pytest.raises(InvalidSettingsError, match=r"server\.log' cannot be opened as an Optuna"):
+        open_storage(tmp_path / "server.log")
+
+
+@pytest.mark.parametrize(
+    ("directions", "found"),
+    [(["maximize"], "maximize"), (["minimize", "maximize"], "minimize and maximize")],
+)
+def test_a_study_of_another_direction_is_refused(directions, found):
+    storage = InMemoryStorage()
+    optuna.create_study(storage=storage, study_name="s", directions=directions)
+    with pytest.raises(
+        SweepConflictError, match=f"'s' is there already and was made to {found}, .* to minimize"
+    ):
+        open_study(storage, "s", LOSS)
+
+
+def test_a_study_of_the_same_direction_is_gone_on_with():
+    storage = InMemoryStorage()
+    open_study(storage, "s", LOSS).ask()
+    assert len(open_study(storage, "s", LOSS).trials) == 1
+
+
+def test_opening_a_study_is_not_announced_and_leaves_optunas_log_level(caplog):
+    optuna.logging.enable_propagation()
+    try:
+        with caplog.at_level(logging.DEBUG):
+            open_study(InMemoryStorage(), None, LOSS)
+        assert not caplog.records
+        assert optuna.logging.get_verbosity() == optuna.logging.INFO
+    finally:
+        optuna.logging.disable_propagation()
+
+
+def test_a_journal_on_a_full_disk_keeps_whole_lines(tmp_path, monkeypatch):
+    import io
+
+    from tune_tf.searchers.journal import JournalFile
+
+    journal = JournalFile(tmp_path / "study.journal")
+    journal.append_logs([{"first": 1}])
+    write = io.FileIO.write
+
+    class Full(io.FileIO):
+        def write(self, text):
+            return write(self, text[: len(text) // 2])
+
+    path_open = type(tmp_path).open
+    monkeypatch.setattr(
+        type(tmp_path),
+        "open",
+        lambda self, mode="r", **more: Full(self, "ab") if mode == "ab" else path_open(self, mode),
+    )
+    with pytest.raises(OSError, match="No space left"):
+        journal.append_logs([{"second": 2}])
+    monkeypatch.undo()
+    journal.append_logs([{"third": 3}])
+
+    assert list(journal.read_logs(0)) == [{"first": 1}, {"third": 3}]

@@ -1,0 +1,79 @@
+"""YamlDocument: plain data with lines."""
+
+import pytest
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.space.document import YamlDocument
+
+
+@pytest.mark.parametrize(
+    ("text", "match", "line"),
+    [
+        pytest.param("", "is empty", None, id="empty"),
+        pytest.param("# nothing\n", "is empty", None, id="comment-only"),
+        pytest.param("\n- a\n", "must be a mapping like `name: value`, not a list", 2, id="list"),
+        pytest.param("word", "must be a mapping .* not 'word'", 1, id="scalar"),
+        pytest.param("a: [1\nb: 2\n", "is not YAML: expected ',' or '\\]'", 2, id="syntax"),
+        pytest.param("a:\n\t- 1\n", "is not YAML: found character", 2, id="tab"),
+        pytest.param("a: *b\n", "is not YAML: found undefined alias 'b'", 1, id="alias"),
+        pytest.param("a: 1\n---\nb: 1\n", "but found another document", 2, id="two-documents"),
+        pytest.param(
+            "a: !!python/object:os.system x\n", "sweep files hold plain data only", 1, id="object"
+        ),
+        pytest.param("a: &x\n  b: *x\n", "a.b: holds itself through an alias", 2, id="circle"),
+    ],
+)
+def test_what_is_no_mapping_is_refused_with_its_line(text, match, line):
+    with pytest.raises(InvalidSettingsError, match=match) as caught:
+        YamlDocument.parse(text)
+    assert [fault.line for fault in caught.value.faults] == [line]
+
+
+def test_every_key_has_its_line():
+    document = YamlDocument.parse("a: 1\nb:\n  c: {d: 2,\n    e: 3}\n")
+    assert document.lines == {"a": 1, "b": 2, "b.c": 3, "b.c.d": 3, "b.c.e": 4}
+
+
+def test_keys_given_twice_are_all_faults():
+    document = YamlDocument.parse("a: 1\nb: {c: 1, c: 2}\na: 2\n")
+    assert [(fault.where, fault.line) for fault in document.faults] == [("b.c", 2), ("a", 3)]
+
+
+def test_numbers_are_plain_and_words_stay_words():
+    assert YamlDocument.parse("{a: 1e-3, b: yes, c: 0x10}").data == {"a": 1e-3, "b": "yes", "c": 16}
+
+
+B = {"choice": [1], "when": {}}
+
+
+@pytest.mark.parametrize(
+    ("override", "data"),
+    [
+        pytest.param("a=2", {"a": 2, "b": B}, id="scalar"),
+        pytest.param("a=", {"a": None, "b": B}, id="nothing"),
+        pytest.param("c.d=x=y", {"a": 1, "b": B, "c": {"d": "x=y"}}, id="new"),
+        pytest.param("b.int=[1, 2]", {"a": 1, "b": {"int": [1, 2], "when": {}}}, id="other-kind"),
+        pytest.param("a.int=[1, 2]", {"a": {"int": [1, 2]}, "b": B}, id="kind"),
+    ],
+)
+def test_an_override_wins(override, data):
+    document = YamlDocument.parse("a: 1\nb: {choice: [1], when: {}}\n")
+    assert document.overriding([override], exclusive=["choice", "int"]).data == data
+    assert document.data == {"a": 1, "b": B}
+
+
+@pytest.mark.parametrize(
+    ("override", "text"),
+    [
+        pytest.param("a", "must be key=value", id="no-value"),
+        pytest.param("=1", "must be key=value", id="no-key"),
+        pytest.param("a..b=1", "must be key=value", id="empty-part"),
+        pytest.param("a=[1", "the value is not YAML", id="syntax"),
+        pytest.param("a={b: 1, b: 2}", "is given twice", id="twice"),
+        pytest.param("a.b=1", "a is 1, which has no keys: set a as a whole", id="scalar"),
+    ],
+)
+def test_a_malformed_override_is_named(override, text):
+    (fault,) = YamlDocument.parse("a: 1\n").overriding([override]).faults
+    assert fault.where == f"--set {override}"
+    assert text in fault.what

@@ -1,0 +1,53 @@
+"""The table of endings, as it is written in the design."""
+
+import math
+
+import pytest
+
+from tune_tf.outcome import STOP_REASON, Outcome, is_finite
+
+TABLE = [
+    ("completed", "TERMINATED", "COMPLETE", "FINISHED"),
+    ("pruned", "TERMINATED", "PRUNED", "KILLED"),
+    ("out_of_budget", "TERMINATED", "PRUNED", "KILLED"),
+    ("diverged", "TERMINATED", "FAIL", "FAILED"),
+    ("oom", "ERROR", "FAIL", "FAILED"),
+    ("error", "ERROR", "FAIL", "FAILED"),
+    ("interrupted", "RUNNING", "RUNNING", "KILLED"),
+]
+
+
+@pytest.mark.parametrize(("tag", "tune", "optuna", "mlflow"), TABLE, ids=[row[0] for row in TABLE])
+def test_each_end_has_one_state_in_each_of_the_three_systems(tag, tune, optuna, mlflow):
+    outcome = Outcome(tag)
+    assert (outcome.tune, outcome.optuna, outcome.mlflow) == (tune, optuna, mlflow)
+
+
+def test_the_table_has_all_ends():
+    assert [outcome.value for outcome in Outcome] == [row[0] for row in TABLE]
+
+
+@pytest.mark.parametrize("outcome", Outcome, ids=lambda outcome: outcome.value)
+def test_the_optuna_column_names_states_that_optuna_has(outcome):
+    optuna = pytest.importorskip("optuna")
+    assert outcome.optuna in optuna.trial.TrialState.__members__
+
+
+@pytest.mark.parametrize("outcome", Outcome, ids=lambda outcome: outcome.value)
+def test_an_outcome_written_into_a_result_is_read_back(outcome):
+    assert Outcome.of_result({STOP_REASON: outcome.value}) is outcome
+
+
+@pytest.mark.parametrize("result", [None, {}, {"val_loss": 1.0}, {STOP_REASON: None}])
+def test_a_result_without_a_reason_has_no_outcome(result):
+    assert Outcome.of_result(result) is None
+
+
+@pytest.mark.parametrize("value", [0, 1.5, -3, True])
+def test_numbers_are_finite(value):
+    assert is_finite(value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "1.5", [1.0]])
+def test_nan_inf_none_and_text_are_not_finite(value):
+    assert not is_finite(value)

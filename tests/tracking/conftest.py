@@ -1,0 +1,29 @@
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory):
+    """A SQLite store of MLflow's; making one runs all its migrations, which takes seconds."""
+    from tune_tf.tracking.runs import connect
+
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    connect(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def store_uri(empty_store, tmp_path, monkeypatch):
+    """A fresh store in the working directory of the test."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+@pytest.fixture
+def client(store_uri):
+    """A client that sees what a reader of the store sees."""
+    from tune_tf.tracking.runs import connect
+
+    return connect(store_uri)

@@ -1,0 +1,91 @@
+import math
+
+import pytest
+
+from tune_tf.objective import Objective
+from tune_tf.outcome import STOP_REASON, Outcome
+from tune_tf.tracking import ending
+
+OBJECTIVE = Objective("loss", "min")
+
+
+@pytest.mark.parametrize(
+    ("result", "own_end", "outcome"),
+    [
+        ({"loss": 1.0}, True, Outcome.COMPLETED),
+        ({"loss": 1.0}, False, Outcome.PRUNED),
+        ({"loss": math.nan}, True, Outcome.DIVERGED),
+        ({"loss": math.inf}, False, Outcome.DIVERGED),
+        ({"accuracy": 1.0}, True, Outcome.COMPLETED),
+        ({"loss": math.nan, STOP_REASON: "completed"}, False, Outcome.COMPLETED),
+        ({"loss": 1.0, STOP_REASON: "diverged"}, True, Outcome.DIVERGED),
+    ],
+    ids=[
+        "own end",
+        "stopped",
+        "nan",
+        "inf and stopped",
+        "objective not reported",
+        "stamp before own judgement",
+        "stamp before own end",
+    ],
+)
+def test_a_last_result_tells_how_the_trial_ended(result, own_end, outcome):
+    assert ending.of_result(result, own_end=own_end, objective=OBJECTIVE) is outcome
+
+
+def test_without_an_objective_no_trial_diverges():
+    assert ending.of_result({"loss": math.nan}, own_end=True) is Outcome.COMPLETED
+
+
+DONE = {"loss": 1.0, "done": True}
+GOING_ON = {"loss": 1.0, "done": False}
+
+
+@pytest.mark.parametrize(
+    ("seen", "last_result", "status", "error", "outcome"),
+    [
+        ("completed", DONE, "RUNNING", None, Outcome.COMPLETED),
+        ("completed", DONE | {STOP_REASON: "pruned"}, "RUNNING", None, Outcome.PRUNED),
+        ("completed", DONE | {"loss": math.nan}, "RUNNING", None, Outcome.DIVERGED),
+        ("completed", GOING_ON, "PAUSED", None, Outcome.PRUNED),
+        ("completed", {}, "PENDING", None, Outcome.PRUNED),
+        ("stopped", GOING_ON, "TERMINATED", None, Outcome.OUT_OF_BUDGET),
+        ("stopped", {}, "TERMINATED", None, Outcome.OUT_OF_BUDGET),
+        ("stopped", DONE | {STOP_REASON: "pruned"}, "TERMINATED", None, Outcome.PRUNED),
+        ("stopped", GOING_ON, "ERROR", "", Outcome.ERROR),
+        ("completed", DONE, "ERROR", "ValueError: boom", Outcome.ERROR),
+        ("completed", {}, "ERROR", "ResourceExhaustedError: OOM", Outcome.OOM),
+        ("completed", {}, "ERROR", "ray.exceptions.OutOfMemoryError: killed", Outcome.OOM),
+        ("unfinished", GOING_ON, "TERMINATED", None, Outcome.INTERRUPTED),
+        ("unfinished", GOING_ON, "RUNNING", None, Outcome.INTERRUPTED),
+        ("unfinished", {}, "PENDING", None, Outcome.INTERRUPTED),
+        ("unfinished", GOING_ON, "PAUSED", None, Outcome.INTERRUPTED),
+        ("unfinished", DONE, "TERMINATED", None, Outcome.INTERRUPTED),
+    ],
+)
+def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, error, outcome):
+    got = ending.of_trial(seen, last_result, status=status, error=error, objective=OBJECTIVE)
+    assert got is outcome
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "interrupted", "status"),
+    [
+        ([Outcome.COMPLETED, Outcome.ERROR], False, "FINISHED"),
+        ([Outcome.PRUNED, Outcome.OUT_OF_BUDGET], False, "FINISHED"),
+        ([Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED], False, "FAILED"),
+        ([Outcome.COMPLETED, Outcome.INTERRUPTED], False, "KILLED"),
+        ([Outcome.COMPLETED], True, "KILLED"),
+        ([], False, "FINISHED"),
+    ],
+)
+def test_the_sweep_fails_only_if_every_trial_failed(outcomes, interrupted, status):
+    assert ending.of_sweep(outcomes, interrupted=interrupted) == status
+
+
+def test_the_cause_is_the_last_lines_without_colours_and_markers():
+    error = (
+        '\x1b[36mray::train()\x1b[39m\n  File "a.py"\n    raise x\n    ^^^^^\nValueError: boom\n'
+    )
+    assert ending.cause_of(error) == 'File "a.py"\nraise x\nValueError: boom'

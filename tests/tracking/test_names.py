@@ -1,0 +1,80 @@
+import math
+
+import numpy as np
+import pytest
+
+from tune_tf.tracking.names import TIME_TOTAL, key_of, metrics_of, params_of
+
+
+def test_numbers_of_a_result_are_metrics_under_their_own_names():
+    result = {"loss": 0.5, "val_accuracy": np.float32(0.25), "epoch": 3}
+    assert metrics_of(result) == {"loss": 0.5, "val_accuracy": 0.25, "epoch": 3.0}
+
+
+def test_nested_results_are_joined_by_slashes():
+    assert metrics_of({"eval": {"auc": 0.5, "by": {"zero": 1}}}) == {
+        "eval/auc": 0.5,
+        "eval/by/zero": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, np.True_, "text", None, [1.0], {}],
+    ids=["bool", "numpy bool", "text", "none", "list", "empty mapping"],
+)
+def test_what_is_not_a_number_is_not_a_metric(value):
+    assert metrics_of({"loss": value}) == {}
+
+
+def test_nan_and_inf_are_metrics():
+    metrics = metrics_of({"loss": math.nan, "gap": -math.inf})
+    assert math.isnan(metrics["loss"])
+    assert metrics["gap"] == -math.inf
+
+
+def test_of_rays_bookkeeping_only_the_total_time_is_logged():
+    result = {"time_total_s": 2.5, "pid": 7, "training_iteration": 3, "config": {"lr": 0.1}}
+    assert metrics_of(result) == {TIME_TOTAL: 2.5}
+
+
+def test_the_total_time_comes_last_so_that_a_step_that_has_it_has_all():
+    assert list(metrics_of({"time_total_s": 1.0, "loss": 0.5}))[-1] == TIME_TOTAL
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("val_accuracy", "val_accuracy"),
+        ("lr (adam)", "lr _adam_"),
+        ("/a//b/", "a/b"),
+        ("../up", "_/up"),
+        ("", "_"),
+        ("x:y.z-1", "x:y.z-1"),
+    ],
+)
+def test_a_key_is_what_mlflow_takes(name, key):
+    assert key_of(name) == key
+
+
+def test_two_long_names_stay_two_within_the_limit():
+    first, second = key_of("x" * 300 + "a"), key_of("x" * 300 + "b")
+    assert first != second
+    assert {len(first), len(second)} == {250}
+
+
+def test_params_are_flat_text_and_long_values_are_cut():
+    params = params_of({"lr": 0.1, "opt": {"name": "sgd"}, "blob": "x" * 7000, "none": {}})
+    assert params["lr"] == "0.1"
+    assert params["opt/name"] == "sgd"
+    assert params["none"] == "{}"
+    assert len(params["blob"]) == 6000
+    assert params["blob"].endswith("...")
+
+
+@pytest.mark.ray
+def test_every_key_that_ray_fills_in_is_known_as_bookkeeping():
+    from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
+
+    result = dict.fromkeys([*AUTO_RESULT_KEYS, *DEBUG_METRICS], 1)
+    assert metrics_of(result) == {TIME_TOTAL: 1.0}

@@ -1,0 +1,201 @@
+import math
+
+import pytest
+
+from tune_tf.tracking.entry import PARENT, STOP_CAUSE_TAG, STOP_REASON_TAG, Entry, Report
+from tune_tf.tracking.names import TIME_TOTAL
+from tune_tf.tracking.runs import Sweep, SweepRuns
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def open_runs(client, store_uri):
+    """Open the sweep's runs as another driver process would."""
+
+    def open_runs(client=client, **settings):
+        return SweepRuns(client, Sweep("s1", store_uri, "digits", **settings))
+
+    return open_runs
+
+
+def result(trial_id, step, loss=1.0):
+    metrics = {"loss": loss, TIME_TOTAL: float(step)}
+    return Entry(trial_id, 1000, reports=[Report(step, 1000 * step, metrics)])
+
+
+def points(client, run_id, key="loss"):
+    history = client.get_metric_history(run_id, key)
+    return sorted((metric.step, metric.value) for metric in history)
+
+
+def active(client):
+    experiment = client.get_experiment_by_name("digits")
+    return client.search_runs([experiment.experiment_id])
+
+
+class FlakyClient:
+    """A client that does what it is told and then raises, for a number of calls of one method."""
+
+    def __init__(self, client, method, times):
+        self._client, self._method, self._left = client, method, times
+
+    def __getattr__(self, name):
+        call = getattr(self._client, name)
+        if name != self._method:
+            return call
+
+        def flaky(*args, **kwargs):
+            answer = call(*args, **kwargs)
+            if self._left:
+                self._left -= 1
+                raise ConnectionError("reset by peer")
+            return answer
+
+        return flaky
+
+
+def test_a_trial_gets_a_child_of_the_parent(client, open_runs):
+    runs = open_runs(tags={"team": "blue"})
+    runs.write(Entry("t1", 5000, name="trial one", params={"lr": "0.1"}))
+    child = client.get_run(runs.run_ids["t1"])
+    assert child.info.run_name == "trial one"
+    assert child.info.start_time == 5000
+    assert child.info.status == "RUNNING"
+    assert child.data.params == {"lr": "0.1"}
+    assert child.data.tags["mlflow.parentRunId"] == runs.run_ids[PARENT]
+    assert child.data.tags["tune_tf.sweep_id"] == "s1"
+    assert child.data.tags["tune_tf.trial_id"] == "t1"
+    assert child.data.tags["team"] == "blue"
+    assert {"mlflow.user", "mlflow.source.name", "mlflow.source.type"} <= child.data.tags.keys()
+
+
+def test_more_than_mlflow_takes_in_a_batch_is_written_whole(client, open_runs):
+    runs = open_runs()
+    entry = Entry(
+        "t1",
+        0,
+        params={f"p{i}": str(i) for i in range(250)},
+        tags={f"t{i}": str(i) for i in range(250)},
+        reports=[Report(1, 0, {f"m{i}": float(i) for i in range(2500)})],
+    )
+    runs.write(entry)
+    data = client.get_run(runs.run_ids["t1"]).data
+    assert len(data.params) == 250
+    assert len(data.metrics) == 2500
+    assert data.tags["t249"] == "249"
+    assert entry.size == 0
+
+
+def test_nan_and_inf_are_kept_by_the_store(client, open_runs):
+    runs = open_runs()
+    runs.write(Entry("t1", 0, reports=[Report(1, 0, {"nan": math.nan, "inf": math.inf})]))
+    metrics = client.get_run(runs.run_ids["t1"]).data.metrics
+    assert math.isnan(metrics["nan"])
+    assert metrics["inf"] > 1e308
+
+
+def test_a_step_that_a_run_has_is_not_logged_again(client, open_runs):
+    runs = open_runs()
+    for step in (1, 2, 3, 2, 3, 4):
+        runs.write(result("t1", step, loss=float(step)))
+    assert points(client, runs.run_ids["t1"]) == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)]
+
+
+def test_another_process_goes_on_in_the_same_runs(client, open_runs):
+    first = open_runs()
+    for step in (1, 2, 3):
+        first.write(result("t1", step))
+    second = open_runs(reopen=True)
+    for step in (2, 3, 4):
+        second.write(result("t1", step))
+    assert second.run_ids == first.run_ids
+    assert [step for step, _ in points(client, second.run_ids["t1"])] == [1, 2, 3, 4]
+
+
+def test_reopening_a_run_takes_back_how_it_ended(client, open_runs):
+    first = open_runs()
+    tags = {STOP_REASON_TAG: "interrupted", STOP_CAUSE_TAG: "ctrl-c"}
+    first.write(Entry("t1", 0, tags=tags, status="KILLED", end_ms=9))
+    second = open_runs(reopen=True)
+    second.write(Entry("t1", 0, reopen=True))
+    run = client.get_run(second.run_ids["t1"])
+    assert run.info.status == "RUNNING"
+    assert not {STOP_REASON_TAG, STOP_CAUSE_TAG} & run.data.tags.keys()
+
+
+def test_a_run_of_a_forgotten_trial_with_other_params_is_replaced(client, open_runs):
+    first = open_runs()
+    first.write(Entry("t1", 0, params={"lr": "0.1"}))
+    second = open_runs(reopen=True)
+    second.write(Entry("t1", 0, params={"lr": "0.2"}, fresh=True))
+    assert second.run_ids["t1"] != first.run_ids["t1"]
+    assert {run.info.run_id for run in active(client)} == set(second.run_ids.values())
+
+
+def test_a_param_that_changed_becomes_a_tag(client, open_runs):
+    runs = open_runs()
+    runs.write(Entry(PARENT, 0, params={"best_lr": "0.1", "best_units": "8"}))
+    runs.write(Entry(PARENT, 0, params={"best_lr": "0.2", "best_units": "8"}))
+    data = client.get_run(runs.run_ids[PARENT]).data
+    assert data.params == {"best_lr": "0.1", "best_units": "8"}
+    assert data.tags["best_lr"] == "0.2"
+
+
+@pytest.mark.parametrize("method", ["create_run", "log_batch", "set_terminated", "log_text"])
+def test_an_answer_that_got_lost_doubles_nothing(method, client, open_runs):
+    runs = open_runs(FlakyClient(client, method, times=1))
+    entry = result("t1", 1)
+    entry.merge(Entry("t1", 0, params={"lr": "1"}, texts={"a.txt": "a"}, status="FINISHED"))
+    with pytest.raises(ConnectionError, match="reset by peer"):
+        runs.write(entry)
+    runs.write(entry)
+    runs.write(Entry(PARENT, 0, trials=frozenset({"t1"}), status="FINISHED"))
+    assert {run.info.run_id for run in active(client)} == set(runs.run_ids.values())
+    assert len(runs.run_ids) == 2
+    assert points(client, runs.run_ids["t1"]) == [(1, 1.0)]
+    assert client.get_run(runs.run_ids["t1"]).info.status == "FINISHED"
+
+
+def test_settling_removes_runs_of_trials_made_after_the_last_snapshot(client, open_runs):
+    first = open_runs()
+    for trial_id in ("kept", "forgotten"):
+        first.write(result(trial_id, 1))
+    second = open_runs(reopen=True, trial_ids=frozenset({"kept"}))
+    second.write(Entry(PARENT, 0, trials=frozenset({"kept"}), status="FINISHED"))
+    runs = {run.data.tags.get("tune_tf.trial_id", PARENT): run for run in active(client)}
+    assert runs.keys() == {"kept", PARENT}
+    assert runs["kept"].info.status == "KILLED"
+    assert runs["kept"].data.tags[STOP_REASON_TAG] == "interrupted"
+
+
+def test_settling_keeps_an_ended_run_of_a_trial_that_tune_made_anew(client, open_runs):
+    first = open_runs()
+    first.write(Entry("old", 0, tags={STOP_REASON_TAG: "error"}, status="FAILED"))
+    second = open_runs(reopen=True, trial_ids=frozenset({"old"}))
+    second.write(result("new", 1))
+    second.write(Entry(PARENT, 0, trials=frozenset({"new"}), status="FINISHED"))
+    ids = {run.data.tags.get("tune_tf.trial_id", PARENT) for run in active(client)}
+    assert ids == {"old", "new", PARENT}
+
+
+def test_without_a_snapshot_settling_keeps_what_had_ended(client, open_runs):
+    first = open_runs()
+    first.write(Entry("ended", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED"))
+    first.write(result("running", 1))
+    second = open_runs(reopen=True)
+    second.write(Entry(PARENT, 0, trials=frozenset(), status="KILLED"))
+    ids = {run.data.tags.get("tune_tf.trial_id", PARENT) for run in active(client)}
+    assert ids == {"ended", PARENT}
+
+
+def test_artifacts_lie_beside_a_database_that_is_elsewhere(
+    client, open_runs, tmp_path, monkeypatch
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    runs = open_runs()
+    runs.write(Entry(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
+    (file,) = (tmp_path / "mlruns" / "digits").rglob("sweep.yaml")
+    assert file.read_text() == "a: 1"

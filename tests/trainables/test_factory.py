@@ -1,0 +1,87 @@
+"""From a workload to a class that Tune takes."""
+
+import pytest
+
+from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
+from tune_tf.parallelism import Mirrored
+from tune_tf.resources import TrialResources
+from tune_tf.trainables import trainable
+from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.recycling import Recycling
+from tune_tf.workload import Workload
+
+pytestmark = pytest.mark.tf
+
+
+class Nothing(Workload):
+    """A workload that is never run."""
+
+    def load_data(self, config):
+        raise NotImplementedError
+
+    def build_model(self, config):
+        raise NotImplementedError
+
+
+class NeedsArguments(Nothing):
+    def __init__(self, folder):
+        self.folder = folder
+
+
+@pytest.mark.parametrize(
+    ("workload", "arguments", "message"),
+    [
+        pytest.param(
+            object(), {}, r"workload must be a tune_tf\.Workload, not object", id="object"
+        ),
+        pytest.param(dict, {}, "not dict", id="another class"),
+        pytest.param(Workload, {}, "Workload.*load_data", id="abstract"),
+        pytest.param(NeedsArguments, {}, "NeedsArguments.*instance", id="class with arguments"),
+        pytest.param(Nothing, {"loop": "eager"}, "one of 'graph', 'fit', not 'eager'", id="loop"),
+        pytest.param(
+            Nothing,
+            {"loop": "fit", "parallelism": Mirrored(2)},
+            "trains one replica only",
+            id="fit",
+        ),
+        pytest.param(
+            Nothing,
+            {"parallelism": Mirrored(2), "resources": TrialResources(gpus=1)},
+            r"gpus is 1 but parallelism\.num_replicas is 2",
+            id="gpus",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(workload, arguments, message):
+    with pytest.raises(InvalidSettingsError, match=message):
+        trainable(workload, **arguments)
+
+
+@pytest.mark.parametrize("workload", [Nothing, Nothing()], ids=["class", "instance"])
+def test_it_reserves_what_the_parallelism_needs(workload):
+    made = trainable(workload, Mirrored(2))
+
+    assert made.default_resource_request({}).bundles == [{"CPU": 2.0}]
+
+
+def test_given_resources_win():
+    made = trainable(Nothing, resources=TrialResources(cpus=3))
+
+    assert made.default_resource_request({}).bundles == [{"CPU": 3.0}]
+
+
+def test_without_a_cluster_nothing_is_checked(monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    check_cluster(TrialResources(cpus=10_000))
+
+
+@pytest.mark.parametrize("settings", [{"max_programs": 0}, {"max_growth_bytes": 0}])
+def test_recycling_refuses_bad_limits(settings):
+    with pytest.raises(InvalidSettingsError, match="must be at least 1"):
+        Recycling(**settings)
+
+
+@pytest.mark.ray
+def test_more_than_any_node_has_fails_at_once(ray_cluster):
+    with pytest.raises(UnavailableResourcesError, match=r"asks for 99 CPU, but no node .* 4 CPU"):
+        trainable(Nothing, resources=TrialResources(cpus=99)).default_resource_request({})

@@ -1,0 +1,252 @@
+"""A Trainable driven by hand, without a Ray cluster."""
+
+import math
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+
+from tune_tf.errors import CheckpointError, WorkloadError
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON
+from tune_tf.parallelism import Mirrored
+from tune_tf.resources import TrialResources
+from tune_tf.trainables import MirroredTrainable
+from tune_tf.trainables.recycling import RECYCLE, Recycling
+from tune_tf.workload import Data, Workload
+
+pytestmark = pytest.mark.tf
+
+
+class Small(Workload):
+    """A workload of a few rows that can be told to go wrong."""
+
+    def load_data(self, config):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(config.get("rows", 24), 4)).astype("float32")
+        y = (x.sum(1) > 0).astype("int32")
+        return Data(train=(x, y), validation=(x[:8], y[:8]))
+
+    def build_model(self, config):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(config.get("width", 2))])
+        if config.get("compiled", True):
+            model.compile(
+                keras.optimizers.SGD(config.get("learning_rate", 0.1)),
+                keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                metrics=["accuracy"],
+            )
+        return model
+
+    def callbacks(self, config):
+        patience = config.get("patience")
+        stopping = keras.callbacks.EarlyStopping("loss", patience=patience or 1, min_delta=1e6)
+        return [stopping] if patience else []
+
+    def global_batch_size(self, config):
+        return config.get("batch_size", 8)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def begin(monkeypatch):
+    """Return a function that begins a trial by hand, on the devices that this process has."""
+    from tune_tf.training import devices
+
+    made = []
+    monkeypatch.setattr(
+        devices,
+        "claim_devices",
+        lambda resources, num: devices.Devices(tuple(f"CPU:{i}" for i in range(num))),
+    )
+
+    def begin(config=None, *, num_replicas=1, workload=None, name=None, **arguments):
+        class Named(MirroredTrainable):
+            trial_name = property(lambda self: name or "default")
+
+        # The keyword arguments that `tune.with_parameters` would hand to setup.
+        given = {
+            "workload": workload or Small(),
+            "parallelism": Mirrored(num_replicas),
+            "resources": TrialResources(),
+            "seed": 1,
+        } | arguments
+        Named.setup = lambda self, config: MirroredTrainable.setup(self, config, **given)
+        made.append(Named(config or {}))
+        return made[-1]
+
+    yield begin
+    for trainable in made:
+        trainable.stop()
+
+
+def metrics_of(result):
+    return {name: result[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")}
+
+
+def test_an_iteration_is_an_epoch(begin):
+    trainable = begin()
+    results = [trainable.train() for _ in range(3)]
+
+    assert [result["training_iteration"] for result in results] == [1, 2, 3]
+    assert results[-1]["loss"] < results[0]["loss"]
+    assert all(type(value) is float for value in metrics_of(results[0]).values())
+    assert not any(result["done"] for result in results)
+
+
+def test_a_reset_gives_the_numbers_of_a_fresh_trial(begin):
+    reused = begin({"learning_rate": 0.5})
+    reused.train()
+    assert reused.reset({"learning_rate": 0.2})
+    fresh = begin({"learning_rate": 0.2})
+
+    assert metrics_of(reused.train()) == metrics_of(fresh.train())
+
+
+def test_save_and_restore_go_on(begin, tmp_path):
+    trainable = begin()
+    trainable.train()
+    trainable.save_checkpoint(str(tmp_path))
+    expected = metrics_of(trainable.train())
+    other = begin()
+    other.load_checkpoint(str(tmp_path))
+
+    assert metrics_of(other.train()) == expected
+
+
+def test_a_folder_without_a_checkpoint_is_told(begin, tmp_path):
+    with pytest.raises(CheckpointError, match="there is no checkpoint at"):
+        begin().load_checkpoint(str(tmp_path))
+
+
+def test_a_diverged_trial_says_so_and_ends(begin):
+    result = begin({"learning_rate": math.inf}).train()
+    result = result if result["done"] else begin({"learning_rate": math.inf, "rows": 32}).train()
+
+    assert result["done"]
+    assert result[STOP_REASON] == "diverged"
+    assert result[STOP_CAUSE] == "loss is nan at iteration 1"
+
+
+def test_an_early_stopping_ends_the_trial_as_completed(begin):
+    trainable = begin({"patience": 1})
+    first, second = trainable.train(), trainable.train()
+
+    assert (first["done"], second["done"]) == (False, True)
+    assert second[STOP_REASON] == "completed"
+
+
+def test_metrics_that_are_no_numbers_stay_inside(begin):
+    class ByClass(Small):
+        def build_model(self, config):
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+            model.compile("sgd", "mse", metrics=[keras.metrics.F1Score()])
+            return model
+
+        def load_data(self, config):
+            x, y = super().load_data(config).train
+            return Data(train=(x, np.eye(2, dtype="float32")[y]))
+
+    result = begin(workload=ByClass()).train()
+
+    assert "loss" in result
+    assert "f1_score" not in result
+
+
+@pytest.mark.parametrize(
+    ("config", "num_replicas", "message"),
+    [
+        pytest.param({"compiled": False}, 1, "a model that is not compiled", id="not compiled"),
+        pytest.param({"rows": 0}, 1, r"Data\.train is empty", id="no rows"),
+        pytest.param({"batch_size": 0}, 1, "the global batch size 0 is smaller", id="no batch"),
+    ],
+)
+def test_a_workload_that_breaks_its_contract_is_told(config, num_replicas, message, begin):
+    with pytest.raises(WorkloadError, match=message):
+        begin(config, num_replicas=num_replicas)
+
+
+def seed_of(begin, name=None, **arguments):
+    return begin(name=name, **arguments)._seed()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        pytest.param("T_ab12c_00003", "T_ffff0_00003", True, id="the same number"),
+        pytest.param("T_ab12c_00003", "T_ab12c_00004", False, id="another number"),
+        pytest.param("digits_00012", "digits_00012", True, id="a name of ours"),
+        pytest.param("a", "b", True, id="no number"),
+    ],
+)
+def test_the_seed_follows_from_the_number_of_the_trial(first, second, same, begin):
+    assert (seed_of(begin, first) == seed_of(begin, second)) is same
+
+
+def test_another_sweep_has_other_seeds(begin):
+    assert seed_of(begin, "T_00003", seed=1) != seed_of(begin, "T_00003", seed=2)
+
+
+def test_without_a_seed_the_id_of_the_trial_makes_one(begin):
+    assert seed_of(begin, seed=None) == seed_of(begin, "other", seed=None)
+
+
+def test_a_checkpoint_is_asked_for_when_its_time_has_come(begin, tmp_path):
+    clock = Clock()
+    trainable = begin(checkpoint_interval_s=60, clock=clock)
+    asked = []
+    for clock.now in (30, 61, 62):
+        asked.append(trainable.step().get("should_checkpoint", False))
+    trainable.save_checkpoint(str(tmp_path))
+    for clock.now in (121, 122):
+        asked.append(trainable.step().get("should_checkpoint", False))
+
+    assert asked == [False, True, True, False, True]
+
+
+@pytest.mark.parametrize(("max_programs", "due"), [(1, True), (2, False)])
+def test_a_process_with_too_many_programs_asks_to_be_recycled(max_programs, due, begin):
+    result = begin(recycling=Recycling(max_programs=max_programs)).train()
+
+    assert result.get(RECYCLE, False) is due
+
+
+def test_fit_trains_the_same_workload(begin):
+    trainable = begin(loop="fit")
+    first, second = trainable.train(), trainable.train()
+
+    assert second["loss"] < first["loss"]
+    assert trainable.reset({})
+    assert metrics_of(trainable.train()) == metrics_of(first)
+
+
+def test_data_are_loaded_once_for_trials_that_read_the_same(begin):
+    class Counting(Small):
+        loaded = 0
+
+        def load_data(self, config):
+            Counting.loaded += 1
+            return super().load_data(config)
+
+    trainable = begin({"learning_rate": 0.1}, workload=Counting())
+    for rate in (0.2, 0.3):
+        trainable.reset({"learning_rate": rate})
+        trainable.train()
+
+    assert Counting.loaded == 1
+
+
+def test_a_trial_takes_what_tune_reserved(begin):
+    trainable = begin()
+    reserved = SimpleNamespace(required_resources={"CPU": 3.0, "GPU": 0.5})
+    trainable._trial_info = SimpleNamespace(trial_resources=reserved)
+
+    assert trainable._reserved() == TrialResources(cpus=3, gpus=0.5)
+    trainable._trial_info = None

@@ -1,0 +1,110 @@
+"""Trainables under Ray Tune, with Ray's own searchers, schedulers and callbacks beside them."""
+
+import os
+
+import pytest
+from ray import tune
+from ray.air.integrations.mlflow import MLflowLoggerCallback
+from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining
+from ray.tune.search import ConcurrencyLimiter
+from ray.tune.search.optuna import OptunaSearch
+
+from tune_tf.trainables import trainable
+from tune_tf.trainables.recycling import RecycleActors, Recycling
+from tune_tf.workloads.digits import DigitsMLP
+
+pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+
+
+@pytest.fixture
+def run(ray_cluster, tmp_path):
+    """Return a function that runs a sweep quietly and returns its trials."""
+
+    def run(what, **arguments):
+        given = {"storage_path": str(tmp_path), "verbose": 0, "reuse_actors": True}
+        return tune.run(what, **(given | arguments)).trials
+
+    return run
+
+
+def test_optuna_asha_and_mlflow_of_ray_run_clean(run, tmp_path):
+    import mlflow
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    trials = run(
+        trainable(DigitsMLP, seed=1),
+        config={
+            "learning_rate": tune.loguniform(1e-4, 1e-1),
+            "dropout": tune.uniform(0.1, 0.5),
+            "width": tune.choice([8, 16]),
+            "batch_size": 128,
+        },
+        metric="val_accuracy",
+        mode="max",
+        num_samples=4,
+        search_alg=ConcurrencyLimiter(OptunaSearch(seed=0), max_concurrent=2),
+        scheduler=ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2),
+        callbacks=[MLflowLoggerCallback(tracking_uri=uri, experiment_name="digits")],
+    )
+
+    assert [trial.status for trial in trials] == ["TERMINATED"] * 4
+    assert all(0 < trial.last_result["val_accuracy"] <= 1 for trial in trials)
+    assert len({trial.last_result["pid"] for trial in trials}) <= 2, "actors were not reused"
+    mlflow.set_tracking_uri(uri)
+    assert set(mlflow.search_runs(experiment_names=["digits"]).status) == {"FINISHED"}
+
+
+def test_population_based_training_exploits_checkpoints(run):
+    trials = run(
+        trainable(DigitsMLP, seed=1),
+        config={"learning_rate": tune.grid_search([1e-6, 1e-2]), "width": 8, "batch_size": 128},
+        metric="val_accuracy",
+        mode="max",
+        stop={"training_iteration": 6},
+        scheduler=PopulationBasedTraining(
+            time_attr="training_iteration",
+            perturbation_interval=2,
+            hyperparam_mutations={"learning_rate": tune.loguniform(1e-3, 1e-1)},
+            quantile_fraction=0.5,
+            synch=True,
+        ),
+        checkpoint_config=tune.CheckpointConfig(num_to_keep=4, checkpoint_frequency=1),
+        max_concurrent_trials=2,
+    )
+
+    assert [trial.status for trial in trials] == ["TERMINATED"] * 2
+    assert [trial.last_result["training_iteration"] for trial in trials] == [6, 6]
+    loser = next(trial for trial in trials if trial.evaluated_params["learning_rate"] == 1e-6)
+    assert loser.config["learning_rate"] >= 1e-3, "nothing was exploited"
+    assert loser.last_result["val_accuracy"] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("max_programs", "num_processes"),
+    [pytest.param(1, 2, id="recycled"), pytest.param(64, 1, id="reused")],
+)
+def test_a_process_that_traced_too_much_serves_no_other_trial(max_programs, num_processes, run):
+    trials = run(
+        trainable(DigitsMLP, seed=1, recycling=Recycling(max_programs=max_programs)),
+        config={"width": tune.grid_search([8, 16]), "batch_size": 128},
+        stop={"training_iteration": 1},
+        callbacks=[RecycleActors()],
+        max_concurrent_trials=1,
+    )
+
+    assert [trial.status for trial in trials] == ["TERMINATED"] * 2
+    pids = {trial.last_result["pid"] for trial in trials}
+    assert len(pids) == num_processes
+    assert os.getpid() not in pids
+
+
+def test_a_diverged_trial_ends_with_its_cause(run):
+    (trial,) = run(
+        trainable(DigitsMLP, seed=1),
+        config={"learning_rate": float("inf"), "width": 8, "batch_size": 128},
+        stop={"training_iteration": 5},
+    )
+
+    assert trial.status == "TERMINATED"
+    assert trial.last_result["training_iteration"] == 1
+    assert trial.last_result["stop_reason"] == "diverged"

@@ -1,0 +1,257 @@
+"""An epoch as one graph call: what it refuses and what it reports."""
+
+import keras
+import numpy as np
+import pytest
+from trials import ByTape, Given, begin, draw, furthest, run, run_fresh, run_keras_fit
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.loop import GraphLoop
+from tune_tf.workload import Data
+
+pytestmark = pytest.mark.tf
+layers, losses, optimizers = keras.layers, keras.losses, keras.optimizers
+crossentropy = losses.SparseCategoricalCrossentropy
+
+
+def classifier(*hidden, model=keras.Sequential, **arguments):
+    """Return a builder of a classifier; hidden layers and compile arguments are factories."""
+
+    def build(config):
+        made = model([keras.Input((6,)), *(layer() for layer in hidden), layers.Dense(3)])
+        given = {"optimizer": lambda: "sgd", "loss": lambda: crossentropy(from_logits=True)}
+        made.compile(**{name: make() for name, make in (given | arguments).items()})
+        return made
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        pytest.param(
+            lambda config: "model", "must return a compiled keras.Model, not str", id="str"
+        ),
+        pytest.param(
+            lambda config: keras.Sequential([keras.Input((6,)), layers.Dense(3)]),
+            r"not compiled: call model\.compile",
+            id="not compiled",
+        ),
+        pytest.param(classifier(run_eagerly=lambda: True), "run_eagerly=True", id="eager"),
+    ],
+)
+def test_what_is_no_compiled_model_is_refused(build, message, replicas_of):
+    workload = Given(build, draw(20))
+
+    with pytest.raises(WorkloadError, match=message):
+        begin(GraphLoop(workload, replicas_of(1)), workload)
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        pytest.param(
+            Given(classifier(), draw(20), batch_size=2),
+            "global batch size 2 is smaller than the 3 replicas",
+            id="batch",
+        ),
+        pytest.param(
+            ByTape(classifier(), draw(20), batch_size=8),
+            "global batch size 8 does not divide by the 3 replicas",
+            id="own step",
+        ),
+        pytest.param(
+            Given(
+                classifier(optimizer=lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2)),
+                draw(20),
+            ),
+            r"gradient_accumulation_steps=\.\.\.\) does not work with 3 replicas",
+            id="accumulation",
+        ),
+        pytest.param(
+            Given(
+                classifier(loss=lambda: crossentropy(True, reduction="mean_with_sample_weight")),
+                draw(20),
+            ),
+            "reduction mean_with_sample_weight cannot be split",
+            id="reduction",
+        ),
+        pytest.param(
+            Given(classifier(layers.BatchNormalization), draw(17)),
+            r"BatchNormalization\(synchronized=True\)",
+            id="statistics of no rows",
+        ),
+    ],
+)
+def test_what_replicas_cannot_do_exactly_is_refused(workload, message, replicas_of):
+    with pytest.raises(WorkloadError, match=message):
+        begin(GraphLoop(workload, replicas_of(3)), workload)
+
+
+class LogsOnly(keras.Sequential):
+    """A model whose step returns a number of its own."""
+
+    def train_step(self, data):
+        import tensorflow as tf
+
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"my_loss": loss}
+
+
+class ByItself(keras.Sequential):
+    """A model compiled without a loss, which its steps make."""
+
+    def _own(self, data, training):
+        x, y = data
+        y = keras.ops.one_hot(y, 3)
+        return keras.ops.mean((self(x, training=training) - y) ** 2)
+
+    def train_step(self, data):
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            loss = self._own(data, True)
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+    def test_step(self, data):
+        return {"loss": self._own(data, False)}
+
+
+@pytest.mark.parametrize(
+    ("build", "names"),
+    [
+        pytest.param(classifier(model=LogsOnly), {"my_loss", "val_loss"}, id="other names"),
+        pytest.param(
+            classifier(model=ByItself, loss=lambda: None), {"loss", "val_loss"}, id="no loss"
+        ),
+    ],
+)
+@pytest.mark.parametrize("num_rows", [48, 45], ids=["even", "uneven"])
+def test_what_an_own_step_returns_is_reported_as_fit_does(build, names, num_rows, replicas_of):
+    workload = Given(build, draw(num_rows, 16))
+    outcome = run_fresh(workload, replicas_of(1))
+
+    assert set(outcome[0][0]) == names
+    assert furthest(outcome, run_keras_fit(workload, replicas_of(1))) <= 1e-6
+
+
+def test_metrics_of_an_own_validation_step_do_not_depend_on_replicas(replicas_of):
+    class Tested(keras.Sequential):
+        def test_step(self, data):
+            return super().test_step(data)
+
+    workload = Given(classifier(model=Tested, metrics=lambda: ["accuracy"]), draw(48, 16))
+    one, two = (run_fresh(workload, replicas_of(num)) for num in (1, 2))
+
+    assert furthest(two, one) <= 1e-5
+
+
+def test_validation_after_an_own_train_step_counts_each_row_once(replicas_of):
+    workload = ByTape(
+        classifier(metrics=lambda: [keras.metrics.SparseCategoricalAccuracy()]), draw(48, 19)
+    )
+    one, two = (run_fresh(workload, replicas_of(num)) for num in (1, 2))
+
+    assert furthest(two, one) <= 1e-5
+
+
+def test_fewer_rows_than_replicas_are_enough(replicas_of):
+    workload = Given(
+        classifier(lambda: layers.Dense(4, kernel_regularizer="l2")), draw(2, 2), batch_size=8
+    )
+    one, three = (run_fresh(workload, replicas_of(num)) for num in (1, 3))
+
+    assert furthest(three, one) <= 1e-5
+
+
+@pytest.mark.parametrize("rows_over", [0, 1])
+def test_variables_that_no_loss_reaches_stay(rows_over, replicas_of):
+    def build(config):
+        x = keras.Input((6,))
+        model = keras.Model(x, [layers.Dense(3, name="a")(x), layers.Dense(1, name="b")(x)])
+        model.compile("sgd", loss=[crossentropy(from_logits=True), None])
+        return model
+
+    (x, y), z = draw(40 + rows_over).train, np.zeros(40 + rows_over, "float32")
+    workload = Given(build, Data(train=(x, [y, z])))
+    one, three = (run_fresh(workload, replicas_of(num)) for num in (1, 3))
+
+    assert furthest(three, one) <= 1e-5
+
+
+@pytest.mark.slow
+def test_a_model_compiled_for_xla_gives_the_same_numbers(replicas_of):
+    workload, compiled = (
+        Given(
+            classifier(
+                lambda: layers.Dense(8, activation="relu"),
+                optimizer=lambda: optimizers.Adam(0.01, clipnorm=0.1),
+                jit_compile=lambda jit=jit: jit,
+            ),
+            draw(45, 19),
+        )
+        for jit in (False, True)
+    )
+
+    plain, by_xla = (run(GraphLoop(w, replicas_of(1)), w) for w in (workload, compiled))
+    assert furthest(by_xla, plain) <= 1e-5
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize(
+    ("policy", "tolerance"), [("mixed_bfloat16", 2e-2), ("mixed_float16", 5e-3)]
+)
+def test_half_precision_trains_near_full_precision(policy, tolerance, num_replicas, replicas_of):
+    def build(config):
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                layers.Dense(8, activation="relu", dtype=policy),
+                layers.Dense(3, dtype="float32"),
+            ]
+        )
+        optimizer = optimizers.SGD(0.1, global_clipnorm=0.5)
+        if config.get("scaled"):
+            optimizer = optimizers.LossScaleOptimizer(optimizer)
+        model.compile(optimizer, crossentropy(from_logits=True))
+        return model
+
+    workload = Given(build, draw(45, 19))
+    config = {"scaled": policy == "mixed_float16"}
+    half, _ = run_fresh(workload, replicas_of(num_replicas), config)
+    full, _ = run_fresh(
+        Given(
+            classifier(
+                lambda: layers.Dense(8, activation="relu"),
+                optimizer=lambda: optimizers.SGD(0.1, global_clipnorm=0.5),
+            ),
+            draw(45, 19),
+        ),
+        replicas_of(1),
+    )
+
+    for one, other in zip(half, full, strict=True):
+        assert one == pytest.approx(other, rel=tolerance)
+
+
+def test_several_epochs_are_traced_once(replicas_of):
+    traced = []
+
+    class Noting(layers.Layer):
+        def call(self, x):
+            traced.append(x.shape)
+            return x
+
+    workload = Given(classifier(Noting), draw(48))
+    loop = begin(GraphLoop(workload, replicas_of(1)), workload)
+    loop.epoch()
+    before = len(traced)
+    loop.epoch(), loop.epoch()
+
+    assert len(traced) == before

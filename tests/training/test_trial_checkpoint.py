@@ -1,0 +1,301 @@
+"""A checkpoint holds everything that a trial needs to go on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from trials import Given, begin, bits, draw, furthest, run, run_fresh
+
+from tune_tf.errors import CheckpointError
+from tune_tf.training.checkpoint import FILE_NAME, Checkpoint
+from tune_tf.training.export import trained_model
+from tune_tf.training.loop import GraphLoop
+
+pytestmark = pytest.mark.tf
+layers = keras.layers
+
+
+def build(config):
+    """Build a model with slots, a penalty, statistics and, where asked for, random states."""
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(config.get("width", 8), activation="relu", kernel_regularizer="l2"),
+            layers.BatchNormalization(synchronized=True),
+            layers.Dropout(config.get("dropout", 0.0)),
+            layers.Dense(3),
+        ]
+    )
+    optimizer = keras.optimizers.SGD(
+        config.get("rate", 0.05), momentum=config.get("momentum", 0.9), global_clipnorm=0.5
+    )
+    model.compile(
+        optimizer,
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return model
+
+
+WORKLOAD = Given(build, draw(45, 19))
+
+
+def saved_after(num_epochs, replicas, folder, config=None, workload=WORKLOAD):
+    """Save a trial after some epochs."""
+    loop = begin(GraphLoop(workload, replicas), workload, config)
+    for _ in range(num_epochs):
+        loop.epoch()
+    loop.state().write(folder)
+
+
+def gone_on(num_epochs, replicas, folder, config=None, workload=WORKLOAD, loop=None):
+    """Restore a trial in a fresh loop and train on, as ``run`` returns it."""
+    loop = begin(loop or GraphLoop(workload, replicas), workload, config, seed=99)
+    loop.restore(Checkpoint.read(folder))
+    history = [loop.epoch() for _ in range(num_epochs)]
+    model = loop._current.program.model
+    return history, [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
+
+
+@pytest.fixture(scope="module")
+def folders(replicas_of, tmp_path_factory):
+    """Checkpoints after two epochs, by number of replicas."""
+    made = {}
+    for num in (1, 2, 3):
+        made[num] = tmp_path_factory.mktemp(f"replicas{num}")
+        saved_after(2, replicas_of(num), made[num])
+    return made
+
+
+@pytest.fixture(scope="module")
+def loops(replicas_of):
+    """Loops that keep their programs, by number of replicas."""
+    return {num: GraphLoop(WORKLOAD, replicas_of(num)) for num in (1, 2, 3)}
+
+
+@pytest.fixture(scope="module")
+def without_break(replicas_of):
+    """Four epochs in one go."""
+    return run_fresh(WORKLOAD, replicas_of(1), epochs=4)
+
+
+@pytest.mark.parametrize("then", [1, 2, 3])
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_a_trial_goes_on_with_any_number_of_replicas(
+    first, then, replicas_of, folders, loops, without_break
+):
+    history, values = gone_on(2, replicas_of(then), folders[first], loop=loops[then])
+
+    assert furthest((history, values), (without_break[0][2:], without_break[1])) <= 1e-6
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_with_the_same_replicas_it_goes_on_bit_for_bit(num_replicas, replicas_of, tmp_path):
+    config = {"dropout": 0.4}
+    replicas = replicas_of(num_replicas)
+    saved_after(2, replicas, tmp_path, config)
+    history, values = run_fresh(WORKLOAD, replicas, config, epochs=4)
+
+    assert bits(gone_on(2, replicas, tmp_path, config)) == bits((history[2:], values))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"rate": 0.2}, id="learning rate"),
+        pytest.param({"momentum": 0.5}, id="carried scalar"),
+    ],
+)
+def test_the_new_config_wins(change, replicas_of, folders):
+    import tensorflow as tf
+
+    history, _ = gone_on(1, replicas_of(1), folders[1], change)
+
+    loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
+    loop.epoch(), loop.epoch()
+    optimizer = loop._current.program.model.optimizer
+    [loop._current.program._carried[i][0].assign(v) for i, v in _carried(loop, change)]
+    optimizer.learning_rate = change.get("rate", 0.05)
+    assert history[0] == loop.epoch()
+    assert tf.executing_eagerly()
+
+
+def _carried(loop, change):
+    from tune_tf.training.scalars import scalars_of
+
+    names = [s.attribute for s in scalars_of(build({}))]
+    return [(names.index(name), value) for name, value in change.items() if name in names]
+
+
+def test_a_learning_rate_that_callbacks_lowered_is_kept(replicas_of, tmp_path):
+    loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
+    loop.epoch()
+    loop._current.program.model.optimizer.learning_rate = 0.001
+    loop.state().write(tmp_path)
+    begin(loop, WORKLOAD, {"momentum": 0.5, "unrelated": (1, 2)})
+    loop.restore(Checkpoint.read(tmp_path))
+
+    rate = loop._current.program.model.optimizer.learning_rate
+    assert float(rate.numpy()) == pytest.approx(0.001)
+
+
+def test_a_trial_restored_in_a_reused_loop_goes_on_the_same(replicas_of, folders, without_break):
+    loop = GraphLoop(WORKLOAD, replicas_of(1))
+    run(loop, WORKLOAD, {"rate": 0.3}, seed=5)
+    begin(loop, WORKLOAD, {}, seed=6)
+    loop.restore(Checkpoint.read(folders[1]))
+
+    assert [loop.epoch(), loop.epoch()] == without_break[0][2:]
+    assert loop.num_programs == 1
+
+
+def test_restoring_an_earlier_state_takes_a_trial_back(replicas_of, folders, without_break):
+    loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
+    for _ in range(3):
+        loop.epoch()
+    loop.restore(Checkpoint.read(folders[1]))
+
+    assert [loop.epoch(), loop.epoch()] == without_break[0][2:]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_file_is_told(share, folders, tmp_path):
+    whole = (folders[1] / FILE_NAME).read_bytes()
+    (tmp_path / FILE_NAME).write_bytes(whole[: int(len(whole) * share)])
+
+    with pytest.raises(CheckpointError, match="is not a whole checkpoint"):
+        Checkpoint.read(tmp_path)
+
+
+def test_a_flipped_byte_is_told(folders, tmp_path):
+    damaged = bytearray((folders[1] / FILE_NAME).read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    (tmp_path / FILE_NAME).write_bytes(damaged)
+
+    with pytest.raises(CheckpointError, match="is not a whole checkpoint"):
+        Checkpoint.read(tmp_path)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(CheckpointError, match="there is no checkpoint at"):
+        Checkpoint.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        pytest.param(
+            {"width": 9}, r"has shape \(6, 9\), but the checkpoint holds \(6, 8\)", id="width"
+        ),
+        pytest.param({"momentum": 0.0}, r"variables.*another structure", id="optimizer"),
+    ],
+)
+def test_a_checkpoint_of_another_structure_is_told(other, message, replicas_of, folders):
+    loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD, other)
+
+    with pytest.raises(CheckpointError, match=message):
+        loop.restore(Checkpoint.read(folders[1]))
+
+
+def test_nothing_in_the_file_is_pickled(folders):
+    with np.load(folders[1] / FILE_NAME, allow_pickle=False) as archive:
+        assert all(archive[name].dtype != object for name in archive.files)
+        assert json.loads(str(archive["head"]))["epoch"] == 2
+
+
+def test_half_precision_variables_come_back(replicas_of, tmp_path):
+    def half(config):
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(3, dtype="bfloat16")])
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    workload = Given(half, draw(20))
+    saved_after(1, replicas_of(1), tmp_path, workload=workload)
+    history, values = run_fresh(workload, replicas_of(1), epochs=2)
+
+    assert values[0].dtype == "bfloat16"
+    assert bits(gone_on(1, replicas_of(1), tmp_path, workload=workload)) == bits(
+        (history[1:], values)
+    )
+
+
+def test_an_error_while_writing_leaves_the_old_file(folders, tmp_path, monkeypatch):
+    old = Checkpoint.read(folders[1])
+    old.write(tmp_path)
+    before = (tmp_path / FILE_NAME).read_bytes()
+
+    def half(file, **arrays):
+        file.write(b"half of it")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", half)
+    with pytest.raises(OSError, match="disk full"):
+        old.write(tmp_path)
+
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+
+
+def test_a_model_comes_out_of_a_checkpoint(folders, without_break, replicas_of):
+    model = trained_model(WORKLOAD, {}, folders[1])
+    loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
+    loop.epoch()
+    metrics = loop.epoch()
+
+    evaluated = model.evaluate(*WORKLOAD.load_data({}).validation, verbose=0, return_dict=True)
+
+    assert evaluated["loss"] == pytest.approx(metrics["val_loss"], rel=1e-6)
+
+
+PROCESS = """
+    import sys, json
+    sys.path.insert(0, sys.argv[1])
+    from pathlib import Path
+    from test_trial_checkpoint import WORKLOAD
+    from trials import begin
+    from tune_tf.training.checkpoint import Checkpoint
+    from tune_tf.training.devices import Devices
+    from tune_tf.training.loop import GraphLoop
+    from tune_tf.training.replicas import Replicas
+
+    config = {"dropout": 0.4}
+    loop = begin(GraphLoop(WORKLOAD, Replicas(Devices(("CPU:0",)))), WORKLOAD, config)
+    folder = Path(sys.argv[2])
+    if list(folder.iterdir()):
+        loop.restore(Checkpoint.read(folder))
+    while True:
+        print(json.dumps(loop.epoch()), flush=True)
+        loop.state().write(folder)
+"""
+
+
+def _killed_after(num_epochs, folder):
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROCESS), str(Path(__file__).parent), str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    lines = [process.stdout.readline() for _ in range(num_epochs)]
+    # The file of the last epoch may be there, half there or not yet: all of them must do.
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.slow
+def test_a_trial_whose_process_is_killed_goes_on_from_its_last_file(replicas_of, tmp_path):
+    _killed_after(2, tmp_path)
+    epoch = Checkpoint.read(tmp_path).epoch
+    after = _killed_after(2, tmp_path)
+
+    expected, _ = run_fresh(WORKLOAD, replicas_of(1), {"dropout": 0.4}, epochs=epoch + 2)
+    for one, other in zip(after, expected[epoch:], strict=True):
+        assert one == pytest.approx(other, rel=1e-6)

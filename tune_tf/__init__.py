@@ -1,0 +1,64 @@
+"""tune_tf: hyperparameter search over TensorFlow/Keras models, as a Ray Tune plugin.
+
+The vocabulary (spaces, objectives, resources, workloads) is imported at once and needs no
+framework. Whatever brings in Ray, TensorFlow, Optuna or MLflow is imported on first use.
+"""
+
+import lazy_loader as _lazy
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import TuneTfError
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.parallelism import Mirrored
+from tune_tf.resources import TrialResources
+from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
+from tune_tf.version import __version__
+from tune_tf.workload import Data, Workload
+
+_load, _list, _ = _lazy.attach(
+    __name__,
+    submod_attrs={
+        "schedulers": ["scheduler"],
+        "searchers": ["OptunaSearcher"],
+        "tracking": ["MLflowCallback"],
+        "trainables": ["MirroredTrainable", "trainable"],
+        "sweep": ["resume_sweep", "run_sweep"],
+        "results": ["SweepResult"],
+    },
+)
+
+__all__ = [
+    "Choice",
+    "Constant",
+    "Data",
+    "Float",
+    "Int",
+    "MLflowCallback",
+    "Mirrored",
+    "MirroredTrainable",
+    "Objective",
+    "OptunaSearcher",
+    "Outcome",
+    "SearchSpace",
+    "SweepConfig",
+    "SweepResult",
+    "TrialResources",
+    "TuneTfError",
+    "Workload",
+    "__version__",
+    "resume_sweep",
+    "run_sweep",
+    "scheduler",
+    "trainable",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use."""
+    return _load(name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted({*__all__, *_list()})

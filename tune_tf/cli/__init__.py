@@ -1,0 +1,45 @@
+"""The command line: one file a verb, each a thin face of a Python function.
+
+Exit codes: 0 the sweep has ended; 1 it has ended and no trial was completed, or something
+unforeseen went wrong; 2 settings, workload or resources are wrong; 130 it was interrupted and can
+be resumed.
+"""
+
+import typer
+
+from tune_tf.cli.exit_codes import guarded
+from tune_tf.cli.resume import resume
+from tune_tf.cli.run import run
+from tune_tf.version import __version__
+
+app = typer.Typer(
+    name="tune-tf",
+    help="Hyperparameter search over TensorFlow/Keras models with Ray Tune, Optuna and MLflow.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    epilog="Exit codes: 0 ended, 1 no trial completed, 2 wrong settings, 130 interrupted.",
+)
+app.command()(run)
+app.command()(resume)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Hyperparameter search over TensorFlow/Keras models with Ray Tune, Optuna and MLflow."""
+
+
+def main() -> None:
+    """Run the command line."""
+    with guarded():
+        app()

@@ -1,0 +1,161 @@
+"""How a running sweep looks in a terminal, and in a log where there is none."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tune_tf.config import SweepConfig
+from tune_tf.outcome import Outcome, is_finite
+from tune_tf.ranking import Candidate, best_of
+from tune_tf.tracking.endings import last_report
+
+_LIVE_EVERY_S = 0.25
+_LOG_EVERY_S = 10.0
+_SHOWN = (
+    ("running", "cyan"),
+    ("pending", "dim"),
+    ("completed", "green"),
+    ("pruned", "yellow"),
+    ("out_of_budget", "yellow"),
+    ("diverged", "red"),
+    ("oom", "red"),
+    ("error", "red"),
+)
+
+
+class Progress(Callback):
+    """Draws the state of a sweep; a Tune callback that only looks.
+
+    Args:
+        config: The sweep's settings.
+        console: Where to draw; a log line now and then where it is no terminal.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        config: SweepConfig,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._console = console
+        self._clock = clock
+        self._begun = self._drawn = clock()
+        self._every_s = _LIVE_EVERY_S if console.is_terminal else _LOG_EVERY_S
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        """Begin to draw."""
+        self._say(Text(f"{self._config.name}: starting Ray ...", style="dim"))
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End drawing."""
+        self._live.stop()
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Draw again, if it is time to."""
+        now = self._clock()
+        if now - self._drawn >= self._every_s:
+            self._drawn = now
+            self._draw(trials)
+
+    def _draw(self, trials: list[Trial]) -> None:
+        counts = Counter(state_of(trial) for trial in trials)
+        done = sum(trial.is_finished() for trial in trials)
+        if self._console.is_terminal:
+            self._live.update(self._picture(trials, counts, done), refresh=True)
+        else:
+            self._say(Text(f"{self._line(counts, done)}; {self._best(trials)}"))
+
+    def _picture(self, trials: list[Trial], counts: Counter[str], done: int) -> RenderableType:
+        total = self._config.budget.num_samples
+        table = Table.grid(padding=(0, 2))
+        table.add_row(
+            Text(self._config.name, style="bold"),
+            ProgressBar(total=total, completed=done, width=32),
+            f"{done}/{total} trials",
+            self._times(done),
+        )
+        states = Text("  ").join(
+            Text(f"{counts[name]} {name.replace('_', ' ')}", style=style)
+            for name, style in _SHOWN
+            if counts[name]
+        )
+        return Group(table, states, Text(self._best(trials)))
+
+    def _line(self, counts: Counter[str], done: int) -> str:
+        states = ", ".join(f"{counts[name]} {name}" for name, _ in _SHOWN if counts[name])
+        return f"{done}/{self._config.budget.num_samples} trials ({states}), {self._times(done)}"
+
+    def _times(self, done: int) -> str:
+        elapsed = self._clock() - self._begun
+        told = f"{_duration(elapsed)} gone"
+        left = (
+            [self._config.budget.time_budget_s - elapsed]
+            if self._config.budget.time_budget_s
+            else []
+        )
+        if done:
+            left.append(elapsed / done * (self._config.budget.num_samples - done))
+        return f"{told}, at most {_duration(min(left))} left" if left else told
+
+    def _best(self, trials: list[Trial]) -> str:
+        objective = self._config.objective
+        best = best_of(
+            (
+                Candidate(
+                    i, Outcome.of_result(last_report(t)), last_report(t).get(objective.metric)
+                )
+                for i, t in enumerate(trials)
+            ),
+            objective,
+        )
+        if best is None:
+            return "no result yet"
+        config = ", ".join(f"{k}={shown(v)}" for k, v in trials[best.key].config.items())
+        return f"best {objective.metric} {shown(best.value)} by {trials[best.key]}: {config}"
+
+    def _say(self, text: Text) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+
+def state_of(trial: Trial) -> str:
+    """Return a word for what a trial does or how it ended."""
+    if trial.status == Trial.ERROR:
+        return Outcome.ERROR.value
+    if trial.is_finished():
+        outcome = Outcome.of_result(last_report(trial))
+        return (outcome or Outcome.COMPLETED).value
+    return "running" if trial.status == Trial.RUNNING else "pending"
+
+
+def shown(value: Any) -> str:
+    """Return a value as people read it."""
+    return f"{value:.4g}" if isinstance(value, float) and is_finite(value) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

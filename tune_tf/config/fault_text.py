@@ -1,0 +1,77 @@
+"""What is wrong with settings, in words that need no knowledge of pydantic."""
+
+import re
+from collections.abc import Iterable
+
+from pydantic import BaseModel, ValidationError
+
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+
+
+def shown(value: object) -> str:
+    """Return a value for an error text, shortened; YAML's empty value is called nothing."""
+    if value is None:
+        return "nothing (null)"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def unknown(key: object, known: Iterable[str]) -> Fault:
+    """Return the fault of a key that no setting has, with those that there are."""
+    known = list(known)
+    return Fault(str(key), f"unknown key{near_ones(key, known)}; known are {', '.join(known)}")
+
+
+_RULES = {
+    "int_type": "must be a whole number, not {given}",
+    "int_from_float": "must be a whole number, not {given}",
+    "float_type": "must be a number, not {given}",
+    "finite_number": "must be a finite number, not {given}",
+    "string_type": "must be text, not {given}: put it in quotes",
+    "bool_type": "must be true or false, not {given}",
+    "greater_than_equal": "must be at least {ge}, not {given}",
+    "greater_than": "must be more than {gt}, not {given}",
+    "literal_error": "must be {expected}, not {given}",
+}
+"""What a setting must be, by pydantic's name for the fault."""
+
+_UNQUOTED = ("int_type", "float_type", "bool_type")
+
+_MISSING = {
+    "name": "is missing: name the sweep, like digits-cnn",
+    "workload": "is missing: say what is trained, module:attribute or path/to/file.py:Class",
+    "objective": "is missing: say what is optimised, {metric: val_accuracy, mode: max}",
+    "space": "is missing: say what is searched, {learning_rate: {loguniform: [1.0e-4, 1.0e-1]}}",
+    "budget": "is missing: say how much is spent, {num_samples: 32}",
+    "num_samples": "is missing: say how many trials to start",
+}
+
+
+def faults_of(settings: type[BaseModel], error: ValidationError) -> list[Fault]:
+    """Return pydantic's complaints about settings in words that need no knowledge of pydantic."""
+    known = tuple(settings.model_fields)
+    found: list[Fault] = []
+    for each in error.errors(include_url=False):
+        where = ".".join(str(part) for part in each["loc"])
+        context, given = each.get("ctx", {}), each["input"]
+        cause = context.get("error")
+        if isinstance(cause, InvalidSettingsError):
+            found.extend(
+                Fault(".".join(filter(None, [where, fault.where])), fault.what)
+                for fault in cause.faults
+            )
+        elif each["type"] == "extra_forbidden":
+            found.append(unknown(where, known))
+        elif each["type"] == "missing":
+            found.append(Fault(where, _MISSING.get(where, "is missing")))
+        elif each["type"] in ("model_type", "model_attributes_type", "dict_type"):
+            found.append(Fault(where, f"must be a mapping of settings, not {shown(given)}"))
+        elif each["type"] in _RULES:
+            text = _RULES[each["type"]].format(given=shown(given), **context)
+            if isinstance(given, str) and each["type"] in _UNQUOTED:
+                text += ": write it without quotes"
+            near = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+            found.append(Fault(where, text + (near_ones(given, near) if near else "")))
+        else:
+            found.append(Fault(where, str(cause) if cause else f"{each['msg']}: {shown(given)}"))
+    return found

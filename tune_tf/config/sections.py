@@ -1,0 +1,160 @@
+"""The sections of a sweep file that become value objects of the package."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from tune_tf.config.fault_text import shown, unknown
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.objective import Objective
+from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.resources import TrialResources
+from tune_tf.space import SearchSpace
+from tune_tf.space.declaration import KINDS
+
+
+def _keys(value: object, known: tuple[str, ...]) -> dict[str, Any]:
+    """Return a section of value-object settings, after refusing unknown keys."""
+    if not isinstance(value, Mapping):
+        raise InvalidSettingsError([f"must be a mapping of {', '.join(known)}, not {shown(value)}"])
+    faults = [unknown(key, known) for key in value if key not in known]
+    if faults:
+        raise InvalidSettingsError(faults)
+    return dict(value)
+
+
+def _objective(value: object) -> Objective:
+    if isinstance(value, Objective):
+        return value
+    settings = _keys(value, ("metric", "mode"))
+    missing = [
+        Fault(key, f"is missing: give {what}")
+        for key, what in {"metric": "the metric that trials report", "mode": "min or max"}.items()
+        if key not in settings
+    ]
+    if missing:
+        raise InvalidSettingsError(missing)
+    return Objective(**settings)
+
+
+def _space(value: object) -> SearchSpace:
+    return value if isinstance(value, SearchSpace) else SearchSpace.from_dict(value)  # type: ignore[arg-type]
+
+
+def _parallelism(value: object) -> Parallelism:
+    if isinstance(value, Mirrored):
+        return value
+    settings = _keys(value, ("kind", "num_replicas"))
+    kind = settings.pop("kind", Mirrored.kind)
+    if kind != Mirrored.kind:
+        text = f"must be {one_of([Mirrored.kind])}, not {kind!r}{near_ones(kind, [Mirrored.kind])}"
+        raise InvalidSettingsError([Fault("kind", text)])
+    return Mirrored(**settings)
+
+
+def _resources(value: object) -> TrialResources | None:
+    if value is None or isinstance(value, TrialResources):
+        return value
+    return TrialResources(**_keys(value, ("cpus", "gpus")))
+
+
+def _name(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        return value
+    text = (
+        "must be letters, digits, '.', '_' and '-', starting with a letter or digit (it names a "
+        f"folder), not {shown(value)}"
+    )
+    raise ValueError(text)
+
+
+def _reference(value: object) -> str:
+    if isinstance(value, str):
+        place, colon, attribute = value.rpartition(":")
+        module = all(part.isidentifier() for part in place.split("."))
+        if colon and attribute.isidentifier() and (module or place.endswith(".py")):
+            return value
+    text = f"must be module:attribute or path/to/file.py:Class, not {shown(value)}"
+    raise ValueError(text)
+
+
+_NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 2}
+_SPACE_SCHEMA = {
+    "type": "object",
+    "description": "Parameter by name; a mapping without a kind is a group, a value a constant.",
+    "additionalProperties": {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {
+                    **{kind: _NUMBERS for kind in KINDS if kind not in ("choice", "constant")},
+                    "choice": {"type": "array", "minItems": 1},
+                    "constant": {},
+                    "when": {"type": "object"},
+                },
+            },
+            {"type": ["array", "boolean", "null", "number", "string"]},
+        ]
+    },
+}
+
+
+def _object(properties: Mapping[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the JSON schema of a section that becomes a value object."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_OBJECTIVE_SCHEMA = _object(
+    {"metric": {"type": "string"}, "mode": {"enum": ["min", "max"]}}, ["metric", "mode"]
+)
+_PARALLELISM_SCHEMA = _object(
+    {"kind": {"const": "mirrored"}, "num_replicas": {"type": "integer", "minimum": 1}}
+)
+_RESOURCES_SCHEMA = {
+    "anyOf": [
+        _object({"cpus": {"type": "integer", "minimum": 1}, "gpus": {"type": "number"}}),
+        {"type": "null"},
+    ]
+}
+
+
+SweepName = Annotated[str, PlainValidator(_name), WithJsonSchema({"type": "string"})]
+"""Text that can name a folder."""
+
+WorkloadReference = Annotated[str, PlainValidator(_reference), WithJsonSchema({"type": "string"})]
+"""Text that :func:`~tune_tf.config.workload_reference.import_workload` understands."""
+
+ObjectiveSection = Annotated[
+    Objective,
+    PlainValidator(_objective),
+    PlainSerializer(lambda it: {"metric": it.metric, "mode": it.mode}),
+    WithJsonSchema(_OBJECTIVE_SCHEMA),
+]
+
+SpaceSection = Annotated[
+    SearchSpace,
+    PlainValidator(_space),
+    PlainSerializer(lambda it: it.to_dict()),
+    WithJsonSchema(_SPACE_SCHEMA),
+]
+
+ParallelismSection = Annotated[
+    Parallelism,
+    PlainValidator(_parallelism),
+    PlainSerializer(lambda it: {"kind": it.kind, "num_replicas": it.num_replicas}),
+    WithJsonSchema(_PARALLELISM_SCHEMA),
+]
+
+ResourcesSection = Annotated[
+    TrialResources | None,
+    PlainValidator(_resources),
+    PlainSerializer(lambda it: it and {"cpus": it.cpus, "gpus": it.gpus}),
+    WithJsonSchema(_RESOURCES_SCHEMA),
+]

@@ -1,0 +1,186 @@
+"""All settings of a sweep."""
+
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from ruamel.yaml import YAML
+
+from tune_tf.config.sections import (
+    ObjectiveSection,
+    ParallelismSection,
+    ResourcesSection,
+    SpaceSection,
+    SweepName,
+    WorkloadReference,
+)
+from tune_tf.config.settings import (
+    BudgetSettings,
+    MLflowSettings,
+    SchedulerSettings,
+    SearcherSettings,
+    Settings,
+)
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.resources import TrialResources
+from tune_tf.space.declaration import KINDS
+from tune_tf.space.document import OVERRIDE, YamlDocument
+
+
+class SweepConfig(Settings):
+    """All settings of a sweep, as a sweep file holds them.
+
+    Args:
+        name: Name of the sweep, and of its folder.
+        workload: ``module:attribute`` or ``path/to/file.py:Class``; see :func:`import_workload`.
+        objective: What is optimised.
+        space: What is searched.
+        seed: Seed of data order, weights and sampler.
+        searcher: Who proposes configs.
+        scheduler: Who stops trials.
+        parallelism: How a trial is spread over devices.
+        resources: What a trial reserves; None to derive it from the parallelism.
+        budget: Trials and time.
+        mlflow: Where trials are recorded; None for nowhere.
+        storage_path: Folder or URI under which the sweep's folder lies.
+        max_concurrent_trials: Trials at a time; None for what the cluster can hold.
+        max_failures: Times that a failed trial is started again.
+        reuse_actors: Whether a process runs one trial after the other.
+        loop: ``graph`` for one graph call an epoch, ``fit`` for ``keras.Model.fit``.
+        checkpoint_interval_s: Seconds between two checkpoints of a running trial; 0 for one each
+            iteration.
+
+    Raises:
+        InvalidSettingsError: With all faults, each placed by its dotted path.
+    """
+
+    name: SweepName
+    workload: WorkloadReference
+    objective: ObjectiveSection
+    space: SpaceSection
+    seed: Annotated[int, Field(ge=0)] = 0
+    searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
+        SearcherSettings()
+    )
+    scheduler: Annotated[SchedulerSettings, BeforeValidator(SchedulerSettings.section)] = (
+        SchedulerSettings()
+    )
+    parallelism: ParallelismSection = Mirrored()
+    resources: ResourcesSection = None
+    budget: Annotated[BudgetSettings, BeforeValidator(BudgetSettings.section)]
+    mlflow: Annotated[
+        MLflowSettings | None,
+        BeforeValidator(lambda it: None if it is None else MLflowSettings.section(it)),
+    ] = MLflowSettings()
+    storage_path: Annotated[
+        str, BeforeValidator(lambda it: os.fspath(it) if isinstance(it, os.PathLike) else it)
+    ] = "./sweeps"
+    max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None
+    max_failures: Annotated[int, Field(ge=0)] = 0
+    reuse_actors: bool = True
+    loop: Literal["graph", "fit"] = "graph"
+    checkpoint_interval_s: Annotated[float, Field(ge=0)] = 10
+
+    # A validator sees the settings above its own that are right, so that what is wrong between
+    # two settings is told along with the rest.
+
+    @field_validator("searcher")
+    @classmethod
+    def _seeded(cls, searcher: SearcherSettings, info: ValidationInfo) -> SearcherSettings:
+        if searcher.seed is None and "seed" in info.data:
+            return searcher.model_copy(update={"seed": info.data["seed"]})
+        return searcher
+
+    @field_validator("parallelism")
+    @classmethod
+    def _rows_for_each_replica(cls, parallelism: Parallelism, info: ValidationInfo) -> Parallelism:
+        space = info.data.get("space")
+        batch_size = space.parameters.get("batch_size") if space else None
+        smallest = batch_size.smallest if batch_size else None
+        if smallest is not None and smallest < parallelism.num_replicas:
+            text = (
+                f"is {parallelism.num_replicas} but space.batch_size goes down to {smallest:g}: a "
+                "global batch has at least one row for each replica; raise the batch size or use "
+                "fewer replicas"
+            )
+            raise InvalidSettingsError([Fault("num_replicas", text)])
+        return parallelism
+
+    @field_validator("resources")
+    @classmethod
+    def _usable(cls, resources: TrialResources | None, info: ValidationInfo) -> Any:
+        if resources is not None and "parallelism" in info.data:
+            info.data["parallelism"].check(resources)
+        return resources
+
+    @field_validator("mlflow")
+    @classmethod
+    def _named(cls, mlflow: MLflowSettings | None, info: ValidationInfo) -> MLflowSettings | None:
+        if mlflow is not None and not mlflow.experiment_name:
+            return mlflow.model_copy(update={"experiment_name": info.data.get("name", "")})
+        return mlflow
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, overrides: Iterable[str] = ()) -> Self:
+        """Return the settings of a sweep file.
+
+        Args:
+            path: The file.
+            overrides: Texts ``dotted.key=value`` that win over the file; the value is YAML.
+                Setting the kind of a parameter, as in ``space.filters.choice=[16,32]``, replaces
+                the kind it had.
+
+        Raises:
+            InvalidSettingsError: With all faults, each with its line in the file.
+        """
+        original = YamlDocument.read(Path(path))
+        document = original.overriding(overrides, exclusive=KINDS)
+        faults = [*document.faults, *_new_parameters(document, original)]
+        config = None
+        try:
+            config = cls.from_dict(document.data)
+        except InvalidSettingsError as error:
+            faults += error.faults
+        if faults or config is None:
+            placed = document.placed(faults)
+            only_overrides = all(fault.where.startswith(OVERRIDE) for fault in placed)
+            raise InvalidSettingsError(placed, OVERRIDE if only_overrides else str(path))
+        return config
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data with every default written out, as :meth:`from_dict` reads it."""
+        return self.model_dump()
+
+    def to_yaml(self) -> str:
+        """Return the text of a sweep file with every default written out."""
+        yaml = YAML(typ="safe", pure=True)
+        yaml.default_flow_style = None
+        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+        text = io.StringIO()
+        yaml.dump(self.to_dict(), text)
+        return text.getvalue()
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """Return the JSON schema of a sweep file, for editors."""
+        return cls.model_json_schema()
+
+
+def _new_parameters(document: YamlDocument, original: YamlDocument) -> list[Fault]:
+    """Return a fault for each override that names a parameter that the file does not have."""
+    faults = []
+    space = original.data.get("space")
+    known = list(space) if isinstance(space, dict) else []
+    for key, override in document.overridden.items():
+        names = key.split(".")
+        if len(names) > 1 and names[0] == "space" and names[1] not in known:
+            text = (
+                f"the space has no {names[1]!r}{near_ones(names[1], known)}; there are "
+                f"{', '.join(known)}"
+            )
+            faults.append(Fault(f"{OVERRIDE} {override}", text))
+    return faults

@@ -1,0 +1,142 @@
+"""The rows of a data set, checked and in the types that training uses."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tune_tf.errors import WorkloadError
+from tune_tf.workload import Data
+
+Nested = Any
+"""An array, or nested dicts, tuples and lists of arrays."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Training and validation rows.
+
+    Args:
+        train: ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis.
+        validation: The same, or None.
+        num_train: Training rows, at least 1.
+        num_validation: Validation rows; 0 where there are none.
+    """
+
+    train: tuple[Nested, ...]
+    validation: tuple[Nested, ...] | None
+    num_train: int
+    num_validation: int
+
+    @property
+    def spec(self) -> tuple[Any, ...]:
+        """Shapes and types of everything, for comparing two data sets."""
+        return tuple(_spec(part) for part in (self.train, self.validation))
+
+
+def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
+    """Check a workload's data and bring them into the types that training uses.
+
+    Floats become ``floatx``, as ``keras.Model.fit`` does it; class weights become weights of
+    training rows.
+
+    Raises:
+        WorkloadError: A set is empty, is no tuple of arrays, or its parts differ in length.
+    """
+    if not isinstance(data, Data):
+        raise WorkloadError(
+            f"load_data must return tune_tf.Data(train, validation), not {type(data).__name__}"
+        )
+    train, num_train = _checked("train", data.train, floatx)
+    if data.class_weight is not None:
+        train = _with_class_weight(train, data.class_weight, floatx)
+    if data.validation is None:
+        return Rows(train, None, num_train, 0)
+    validation, num_validation = _checked("validation", data.validation, floatx)
+    return Rows(train, validation, num_train, num_validation)
+
+
+def _checked(name: str, part: Nested, floatx: str) -> tuple[tuple[Nested, ...], int]:
+    if not isinstance(part, tuple) or len(part) not in (2, 3):
+        raise WorkloadError(
+            f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, not "
+            f'{type(part).__name__}; tf.data pipelines train with loop="fit"'
+        )
+    part = tuple(_map(lambda leaf: _converted(leaf, floatx), item) for item in part)
+    lengths = {label: len(leaf) for label, leaf in _leaves(name, part)}
+    if not lengths:
+        raise WorkloadError(f"Data.{name} holds no arrays at all")
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{label} has {length}" for label, length in lengths.items())
+        raise WorkloadError(f"the parts of Data.{name} differ in rows: {told}")
+    num_rows = next(iter(lengths.values()))
+    if num_rows == 0:
+        raise WorkloadError(f"Data.{name} is empty: load_data returned no rows")
+    return part, num_rows
+
+
+def _converted(leaf: Any, floatx: str) -> "np.ndarray[Any, Any]":
+    array = np.asarray(leaf)
+    if array.ndim == 0 or array.dtype == object:
+        raise WorkloadError(
+            f"data must be arrays with rows on the first axis, not {type(leaf).__name__} "
+            f"of type {array.dtype}"
+        )
+    if array.dtype.kind == "f" and array.dtype != floatx:
+        return array.astype(floatx)
+    return array
+
+
+def _with_class_weight(
+    train: tuple[Nested, ...], class_weight: Mapping[int, float], floatx: str
+) -> tuple[Nested, ...]:
+    if len(train) == 3:
+        raise WorkloadError(
+            "Data has both class_weight and sample_weight: multiply them into sample_weight"
+        )
+    labels = train[1]
+    if not isinstance(labels, np.ndarray):
+        raise WorkloadError("class_weight needs a single output; use sample_weight instead")
+    if labels.ndim > 1:
+        labels = labels.argmax(-1) if labels.shape[-1] > 1 else labels[..., 0]
+    classes, position = np.unique(np.round(labels).astype(np.int64), return_inverse=True)
+    weights = np.array([class_weight.get(int(label), 1.0) for label in classes], floatx)
+    return (*train, weights[position])
+
+
+def _map(change: Callable[[Any], Any], nested: Nested) -> Nested:
+    if isinstance(nested, Mapping):
+        return {key: _map(change, value) for key, value in nested.items()}
+    if _is_sequence(nested):
+        return type(nested)(_map(change, value) for value in nested)
+    return change(nested)
+
+
+def _is_sequence(nested: Nested) -> bool:
+    """Whether it holds several arrays; a list of anything else is the rows of one array."""
+    return isinstance(nested, tuple) or (
+        isinstance(nested, list)
+        and bool(nested)
+        and all(isinstance(value, np.ndarray) and value.ndim for value in nested)
+    )
+
+
+def _leaves(label: str, nested: Nested) -> "Iterator[tuple[str, np.ndarray[Any, Any]]]":
+    if isinstance(nested, Mapping):
+        for key, value in nested.items():
+            yield from _leaves(f"{label}[{key!r}]", value)
+    elif _is_sequence(nested):
+        names = ("x", "y", "sample_weight") if "." not in label and "[" not in label else None
+        for i, value in enumerate(nested):
+            yield from _leaves(f"{label}.{names[i]}" if names else f"{label}[{i}]", value)
+    else:
+        yield label, nested
+
+
+def _spec(nested: Nested) -> Any:
+    if isinstance(nested, Mapping):
+        return tuple((key, _spec(value)) for key, value in nested.items())
+    if _is_sequence(nested):
+        return tuple(_spec(value) for value in nested)
+    return None if nested is None else (nested.shape, str(nested.dtype))

@@ -1,0 +1,148 @@
+"""The folder of a sweep: what a resume needs, beside what Ray Tune keeps there itself."""
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, near_ones
+from tune_tf.version import __version__
+
+_CONFIG = "sweep.yaml"
+_ABOUT = "about-sweep"  # Tune copies every .json and .pkl of the folder about at a resume
+_JOURNAL = "study.journal"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """One sweep's folder; its name is the sweep's id.
+
+    Args:
+        path: Absolute path.
+        config: The sweep's settings.
+        base_dir: What the workload's path in the settings is relative to.
+        working_dir: Where the sweep was started; what a relative SQLite file is relative to.
+    """
+
+    path: Path
+    config: SweepConfig
+    base_dir: Path
+    working_dir: Path
+
+    @property
+    def sweep_id(self) -> str:
+        """Name of the folder."""
+        return self.path.name
+
+    @property
+    def study_storage(self) -> str:
+        """Optuna storage: what the settings name, or a journal file in the folder."""
+        return self.config.searcher.storage or str(self.path / _JOURNAL)
+
+    @property
+    def tracking_uri(self) -> str | None:
+        """MLflow's store with an absolute path; None where tracking is off."""
+        if self.config.mlflow is None:
+            return None
+        uri = self.config.mlflow.tracking_uri
+        scheme, slashes, path = uri.partition(":///")
+        if scheme == "sqlite" and slashes and not path.startswith("/"):
+            return f"sqlite:///{self.working_dir / path}"
+        return uri
+
+    @property
+    def was_snapshot(self) -> bool:
+        """Whether Tune has written its state at least once."""
+        return any(self.path.glob("experiment_state-*.json"))
+
+    @classmethod
+    def create(
+        cls, config: SweepConfig, base_dir: Path, now: datetime | None = None
+    ) -> "SweepFolder":
+        """Make the folder of a new sweep, named by its name and the time.
+
+        Raises:
+            InvalidSettingsError: The folder cannot be made.
+        """
+        if "://" in config.storage_path:
+            raise InvalidSettingsError(
+                [f"storage_path must be a local folder, not {config.storage_path!r}"]
+            )
+        root = Path(config.storage_path).absolute()
+        stamp = (now or datetime.now(UTC).astimezone()).strftime("%Y%m%d-%H%M%S")
+        for attempt in range(100):
+            path = root / f"{config.name}-{stamp}{f'-{attempt}' if attempt else ''}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise InvalidSettingsError(
+                    [f"storage_path {config.storage_path!r} cannot be written to: {error}"]
+                ) from error
+            folder = cls(path, config, base_dir.absolute(), Path.cwd())
+            folder._write()
+            return folder
+        raise SweepConflictError(f"{root} already holds a hundred sweeps named {path.name}")
+
+    @classmethod
+    def open(cls, sweep: str | Path, storage_path: str | Path = "sweeps") -> "SweepFolder":
+        """Return the folder of an earlier sweep.
+
+        Args:
+            sweep: Its path, or its id below ``storage_path``, or a sweep's name for the latest one
+                of that name.
+            storage_path: Where sweeps are looked for by id or name.
+
+        Raises:
+            UnknownSweepError: There is none; names those that there are.
+            SweepConflictError: A newer version of tune_tf has written it.
+        """
+        path = _find(str(sweep), Path(storage_path))
+        try:
+            about = json.loads((path / _ABOUT).read_text())
+        except (OSError, ValueError) as error:
+            raise UnknownSweepError(f"{path} holds no sweep that can be read: {error}") from error
+        if about["format"] > _FORMAT:
+            raise SweepConflictError(
+                f"{path} was written by tune_tf {about['tune_tf']}, which is newer than this "
+                f"{__version__}: update, then go on"
+            )
+        config = SweepConfig.from_yaml(path / _CONFIG)
+        return cls(path.absolute(), config, Path(about["base_dir"]), Path(about["working_dir"]))
+
+    def _write(self) -> None:
+        about: dict[str, Any] = {
+            "format": _FORMAT,
+            "tune_tf": __version__,
+            "base_dir": str(self.base_dir),
+            "working_dir": str(self.working_dir),
+        }
+        write_whole(self.path / _CONFIG, self.config.to_yaml())
+        write_whole(self.path / _ABOUT, json.dumps(about, indent=2) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in one step: a crash leaves the old one or the new one, never a part."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with partial.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _find(sweep: str, root: Path) -> Path:
+    for path in (Path(sweep), root / sweep):
+        if (path / _ABOUT).is_file():
+            return path
+    known = sorted(path.parent.name for path in root.glob(f"*/{_ABOUT}"))
+    of_that_name = [name for name in known if name.rpartition("-")[0].rpartition("-")[0] == sweep]
+    if of_that_name:
+        return root / of_that_name[-1]
+    there = f"those in {root} are {', '.join(known)}" if known else f"there are none in {root}"
+    raise UnknownSweepError(f"there is no sweep {sweep!r}{near_ones(sweep, known)}; {there}")

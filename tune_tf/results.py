@@ -1,0 +1,158 @@
+"""A sweep's trials and what came of them, as plain data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.config import SweepConfig, import_workload
+from tune_tf.errors import CheckpointError, UnknownMetricError
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.ranking import Candidate, best_of
+from tune_tf.space import flat
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """One trial of a sweep.
+
+    Args:
+        trial_id: Ray Tune's id.
+        number: Place in the order of proposal, from 0.
+        config: Its sampled values, nested as the space is.
+        outcome: How it ended; None if it has not.
+        cause: Why, where there is more to say.
+        iterations: Iterations done.
+        metrics: The last reported metrics.
+        checkpoint: Folder of the last checkpoint.
+    """
+
+    trial_id: str
+    number: int
+    config: Mapping[str, Any]
+    outcome: Outcome | None
+    cause: str | None = None
+    iterations: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    checkpoint: Path | None = None
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep found.
+
+    Args:
+        sweep_id: Name of the sweep's folder.
+        path: The folder.
+        config: The sweep's settings.
+        base_dir: What paths in the settings are relative to.
+        trials: In order of number.
+        mlflow_run_id: The sweep's parent run in MLflow, if there is one.
+    """
+
+    sweep_id: str
+    path: Path
+    config: SweepConfig
+    base_dir: Path
+    trials: tuple[TrialResult, ...]
+    mlflow_run_id: str | None = None
+
+    @property
+    def objective(self) -> Objective:
+        """What the sweep optimised."""
+        return self.config.objective
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether trials are left that a resume would go on with."""
+        return any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
+
+    @cached_property
+    def best_trial(self) -> TrialResult:
+        """The trial with the best last value, among the completed ones if there are any.
+
+        Raises:
+            UnknownMetricError: No trial reported a finite value.
+        """
+        metric = self.objective.metric
+        best = best_of(
+            (Candidate(t.number, t.outcome, t.metrics.get(metric)) for t in self.trials),
+            self.objective,
+        )
+        if best is None:
+            raise UnknownMetricError(
+                f"none of the {len(self.trials)} trials of {self.sweep_id} reported a finite "
+                f"{metric!r}, so none is the best"
+            )
+        return next(trial for trial in self.trials if trial.number == best.key)
+
+    @property
+    def best_value(self) -> float:
+        """The objective's metric of the best trial."""
+        return self.objective.value(self.best_trial.metrics)
+
+    @property
+    def best_config(self) -> Mapping[str, Any]:
+        """The config of the best trial."""
+        return self.best_trial.config
+
+    @property
+    def best_checkpoint(self) -> Path:
+        """The folder of the best trial's last checkpoint.
+
+        Raises:
+            CheckpointError: The trial has none.
+        """
+        checkpoint = self.best_trial.checkpoint
+        if checkpoint is None:
+            raise CheckpointError(f"trial {self.best_trial.trial_id} has no checkpoint")
+        return checkpoint
+
+    def count(self, outcome: Outcome) -> int:
+        """Count the trials that ended in a way."""
+        return sum(trial.outcome is outcome for trial in self.trials)
+
+    def dataframe(self) -> "pd.DataFrame":
+        """Return one row a trial: number, id, outcome, iterations, ``config/...`` and metrics."""
+        import pandas as pd  # comes with Ray Tune; slow to import
+
+        rows = [
+            {
+                "number": trial.number,
+                "trial_id": trial.trial_id,
+                "outcome": trial.outcome.value if trial.outcome else None,
+                "iterations": trial.iterations,
+                **{f"config/{path}": value for path, value in flat(trial.config).items()},
+                **trial.metrics,
+            }
+            for trial in self.trials
+        ]
+        return pd.DataFrame(rows)
+
+    def export_model(self, path: str | Path, trial: TrialResult | None = None) -> Path:
+        """Write a trial's trained model as a ``.keras`` file that Keras loads anywhere.
+
+        Args:
+            path: Where to, ending in ``.keras``.
+            trial: Whose model; the best trial's by default.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            CheckpointError: The trial has no checkpoint, or it cannot be read.
+        """
+        trial = trial or self.best_trial
+        if trial.checkpoint is None:
+            raise CheckpointError(f"trial {trial.trial_id} has no checkpoint to export")
+        from tune_tf.training.export import trained_model  # TensorFlow loads here
+
+        workload = import_workload(self.config.workload, self.base_dir)
+        path = Path(path)
+        trained_model(workload, trial.config, trial.checkpoint).save(path)
+        return path

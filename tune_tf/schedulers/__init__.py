@@ -1,0 +1,5 @@
+"""Ray Tune schedulers that say why a trial ended."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,5 @@
+"""Searchers for Ray Tune: who proposes the next trial's config."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,3 @@
+from .optuna_searcher import OptunaSearcher
+
+__all__ = ["OptunaSearcher"]

@@ -1,0 +1,20 @@
+"""What may be searched: parameters, conditions, and their YAML, Ray and Optuna forms."""
+
+from tune_tf.space.choice import Choice
+from tune_tf.space.condition import Condition
+from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.paths import flat, nested
+from tune_tf.space.ranges import Float, Int
+from tune_tf.space.search_space import SearchSpace
+
+__all__ = [
+    "Choice",
+    "Condition",
+    "Constant",
+    "Float",
+    "Int",
+    "Parameter",
+    "SearchSpace",
+    "flat",
+    "nested",
+]

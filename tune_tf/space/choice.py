@@ -1,0 +1,90 @@
+"""A choice among options."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.space.frozen import hashable
+from tune_tf.space.parameter import Parameter, smallest_number
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Choice(Parameter):
+    """One of several options, in no order.
+
+    Args:
+        options: The options, at least one and no two equal; lists and dicts are allowed.
+        when: Values of other parameters under which this one is active, None for always.
+
+    Raises:
+        InvalidSettingsError: There is no option, two are equal, or they are no list.
+    """
+
+    options: Sequence[Any]
+    when: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse bad values when made."""
+        faults: list[Fault] = []
+        try:
+            self._freeze_when()
+        except InvalidSettingsError as error:
+            faults.extend(error.faults)
+        if isinstance(self.options, str | bytes) or not isinstance(self.options, Sequence):
+            faults.append(
+                Fault("", f"options must be a list, like [a, b], not {_shown(self.options)}")
+            )
+        elif not self.options:
+            faults.append(Fault("", "options must not be empty: give at least one"))
+        else:
+            faults.extend(self._repeated())
+        if faults:
+            raise InvalidSettingsError(faults)
+        object.__setattr__(self, "options", tuple(self.options))
+
+    def _repeated(self) -> list[Fault]:
+        """Return a fault for each option that equals an earlier one."""
+        first: dict[Any, Any] = {}
+        faults = []
+        for option in self.options:
+            key = hashable(option)
+            if key in first:
+                earlier = first[key]
+                alike = "" if repr(earlier) == repr(option) else f" (equal to {earlier!r})"
+                faults.append(
+                    Fault("", f"option {option!r}{alike} is given twice: leave one of them out")
+                )
+            first.setdefault(key, option)
+        return faults
+
+    def __hash__(self) -> int:
+        """Hash by content, lists and dicts too."""
+        return hash((hashable(self.options), self.when))
+
+    def fault(self, value: Any) -> str | None:
+        """Return why a value is not among the options, or None where it is."""
+        if hashable(value) in {hashable(option) for option in self.options}:
+            return None
+        texts = [option for option in self.options if isinstance(option, str)]
+        near = near_ones(value, texts) if isinstance(value, str) else ""
+        options = ", ".join(repr(option) for option in self.options)
+        return f"must be one of {options}, not {value!r}{near}"
+
+    def draw(self, rng: "np.random.Generator") -> Any:
+        """Return a random option, each as likely as the others."""
+        return self.options[int(rng.integers(len(self.options)))]
+
+    @property
+    def smallest(self) -> float | None:
+        """Return the smallest number among the options."""
+        return smallest_number(list(self.options))
+
+
+def _shown(options: object) -> str:
+    if isinstance(options, str):
+        return f"{options!r}: write [{options}]"
+    return repr(options)

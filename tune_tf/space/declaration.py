@@ -1,0 +1,174 @@
+"""How a search space is written in a sweep file.
+
+``{loguniform: [1.0e-4, 1.0e-1]}`` declares a parameter; the key is its kind. A value without a kind
+is a constant, a mapping without one a group.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.space.choice import Choice
+from tune_tf.space.condition import ALWAYS, Condition
+from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.paths import dotted, join, name_fault, nested
+from tune_tf.space.ranges import Float, Int
+
+_RANGES: dict[str, tuple[Callable[..., Parameter], str]] = {
+    "uniform": (Float, "[low, high]"),
+    "quniform": (
+        lambda low, high, step, **when: Float(low, high, step=step, **when),
+        "[low, high, step]",
+    ),
+    "loguniform": (lambda low, high, **when: Float(low, high, log=True, **when), "[low, high]"),
+    "int": (
+        lambda low, high, step=1, **when: Int(low, high, step=step, **when),
+        "[low, high] or [low, high, step]",
+    ),
+    "logint": (lambda low, high, **when: Int(low, high, log=True, **when), "[low, high]"),
+}
+
+KINDS = (*_RANGES, "choice", "constant")
+"""Keys that declare a parameter."""
+
+WHEN = "when"
+
+
+@dataclass
+class Declarations:
+    """The parameters that a mapping declares, and what is wrong with the others.
+
+    Attributes:
+        parameters: Parameters by path.
+        faults: What is wrong, placed by dotted path.
+        faulty: Conditions, by path, of the parameters that have a fault.
+    """
+
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    faulty: dict[str, Condition] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, mapping: object) -> "Declarations":
+        """Read the ``space`` section of a sweep file."""
+        found = cls()
+        if not isinstance(mapping, Mapping):
+            text = (
+                "a search space must be a mapping like {learning_rate: {loguniform: [1e-4, 1e-1]}}"
+            )
+            found.faults.append(Fault("", f"{text}, not {mapping!r}"))
+            return found
+        found._group(mapping, "")
+        return found
+
+    def _group(self, group: Mapping[Any, Any], prefix: str) -> None:
+        for name, declared in group.items():
+            if text := name_fault(name):
+                self.faults.append(Fault(dotted(prefix), text))
+                continue
+            self._entry(join(prefix, name), declared)
+
+    def _entry(self, path: str, declared: object) -> None:
+        if not isinstance(declared, Mapping):
+            self.parameters[path] = Constant(declared)
+        elif text := _misspelt(declared):
+            self._refuse(path, declared, Fault("", text))
+        elif not any(kind in declared for kind in KINDS):
+            self._group(declared, path)
+        else:
+            try:
+                self.parameters[path] = _parameter(declared)
+            except InvalidSettingsError as error:
+                self._refuse(path, declared, *error.faults)
+
+    def _refuse(self, path: str, declared: Mapping[Any, Any], *faults: Fault) -> None:
+        self.faults.extend(Fault(dotted(path), fault.what) for fault in faults)
+        try:
+            self.faulty[path] = Condition(declared.get(WHEN) or {})
+        except InvalidSettingsError:
+            self.faulty[path] = ALWAYS  # that it is wrong is told already
+
+
+def _misspelt(declared: Mapping[Any, Any]) -> str | None:
+    """Return what is wrong with a mapping that is neither a parameter nor a group, or None."""
+    names = [name for name in declared if name != WHEN]
+    if any(kind in declared for kind in KINDS):
+        return None
+    if not names and WHEN not in declared:
+        return f"{{}} declares nothing: use {one_of(KINDS)}"
+    if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
+        near = near_ones(names[0], KINDS)
+        if near:
+            return (
+                f"{names[0]!r} is no kind of parameter{near} There are {', '.join(KINDS)}; for a "
+                f"parameter of the name {names[0]!r} write {{{names[0]}: {{constant: [...]}}}}"
+            )
+    if WHEN in declared:
+        return (
+            "`when` stands beside the kind of a parameter, "
+            f"{one_of(KINDS)}: a group has none, so put it on each of its parameters"
+        )
+    return None
+
+
+def _parameter(declared: Mapping[Any, Any]) -> Parameter:
+    """Return the parameter that a mapping with a kind declares."""
+    kinds = [kind for kind in KINDS if kind in declared]
+    faults = [
+        f"unknown key {name!r} beside {kinds[0]!r}{near_ones(name, [WHEN])}: only `when` may stand "
+        "there"
+        for name in declared
+        if name not in KINDS and name != WHEN
+    ]
+    if len(kinds) > 1:
+        faults.append(f"is declared as {' and as '.join(kinds)}: keep one")
+    if faults:
+        raise InvalidSettingsError(faults)
+    (kind,) = kinds
+    value, when = declared[kind], declared.get(WHEN)
+    if kind == "choice":
+        return Choice(value, when=when)
+    if kind == "constant":
+        return Constant(value, when=when)
+    make, form = _RANGES[kind]
+    counts = {text.count(",") + 1 for text in form.split(" or ")}
+    if not isinstance(value, list | tuple) or len(value) not in counts:
+        raise InvalidSettingsError([f"{kind} must be {form}, not {value!r}"])
+    return make(*value, when=when)
+
+
+def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    """Return the ``space`` section of a sweep file for parameters by path."""
+    return nested({path: _declaration(parameter) for path, parameter in parameters.items()})
+
+
+def _declaration(parameter: Parameter) -> Any:
+    """Return how one parameter is written."""
+    value = _kind_and_value(parameter)
+    if parameter.when is not None:
+        return {**value, WHEN: parameter.condition.to_dict()}
+    if isinstance(parameter, Constant) and not isinstance(parameter.value, Mapping):
+        return parameter.value
+    return value
+
+
+def _kind_and_value(parameter: Parameter) -> dict[str, Any]:
+    match parameter:
+        case Float(low, high, log=True):
+            return {"loguniform": [low, high]}
+        case Float(low, high, step=None):
+            return {"uniform": [low, high]}
+        case Float(low, high, step=step):
+            return {"quniform": [low, high, step]}
+        case Int(low, high, log=True):
+            return {"logint": [low, high]}
+        case Int(low, high, step=1):
+            return {"int": [low, high]}
+        case Int(low, high, step=step):
+            return {"int": [low, high, step]}
+        case Choice(options):
+            return {"choice": list(options)}
+        case Constant(value):
+            return {"constant": value}
+    raise TypeError(f"{type(parameter).__name__} cannot be written to a file")

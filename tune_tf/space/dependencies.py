@@ -1,0 +1,101 @@
+"""Which parameter depends on which."""
+
+from collections.abc import Iterable, Mapping
+
+from tune_tf.errors import Fault, near_ones
+from tune_tf.space.condition import Condition
+from tune_tf.space.parameter import Parameter
+from tune_tf.space.paths import dotted
+
+
+def condition_faults(
+    parameters: Mapping[str, Parameter], unjudged: dict[str, Condition] | None = None
+) -> list[Fault]:
+    """Return what is wrong with the conditions of parameters.
+
+    Args:
+        parameters: Parameters by path.
+        unjudged: Conditions, by path, of parameters that exist but are faulty themselves.
+    """
+    faults = []
+    unjudged = unjudged or {}
+    conditions = {path: parameter.condition for path, parameter in parameters.items()} | unjudged
+    known = list(conditions)
+    for path, condition in conditions.items():
+        for parent, allowed in condition.items():
+            where = dotted(path)
+            if parent in unjudged:
+                continue
+            if parent not in parameters:
+                names = ", ".join(map(dotted, known))
+                near = near_ones(dotted(parent), map(dotted, known))
+                faults.append(
+                    Fault(
+                        where,
+                        f"`when` names {dotted(parent)!r}, which is no parameter{near}; "
+                        f"there are {names}",
+                    )
+                )
+                continue
+            faults.extend(
+                Fault(where, f"`when` can never hold: {dotted(parent)!r} {text}")
+                for value in allowed
+                if (text := parameters[parent].fault(value))
+            )
+    faults.extend(_cycle_faults(parameters))
+    return faults
+
+
+def _cycle_faults(parameters: Mapping[str, Parameter]) -> list[Fault]:
+    """Return a fault for each ring of parameters that wait for each other."""
+    faults = []
+    done: set[str] = set()
+
+    def visit(path: str, above: list[str]) -> None:
+        if path in above:
+            ring = [*above[above.index(path) :], path]
+            text = " -> ".join(map(dotted, ring))
+            faults.append(
+                Fault(dotted(path), f"`when` goes in a circle, {text}: remove one of them")
+            )
+        elif path not in done:
+            for parent in _parents(parameters, path):
+                visit(parent, [*above, path])
+            done.add(path)
+
+    for path in parameters:
+        visit(path, [])
+    return faults
+
+
+def in_dependency_order(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Return parameters so that each stands after those it depends on, else as they were."""
+    ordered: dict[str, Parameter] = {}
+
+    def visit(path: str) -> None:
+        if path not in ordered:
+            for parent in _parents(parameters, path):
+                visit(parent)
+            ordered[path] = parameters[path]
+
+    for path in parameters:
+        visit(path)
+    return ordered
+
+
+def ancestors(parameters: Mapping[str, Parameter], path: str) -> list[str]:
+    """Return the paths that a parameter depends on, directly or through others."""
+    found: dict[str, None] = {}
+
+    def visit(path: str) -> None:
+        for parent in _parents(parameters, path):
+            if parent not in found:
+                found[parent] = None
+                visit(parent)
+
+    visit(path)
+    return list(found)
+
+
+def _parents(parameters: Mapping[str, Parameter], path: str) -> Iterable[str]:
+    return [parent for parent in parameters[path].condition if parent in parameters]

@@ -1,0 +1,235 @@
+"""A YAML file as plain data that knows its lines."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from tune_tf.errors import Fault, InvalidSettingsError
+
+OVERRIDE = "--set"
+"""How the command line calls an override."""
+
+
+@dataclass(frozen=True)
+class YamlDocument:
+    """What a YAML text holds, and where.
+
+    Args:
+        data: Its mapping, as plain data.
+        lines: 1-based line of each key, by dotted path.
+        source: The file it was read from, None for a text.
+        faults: What is wrong with it so far: keys given twice.
+        overridden: Dotted paths that were set from outside, with the text that did it.
+    """
+
+    data: dict[Any, Any]
+    lines: Mapping[str, int] = field(default_factory=dict)
+    source: str | None = None
+    faults: tuple[Fault, ...] = ()
+    overridden: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, source: str | Path) -> "YamlDocument":
+        """Read a file or a text; one line that ends in ``.yaml`` or ``.yml`` names a file.
+
+        Raises:
+            InvalidSettingsError: There is no such file, or it is not a YAML mapping.
+        """
+        if isinstance(source, str) and not (
+            "\n" not in source and source.strip().endswith((".yaml", ".yml"))
+        ):
+            return cls.parse(source)
+        return cls.read(Path(source))
+
+    @classmethod
+    def read(cls, path: Path) -> "YamlDocument":
+        """Read a file.
+
+        Raises:
+            InvalidSettingsError: There is no such file, or it is not a YAML mapping.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            text = f"there is no such file; looked for {path.absolute()}"
+            raise InvalidSettingsError([text], str(path)) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidSettingsError([f"cannot be read: {error}"], str(path)) from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, source: str | None = None) -> "YamlDocument":
+        """Read a text.
+
+        Raises:
+            InvalidSettingsError: It is not YAML, or not a mapping.
+        """
+        try:
+            data, node = _loader().load(text), _loader().compose(text)
+        except YAMLError as error:
+            raise InvalidSettingsError([_syntax_fault(error)], source) from None
+        if node is None or data is None:
+            raise InvalidSettingsError(["is empty: it must hold a mapping of settings"], source)
+        if not isinstance(data, dict):
+            kind = "a list" if isinstance(data, list) else f"{data!r}"
+            raise InvalidSettingsError(
+                [Fault("", f"must be a mapping like `name: value`, not {kind}", _line(node))],
+                source,
+            )
+        lines: dict[str, int] = {}
+        faults: list[Fault] = []
+        _walk(node, "", lines, faults, ())
+        if any(fault.what == _CIRCLE for fault in faults):
+            raise InvalidSettingsError(faults, source)
+        return cls(data, lines, source, tuple(faults))
+
+    def overriding(
+        self, overrides: Iterable[str], exclusive: Collection[str] = ()
+    ) -> "YamlDocument":
+        """Return the document with values set from outside.
+
+        Args:
+            overrides: Texts ``dotted.key=value``; the value is YAML.
+            exclusive: Keys of which a mapping holds only one; setting one drops the others.
+        """
+        data = _copied(self.data)
+        faults = list(self.faults)
+        overridden = dict(self.overridden)
+        for override in overrides:
+            key, equals, text = override.partition("=")
+            where = f"{OVERRIDE} {override}"
+            names = key.strip().split(".")
+            if not equals or not all(names):
+                faults.append(Fault(where, "must be key=value, like budget.num_samples=8"))
+                continue
+            try:
+                value = _loader().load(text)
+            except YAMLError as error:
+                faults.append(Fault(where, f"the value {_syntax_fault(error).what}"))
+                continue
+            if repeated := _repeated_in(text):
+                faults.extend(Fault(where, fault.what) for fault in repeated)
+                continue
+            if wrong := _assign(data, names, value, exclusive):
+                faults.append(Fault(where, wrong))
+                continue
+            overridden[".".join(names)] = override
+        return YamlDocument(data, self.lines, self.source, tuple(faults), overridden)
+
+    def placed(self, faults: Iterable[Fault]) -> list[Fault]:
+        """Return faults with their lines, in the order of the file; overrides come last."""
+        found = [self._placed(fault) for fault in faults]
+        return sorted(found, key=lambda fault: (fault.line is None, fault.line or 0))
+
+    def _placed(self, fault: Fault) -> Fault:
+        if fault.line is not None or fault.where.startswith(OVERRIDE):
+            return fault
+        path = fault.where
+        for key, override in self.overridden.items():
+            below = path == key or path.startswith(f"{key}.")
+            # What is wrong with a part may be told of the whole, as for the ends of a range.
+            parent = path == key.rpartition(".")[0]
+            above = key.startswith(f"{path}.") and path not in self.lines
+            if below or parent or above:
+                return Fault(f"{OVERRIDE} {override}", _within(key, path) + fault.what)
+        while path not in self.lines and "." in path:
+            path = path.rpartition(".")[0]
+        if self.lines:
+            return Fault(fault.where, fault.what, self.lines.get(path, min(self.lines.values())))
+        return fault
+
+
+_CIRCLE = "holds itself through an alias: write it out"
+
+
+def _within(key: str, path: str) -> str:
+    """Return the part of a path below a key, as the opening of a sentence."""
+    return f"{path[len(key) + 1 :]}: " if path.startswith(f"{key}.") else ""
+
+
+def _loader() -> YAML:
+    """Return a reader of plain data only; keys given twice are found by :func:`_walk`."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.allow_duplicate_keys = True
+    return yaml
+
+
+def _line(node: Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _syntax_fault(error: YAMLError) -> Fault:
+    """Return what a YAML reader complains about, in one line."""
+    if not isinstance(error, MarkedYAMLError):
+        return Fault("", f"is not YAML: {error}")
+    text = ", ".join(part for part in (error.problem, error.context) if part)
+    mark = error.problem_mark or error.context_mark
+    if "could not determine a constructor for the tag" in text:
+        text = f"{text}: sweep files hold plain data only"
+    return Fault("", f"is not YAML: {text}", mark.line + 1 if mark else None)
+
+
+def _repeated_in(text: str) -> list[Fault]:
+    """Return a fault for each key that a YAML value holds twice."""
+    faults: list[Fault] = []
+    node = _loader().compose(text)
+    if node is not None:
+        _walk(node, "", {}, faults, ())
+    return faults
+
+
+def _walk(
+    node: Node, prefix: str, lines: dict[str, int], faults: list[Fault], above: tuple[Node, ...]
+) -> None:
+    """Note the line of each key, and find keys that stand twice in one mapping."""
+    if any(node is each for each in above):
+        faults.append(Fault(prefix, _CIRCLE, lines.get(prefix, _line(node))))
+    elif isinstance(node, SequenceNode):
+        for index, entry in enumerate(node.value):
+            _walk(entry, f"{prefix}.{index}", lines, faults, (*above, node))
+    elif isinstance(node, MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            name = key.value if isinstance(key, ScalarNode) else str(key.value)
+            path = f"{prefix}.{name}" if prefix else name
+            line = _line(key)
+            if name in seen:
+                text = f"is given twice, first in line {seen[name]}: keep one of them"
+                faults.append(Fault(path, text, line))
+            seen.setdefault(name, line)
+            lines.setdefault(path, line)
+            _walk(value, path, lines, faults, (*above, node))
+
+
+def _copied(value: Any) -> Any:
+    """Return data with its mappings copied, so that they can be set."""
+    if isinstance(value, dict):
+        return {key: _copied(entry) for key, entry in value.items()}
+    return value
+
+
+def _assign(
+    data: dict[Any, Any], names: list[str], value: Any, exclusive: Collection[str]
+) -> str | None:
+    """Set a value below a mapping; return why it cannot be, or None where it is done."""
+    *parents, last = names
+    group = data
+    for depth, name in enumerate(parents, 1):
+        below = group.get(name)
+        replaceable = below is None or (depth == len(parents) and last in exclusive)
+        if not isinstance(below, dict):
+            if not replaceable:
+                where = ".".join(parents[:depth])
+                return f"{where} is {below!r}, which has no keys: set {where} as a whole"
+            below = group[name] = {}
+        group = below
+    if last in exclusive:
+        for other in [key for key in group if key in exclusive and key != last]:
+            del group[other]
+    group[last] = value
+    return None

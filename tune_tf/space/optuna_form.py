@@ -1,0 +1,131 @@
+"""A search space in Optuna's terms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.space.choice import Choice
+from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.paths import dotted
+from tune_tf.space.ranges import Float, Int
+
+if TYPE_CHECKING:
+    import optuna
+
+    from tune_tf.space.search_space import SearchSpace
+
+Label = None | bool | int | float | str
+"""What Optuna can store of an option."""
+
+
+@dataclass(frozen=True)
+class OptunaSpace:
+    """Asks an Optuna trial for the values of a search space, define-by-run.
+
+    Only active parameters are suggested, in dependency order, under their path. Works as the
+    ``space`` of Ray's ``OptunaSearch`` as well.
+
+    Args:
+        space: The search space.
+
+    Raises:
+        InvalidSettingsError: An option has no name that stays the same from run to run.
+    """
+
+    space: "SearchSpace"
+
+    def __post_init__(self) -> None:
+        """Refuse options that cannot be stored."""
+        faults: list[Fault] = []
+        for path, parameter in self.space.parameters.items():
+            try:
+                if isinstance(parameter, Choice):
+                    labels(parameter.options)
+            except InvalidSettingsError as error:
+                faults.extend(Fault(dotted(path), fault.what) for fault in error.faults)
+        if faults:
+            raise InvalidSettingsError(faults)
+
+    def __call__(self, trial: "optuna.Trial") -> dict[str, Any]:
+        """Return the flat config that Optuna suggests for a trial, constants included."""
+        values: dict[str, Any] = {}
+        for path, parameter in self.space.parameters.items():
+            if parameter.condition.holds(values):
+                values[path] = _suggest(trial, path, parameter)
+        return values
+
+
+def _suggest(trial: "optuna.Trial", path: str, parameter: Parameter) -> Any:
+    match parameter:
+        case Float(low, high, log=log, step=step):
+            return trial.suggest_float(path, low, high, log=log, step=step)
+        case Int(low, high, log=log, step=step):
+            return trial.suggest_int(path, low, high, log=log, step=step)
+        case Choice(options):
+            names = labels(options)
+            return decoded(trial.suggest_categorical(path, names), options)
+        case Constant(value):
+            return value
+    raise TypeError(f"{type(parameter).__name__} cannot be suggested by Optuna")
+
+
+def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":
+    """Return the Optuna distribution of a parameter that is searched."""
+    from optuna import distributions  # late: the vocabulary loads no framework
+
+    match parameter:
+        case Float(low, high, log=log, step=step):
+            return distributions.FloatDistribution(low, high, log=log, step=step)
+        case Int(low, high, log=log, step=step):
+            return distributions.IntDistribution(low, high, log=log, step=step)
+        case Choice(options):
+            return distributions.CategoricalDistribution(labels(options))
+    raise TypeError(f"{type(parameter).__name__} has no Optuna distribution")
+
+
+def labels(options: Sequence[Any]) -> list[Label]:
+    """Return what Optuna stores for each option.
+
+    None, bool, int, float and str stay as they are. Anything else becomes a readable text that is
+    the same in every process, so that a study can be taken up again.
+
+    Raises:
+        InvalidSettingsError: An option has no such text.
+    """
+    names: list[Label] = []
+    taken = {option for option in options if isinstance(option, str)}
+    for option in options:
+        if option is None or isinstance(option, bool | int | float | str):
+            names.append(option)
+            continue
+        text = name = _text(option)
+        count = 1
+        while name in taken:
+            count += 1
+            name = f"{text} ({count})"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def decoded(label: Label, options: Sequence[Any]) -> Any:
+    """Return the option that a label of :func:`labels` stands for."""
+    return options[labels(options).index(label)]
+
+
+def _text(option: object) -> str:
+    """Return a text for an option that is the same in every process."""
+    if hasattr(option, "__qualname__") and hasattr(option, "__module__"):
+        text = f"{option.__module__}.{option.__qualname__}"
+        stable = "<" not in text
+    else:
+        text = repr(option)
+        stable = " at 0x" not in text and " object at " not in text
+    if not stable:
+        text = (
+            f"option {option!r} cannot be stored by Optuna: it has no text that stays the same "
+            "from run to run; search a name for it, and look it up in build_model"
+        )
+        raise InvalidSettingsError([text])
+    return text

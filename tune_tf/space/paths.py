@@ -1,0 +1,87 @@
+"""Paths of parameters: ``optimizer/learning_rate`` is ``learning_rate`` in group ``optimizer``.
+
+Flat configs, Optuna and Ray join groups by ``/``; sweep files and errors by a dot. No name may hold
+either, so one turns into the other without a doubt.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tune_tf.errors import Fault, InvalidSettingsError
+
+SEPARATOR = "/"
+
+
+def flat(config: Mapping[str, Any], leaves: Collection[str] = ()) -> dict[str, Any]:
+    """Return a nested config as ``path -> value``.
+
+    Args:
+        config: Groups of groups of values. An empty group is kept as a value.
+        leaves: Paths whose value is a mapping itself, not a group.
+    """
+    values: dict[str, Any] = {}
+
+    def walk(group: Mapping[str, Any], prefix: str) -> None:
+        for name, value in group.items():
+            path = f"{prefix}{name}"
+            if isinstance(value, Mapping) and value and path not in leaves:
+                walk(value, path + SEPARATOR)
+            else:
+                values[path] = value
+
+    walk(config, "")
+    return values
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``path -> value`` as a nested config, the inverse of :func:`flat`.
+
+    Raises:
+        InvalidSettingsError: A path is a value and a group at once.
+    """
+    config: dict[str, Any] = {}
+    groups = {"": config}
+    for path, value in values.items():
+        *parents, name = path.split(SEPARATOR)
+        group, prefix = config, ""
+        for parent in parents:
+            prefix = join(prefix, parent)
+            if prefix not in groups:
+                if parent in group:
+                    raise InvalidSettingsError([Fault(dotted(prefix), _BOTH)])
+                group[parent] = groups[prefix] = {}
+            group = groups[prefix]
+        if name in group:
+            raise InvalidSettingsError([Fault(dotted(path), _BOTH)])
+        group[name] = value
+    return config
+
+
+_BOTH = "is given as a value and as a group: rename one of the two"
+
+
+def join(group: str, name: str) -> str:
+    """Return the path of a name in a group; ``group`` is empty for the root."""
+    return f"{group}{SEPARATOR}{name}" if group else name
+
+
+def dotted(path: str) -> str:
+    """Return a path as sweep files and errors write it."""
+    return path.replace(SEPARATOR, ".")
+
+
+def slashed(path: str) -> str:
+    """Return a path, written with dots or slashes, as flat configs write it."""
+    return path.replace(".", SEPARATOR)
+
+
+def name_fault(name: object) -> str | None:
+    """Return what is wrong with a parameter's or group's name, or None."""
+    if not isinstance(name, str):
+        return f"a name must be text, not {name!r}: put it in quotes"
+    if not name or "." in name or SEPARATOR in name:
+        return (
+            f"a name must not be empty nor hold '.' or '/', not {name!r}: those two join groups "
+            "to paths"
+        )
+    return None

@@ -1,0 +1,200 @@
+"""Ranges of numbers."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.space.parameter import Parameter
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TOLERANCE = 1e-9
+"""Relative rounding that a float may show after ``exp(log(x))`` or ``k * step``."""
+
+
+@dataclass(frozen=True)
+class Float(Parameter):
+    """A number between two ends, both included.
+
+    Args:
+        low: Smallest value.
+        high: Largest value.
+        log: Search the logarithm evenly; ``low`` must then be above 0.
+        step: Distance between two values, counted from ``low``; None for any value between. The
+            range must be a whole number of steps, so that ``high`` is one of the values.
+        when: Values of other parameters under which this one is active, None for always.
+
+    Raises:
+        InvalidSettingsError: The ends or the step do not fit together.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    when: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse bad values when made."""
+        numbers = {"low": self.low, "high": self.high}
+        if self.step is not None:
+            numbers["step"] = self.step
+        _check(self, numbers, whole=False)
+        for name, number in numbers.items():
+            object.__setattr__(self, name, float(number))
+        if self.step:
+            # 0.1 * 17 is a little above 1.7, which Optuna would not take for a multiple of 0.1.
+            low, step = (Decimal(f"{number:.15g}") for number in (self.low, self.step))
+            high = low + self.num_steps * step
+            for name, end in {"low": low, "high": high, "step": step}.items():
+                object.__setattr__(self, name, float(end))
+
+    @property
+    def num_steps(self) -> int:
+        """Return how many steps lie between the ends; 0 without a step."""
+        return round((self.high - self.low) / self.step) if self.step else 0
+
+    def fault(self, value: Any) -> str | None:
+        """Return why a value is not in the range, or None where it is."""
+        slack = TOLERANCE * max(abs(self.low), abs(self.high))
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not self.low - slack <= value <= self.high + slack:
+            return f"must be a number from {self.low:g} to {self.high:g}, not {value!r}"
+        if self.step and not _is_whole((value - self.low) / self.step):
+            return f"must be {self.low:g} plus a multiple of {self.step:g}, not {value!r}"
+        return None
+
+    def draw(self, rng: "np.random.Generator") -> float:
+        """Return a random value, evenly over the range or its logarithm."""
+        if self.step:
+            value = self.low + self.step * int(rng.integers(self.num_steps, endpoint=True))
+        elif self.log:
+            value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        else:
+            value = float(rng.uniform(self.low, self.high))
+        return min(max(value, self.low), self.high)
+
+    @property
+    def smallest(self) -> float | None:
+        """Return the lower end."""
+        return self.low
+
+
+@dataclass(frozen=True)
+class Int(Parameter):
+    """A whole number between two ends, both included.
+
+    Args:
+        low: Smallest value.
+        high: Largest value.
+        log: Search the logarithm evenly; ``low`` must then be above 0.
+        step: Distance between two values, counted from ``low``. The range must be a whole number
+            of steps, so that ``high`` is one of the values.
+        when: Values of other parameters under which this one is active, None for always.
+
+    Raises:
+        InvalidSettingsError: The ends or the step do not fit together.
+    """
+
+    low: int
+    high: int
+    log: bool = False
+    step: int = 1
+    when: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse bad values when made."""
+        numbers = {"low": self.low, "high": self.high, "step": self.step}
+        _check(self, numbers, whole=True)
+        for name, number in numbers.items():
+            object.__setattr__(self, name, int(number))
+
+    @property
+    def num_steps(self) -> int:
+        """Return how many steps lie between the ends."""
+        return (self.high - self.low) // self.step
+
+    def fault(self, value: Any) -> str | None:
+        """Return why a value is not in the range, or None where it is."""
+        number = isinstance(value, Integral) and not isinstance(value, bool)
+        if not number or not self.low <= value <= self.high:
+            return f"must be a whole number from {self.low} to {self.high}, not {value!r}"
+        if (value - self.low) % self.step:
+            return f"must be {self.low} plus a multiple of {self.step}, not {value!r}"
+        return None
+
+    def draw(self, rng: "np.random.Generator") -> int:
+        """Return a random value, evenly over the range or its logarithm."""
+        if not self.log:
+            return self.low + self.step * int(rng.integers(self.num_steps, endpoint=True))
+        value = math.floor(math.exp(rng.uniform(math.log(self.low), math.log(self.high + 1))))
+        return min(max(value, self.low), self.high)
+
+    @property
+    def smallest(self) -> float | None:
+        """Return the lower end."""
+        return self.low
+
+
+def _check(range_: Float | Int, numbers: Mapping[str, Any], *, whole: bool) -> None:
+    """Refuse a range whose parts are wrong, with all that is wrong at once."""
+    faults: list[Fault | str] = []
+    try:
+        range_._freeze_when()  # noqa: SLF001  # the parameter's own part
+    except InvalidSettingsError as error:
+        faults.extend(error.faults)
+    if not isinstance(range_.log, bool):
+        faults.append(f"log must be true or false, not {range_.log!r}")
+    wrong = [text for name, value in numbers.items() if (text := _wrong(name, value, whole=whole))]
+    faults.extend(wrong)
+    if not wrong:
+        faults.extend(_misfits(range_))
+    if faults:
+        raise InvalidSettingsError(faults)
+
+
+def _wrong(name: str, value: object, *, whole: bool) -> str | None:
+    """Return why a value cannot be an end or a step, or None where it can."""
+    kind = "a whole number" if whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        hint = f": write {name} without quotes" if isinstance(value, str) else ""
+        return f"{name} must be {kind}, not {value!r}{hint}"
+    if not math.isfinite(value):
+        return f"{name} must be finite, not {value!r}"
+    if whole and float(value) % 1:
+        return f"{name} must be a whole number, not {value!r}: round it, or use a range of floats"
+    return None
+
+
+def _misfits(range_: Float | Int) -> list[str]:
+    """Return what is wrong between the parts of a range, each of which is right by itself."""
+    low, high, step = range_.low, range_.high, range_.step
+    faults = []
+    if low > high:
+        faults.append(f"low {low!r} is above high {high!r}: give the smaller end first")
+    if range_.log is True and low <= 0:
+        faults.append(
+            f"low must be above 0 for a logarithmic range, not {low!r}: raise it, or search evenly"
+        )
+    if step is None:
+        return faults
+    if step <= 0:
+        faults.append(f"step must be above 0, not {step!r}")
+    elif range_.log is True and (isinstance(range_, Float) or step != 1):
+        faults.append(f"a logarithmic range has no step, not {step!r}: leave one of the two out")
+    elif low <= high and not _is_whole((high - low) / step):
+        nearest = low + math.floor((high - low) / step) * step
+        faults.append(
+            f"high {high!r} is not low {low!r} plus a multiple of step {step!r}: "
+            f"{nearest:g} is the nearest below it"
+        )
+    return faults
+
+
+def _is_whole(ratio: float) -> bool:
+    return math.isclose(ratio, round(ratio), rel_tol=TOLERANCE, abs_tol=1e-6)

@@ -1,0 +1,188 @@
+"""A search space in Ray Tune's terms.
+
+Ray's ``randint`` and ``lograndint`` exclude their upper end and ``qrandint`` includes it; Ray's
+grids are the multiples of ``q``, ours start at ``low``. The conversions here are exact in both
+directions at both ends.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.space.choice import Choice
+from tune_tf.space.condition import Condition
+from tune_tf.space.dependencies import ancestors
+from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.paths import SEPARATOR, dotted, flat, nested
+from tune_tf.space.ranges import Float, Int
+
+if TYPE_CHECKING:
+    from tune_tf.space.search_space import SearchSpace
+
+_MAX_LISTED = 100_000
+"""Values of a grid that Ray cannot express otherwise than by listing them."""
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A parameter together with all that must hold for it to be active.
+
+    Args:
+        parameter: The parameter.
+        conditions: Its own condition and those of the parameters it depends on.
+    """
+
+    parameter: Parameter
+    conditions: tuple[Condition, ...]
+
+    def __call__(self, spec: Mapping[str, Any]) -> Any:
+        """Return a value for a config that is resolved so far; None if inactive."""
+        return self.sample(self, spec)
+
+    def sample(
+        self, domain: Any, config: Any = None, size: int = 1, random_state: Any = None
+    ) -> Any:
+        """Return a value as a Ray sampler does, drawn from Ray's own random state.
+
+        A plain ``sample_from`` is not given the random state, and so ignores the seed.
+        """
+        from ray.tune.search.sample import Domain
+        from ray.tune.search.variant_generator import RecursiveDependencyError
+
+        if size != 1:
+            return [self.sample(domain, config, 1, random_state) for _ in range(size)]
+        values = {}
+        for condition in self.conditions:
+            for path in condition:
+                value = _looked_up(config, path)
+                if isinstance(value, Domain):
+                    # Ray's word for "not yet": it comes back after the others.
+                    raise RecursiveDependencyError(f"{path!r} is not sampled yet")
+                values[path] = value
+        if not all(condition.holds(values) for condition in self.conditions):
+            return None
+        inner = to_domain(self.parameter)
+        if isinstance(self.parameter, Constant):
+            return inner
+        return inner.sample(config, random_state=random_state)
+
+
+def _looked_up(spec: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a path of a config, or of the experiment spec that holds the config."""
+    names = path.split(SEPARATOR)
+    value = spec if names[0] in spec else spec["config"]
+    for name in names:
+        value = value[name]
+    return value
+
+
+def to_domain(parameter: Parameter) -> Any:
+    """Return the Ray domain of a parameter, whatever its condition; a constant is itself."""
+    from ray import tune  # late: takes two seconds to import
+
+    match parameter:
+        case Float(low, high, log=True):
+            return tune.loguniform(low, high)
+        case Float(low, high, step=None):
+            return tune.uniform(low, high)
+        case Float(low, high, step=float(step)):
+            if Float(0, step, step=step).fault(abs(low) % step) is None:
+                return tune.quniform(low, high, step)
+            return _listed(parameter)
+        case Int(low, high, log=True):
+            return tune.lograndint(low, high + 1)
+        case Int(low, high, step=1):
+            return tune.randint(low, high + 1)
+        case Int(low, high, step=step):
+            return tune.qrandint(low, high, step) if low % step == 0 else _listed(parameter)
+        case Choice(options):
+            return tune.choice(list(options))
+        case Constant(value):
+            return value
+    raise TypeError(f"{type(parameter).__name__} has no Ray domain")
+
+
+def _listed(parameter: Float | Int) -> Any:
+    """Return a Ray choice of all values of a grid that does not start at a multiple of its step."""
+    from ray import tune
+
+    low, step, count = parameter.low, parameter.step or 0, parameter.num_steps + 1
+    if count > _MAX_LISTED:
+        text = (
+            f"a grid of {count} values from {low!r} by {step!r} cannot be expressed in Ray, "
+            "whose grids are the multiples of the step: start at one of those"
+        )
+        raise InvalidSettingsError([text])
+    values = [low + index * step for index in range(count)]
+    values[-1] = parameter.high
+    return tune.choice(values)
+
+
+def to_ray(space: "SearchSpace") -> dict[str, Any]:
+    """Return the nested ``config`` of ``tune.run``; see :meth:`SearchSpace.to_ray`."""
+    from ray import tune
+
+    domains = {}
+    faults: list[Fault] = []
+    for path, parameter in space.parameters.items():
+        try:
+            domains[path] = to_domain(parameter)
+        except InvalidSettingsError as error:
+            faults.extend(Fault(dotted(path), fault.what) for fault in error.faults)
+        if parameter.when is not None:
+            above = [space.parameters[parent] for parent in ancestors(space.parameters, path)]
+            conditions = tuple(each.condition for each in [parameter, *above] if each.condition)
+            conditional = Conditional(parameter, conditions)
+            domains[path] = tune.sample_from(conditional)
+            domains[path].set_sampler(conditional)
+    if faults:
+        raise InvalidSettingsError(faults)
+    return nested(domains)
+
+
+def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
+    """Return parameters by path from the nested ``config`` of ``tune.run``.
+
+    Raises:
+        InvalidSettingsError: A domain has no counterpart here.
+    """
+    parameters = {}
+    faults: list[Fault] = []
+    for path, value in flat(config).items():
+        try:
+            parameters[path] = _from_domain(value)
+        except InvalidSettingsError as error:
+            faults.extend(Fault(dotted(path), fault.what) for fault in error.faults)
+    if faults:
+        raise InvalidSettingsError(faults)
+    return parameters
+
+
+def _from_domain(domain: Any) -> Parameter:
+    from ray.tune.search import sample
+
+    if not isinstance(domain, sample.Domain):
+        return Constant(domain)
+    if isinstance(domain, sample.Function) and isinstance(domain.func, Conditional):
+        return domain.func.parameter
+    if isinstance(domain, sample.Categorical):
+        return Choice(domain.categories)
+    sampler, step = domain.get_sampler(), None
+    if isinstance(sampler, sample.Quantized):
+        sampler, step = sampler.get_sampler(), sampler.q
+    log = isinstance(sampler, sample.LogUniform)
+    known = isinstance(sampler, sample.Uniform | sample.LogUniform)
+    if known and isinstance(domain, sample.Float):
+        return Float(domain.lower, domain.upper, log=log, step=step)
+    if known and isinstance(domain, sample.Integer):
+        if step is None or step == 1:
+            return Int(domain.lower, domain.upper - 1, log=log)
+        low, high = -(-domain.lower // step) * step, domain.upper // step * step
+        return Int(low, high, log=log, step=step)
+    text = (
+        f"Ray's {type(domain).__name__}({domain.domain_str}) with {sampler} sampling has no "
+        "counterpart: use uniform, quniform, loguniform, randint, qrandint, lograndint or "
+        "choice"
+    )
+    raise InvalidSettingsError([text])

@@ -1,0 +1,230 @@
+"""The values that trials are sampled from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.space.declaration import KINDS, WHEN, Declarations, declared
+from tune_tf.space.dependencies import condition_faults, in_dependency_order
+from tune_tf.space.document import YamlDocument
+from tune_tf.space.frozen import FrozenMapping
+from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.paths import SEPARATOR, dotted, flat, join, name_fault, nested
+
+if TYPE_CHECKING:
+    import numpy as np
+    import optuna
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """What may be searched: parameters by name, in groups, some only under conditions.
+
+    Args:
+        parameters: Parameter by name. A mapping is a group of parameters, anything else a
+            constant. A ``when`` names other parameters by their path from the root.
+
+    Attributes:
+        parameters: Parameter by path, ``optimizer/learning_rate``, in an order in which each
+            stands after those it depends on.
+
+    Raises:
+        InvalidSettingsError: Names or conditions are wrong.
+    """
+
+    parameters: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse bad values when made."""
+        if not isinstance(self.parameters, Mapping):
+            raise InvalidSettingsError(
+                [f"a search space is a mapping of names to parameters, not {self.parameters!r}"]
+            )
+        found: dict[str, Parameter] = {}
+        faults: list[Fault] = []
+        _collect(self.parameters, "", found, faults)
+        faults += condition_faults(found)
+        faults += _overlaps(found)
+        if faults:
+            raise InvalidSettingsError(faults)
+        object.__setattr__(self, "parameters", FrozenMapping(in_dependency_order(found)))
+
+    @property
+    def conditional(self) -> bool:
+        """Return whether configs differ in which parameters they have."""
+        return any(parameter.when for parameter in self.parameters.values())
+
+    @classmethod
+    def from_dict(cls, mapping: Mapping[str, Any]) -> "SearchSpace":
+        """Return the space that the ``space`` section of a sweep file declares.
+
+        Raises:
+            InvalidSettingsError: With all faults, each placed by the parameter's dotted path.
+        """
+        found = Declarations.read(mapping)
+        faults = [*found.faults, *condition_faults(found.parameters, found.faulty)]
+        if faults:
+            raise InvalidSettingsError(faults)
+        return cls(found.parameters)
+
+    @classmethod
+    def from_yaml(cls, source: str | Path) -> "SearchSpace":
+        """Return the space that a YAML file or text declares.
+
+        Args:
+            source: A path, or YAML text. A text of one line that ends in ``.yaml`` or ``.yml`` is
+                a path.
+
+        Raises:
+            InvalidSettingsError: With all faults, each with its line.
+        """
+        document = YamlDocument.load(source)
+        faults = list(document.faults)
+        try:
+            space = cls.from_dict(document.data)
+        except InvalidSettingsError as error:
+            faults += error.faults
+        if faults:
+            raise InvalidSettingsError(document.placed(faults), document.source)
+        return space
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the space as :meth:`from_dict` reads it."""
+        return declared(self.parameters)
+
+    @classmethod
+    def from_ray(cls, config: Mapping[str, Any]) -> "SearchSpace":
+        """Return the space of a nested mapping of Ray domains, as given to ``tune.run``.
+
+        Raises:
+            InvalidSettingsError: A domain has no counterpart, for example ``randn``.
+        """
+        from tune_tf.space.ray_form import from_ray
+
+        return cls(from_ray(config))
+
+    def to_ray(self) -> dict[str, Any]:
+        """Return the space as the ``config`` of ``tune.run``.
+
+        Ray's own random search can read all of it. It cannot leave a value out, so an inactive
+        parameter comes as None: :meth:`active` takes those away. A grid that does not start at a
+        multiple of its step becomes a choice among its values. Ray's other searchers take no
+        conditions; give ``OptunaSearch`` what :meth:`to_optuna` returns.
+        """
+        from tune_tf.space.ray_form import to_ray
+
+        return to_ray(self)
+
+    def to_optuna(self) -> "Callable[[optuna.Trial], dict[str, Any]]":
+        """Return a picklable function from an Optuna trial to its flat config, constants included.
+
+        Also the ``space`` of Ray's ``OptunaSearch``.
+
+        Raises:
+            InvalidSettingsError: An option cannot be stored by Optuna.
+        """
+        from tune_tf.space.optuna_form import OptunaSpace
+
+        return OptunaSpace(self)
+
+    def distributions(self) -> "dict[str, optuna.distributions.BaseDistribution]":
+        """Return the Optuna distribution of each parameter but the constants, by path."""
+        from tune_tf.space.optuna_form import distribution
+
+        return {
+            path: distribution(parameter)
+            for path, parameter in self.parameters.items()
+            if not isinstance(parameter, Constant)
+        }
+
+    def sample(self, rng: "np.random.Generator") -> dict[str, Any]:
+        """Return a random nested config."""
+        values: dict[str, Any] = {}
+        for path, parameter in self.parameters.items():
+            if parameter.condition.holds(values):
+                values[path] = parameter.draw(rng)
+        return nested(values)
+
+    def active(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a nested config without the values of inactive parameters."""
+        given = flat(config, self.parameters)
+        values: dict[str, Any] = {}
+        for path, parameter in self.parameters.items():
+            if path in given and parameter.condition.holds(values):
+                values[path] = given[path]
+        unknown = {path: value for path, value in given.items() if path not in self.parameters}
+        return nested({**values, **unknown})
+
+    def validate(self, config: Mapping[str, Any]) -> list[Fault]:
+        """Return what is wrong with a nested config; nothing if this space holds it.
+
+        None is no fault for an inactive parameter: Ray cannot leave a value out.
+        """
+        given = flat(config, self.parameters)
+        groups = {path.rsplit(SEPARATOR, 1)[0] for path in self.parameters if SEPARATOR in path}
+        faults = [
+            Fault(dotted(path), _unknown(path, self.parameters))
+            for path, value in given.items()
+            if path not in self.parameters and not (value == {} and path in groups)
+        ]
+        values: dict[str, Any] = {}
+        for path, parameter in self.parameters.items():
+            if not parameter.condition.holds(values):
+                if given.get(path) is not None:
+                    text = f"is inactive but given as {given[path]!r}: leave it out"
+                    faults.append(Fault(dotted(path), text))
+            elif path not in given:
+                faults.append(Fault(dotted(path), "is missing"))
+            else:
+                values[path] = given[path]
+                if text := parameter.fault(given[path]):
+                    faults.append(Fault(dotted(path), text))
+        return faults
+
+
+def _collect(
+    group: Mapping[Any, Any], prefix: str, found: dict[str, Parameter], faults: list[Fault]
+) -> None:
+    """Gather the parameters of a group by path, and what is wrong with their names."""
+    for name, entry in group.items():
+        # A path of two names is the same as a group; so a flat mapping is a space as well.
+        names = name.split(SEPARATOR) if isinstance(name, str) else [name]
+        wrong = [text for part in names if (text := name_fault(part))]
+        path = join(prefix, name) if isinstance(name, str) else prefix
+        wrong += [
+            f"a group holds no parameter of the name {part!r}, which means a kind of parameter in "
+            "sweep files: rename it"
+            for part in (names if prefix else names[1:])
+            if part in KINDS or part == WHEN
+        ]
+        if wrong:
+            faults.extend(Fault(dotted(path), text) for text in wrong)
+        elif isinstance(entry, Mapping):
+            _collect(entry, path, found, faults)
+            if not entry:
+                faults.append(Fault(dotted(path), "is an empty group: leave it out"))
+        elif path in found:
+            faults.append(Fault(dotted(path), "is given twice: leave one of them out"))
+        else:
+            found[path] = entry if isinstance(entry, Parameter) else Constant(entry)
+
+
+def _overlaps(found: Mapping[str, Parameter]) -> list[Fault]:
+    """Return a fault for each parameter that is a group as well."""
+    groups = {
+        SEPARATOR.join(names[:end])
+        for names in (path.split(SEPARATOR) for path in found)
+        for end in range(1, len(names))
+    }
+    return [
+        Fault(dotted(path), "is given as a parameter and as a group: rename one of the two")
+        for path in found
+        if path in groups
+    ]
+
+
+def _unknown(path: str, parameters: Mapping[str, Parameter]) -> str:
+    known = [dotted(name) for name in parameters]
+    return f"is no parameter{near_ones(dotted(path), known)}; there are {', '.join(known)}"

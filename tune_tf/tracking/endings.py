@@ -1,0 +1,141 @@
+"""How the trials of a running sweep end."""
+
+# Hooks take what Tune hands them.
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+from ray.tune.result import TRAINING_ITERATION
+from ray.tune.utils import flatten_dict
+
+from tune_tf.objective import Objective
+from tune_tf.outcome import STOP_REASON, Outcome
+from tune_tf.tracking import ending
+
+
+class Endings(Callback):
+    """Notes how each trial ends, and writes the reason into its last result if it is missing.
+
+    The searcher reads it there: see :mod:`tune_tf.outcome`.
+
+    Args:
+        objective: Tells a trial that diverged; None if that is not to be judged.
+    """
+
+    def __init__(self, objective: Objective | None = None) -> None:
+        self._objective = objective
+        self._open: dict[str, Trial] = {}
+        self._outcomes: dict[str, Outcome] = {}
+
+    @property
+    def outcomes(self) -> Mapping[str, Outcome]:
+        """How trials ended, by Tune's id."""
+        return MappingProxyType(self._outcomes)
+
+    def trial_opened(self, trial: Trial) -> None:
+        """Do what is to be done when a trial begins, or goes on; for subclasses."""
+
+    def trial_ended(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
+        """Do what is to be done when a trial has ended; for subclasses.
+
+        Args:
+            trial: The trial.
+            outcome: How it ended.
+            error: Text of its error, if it failed.
+        """
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note that a trial runs."""
+        self._track(trial)
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        """Write the reason of a stop into the result."""
+        self._track(trial)
+        if result.get("done"):
+            flat_result = {**flatten_dict(result), "done": False}
+            outcome = ending.of_result(
+                flat_result, own_end=trial.should_stop(flat_result), objective=self._objective
+            )
+            result[STOP_REASON] = outcome.value
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note that a trial ended."""
+        self._end(trial, "completed")
+
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note that a trial failed for good."""
+        self._end(trial, "completed")
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Note the trials that Tune stopped without a word, as it does out of time."""
+        for trial in [trial for trial in self._open.values() if trial.is_finished()]:
+            self._end(trial, "stopped")
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Note what became of the trials that have not ended by themselves."""
+        for trial in trials:
+            if trial.trial_id in self._outcomes:
+                continue
+            # Tune's own cleaning up has stopped those that ran until now.
+            until_now = trial.trial_id in self._open or not trial.is_finished()
+            self._end(trial, "unfinished" if until_now else "stopped")
+
+    def get_state(self) -> dict[str, Any] | None:
+        """Return what a resumed sweep needs."""
+        return {"ended": {key: outcome.value for key, outcome in self._outcomes.items()}}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take up a sweep that was interrupted."""
+        self._outcomes = {key: Outcome.of_tag(tag) for key, tag in state.get("ended", {}).items()}
+
+    def _track(self, trial: Trial) -> None:
+        over = trial.trial_id in self._outcomes and trial.is_finished()
+        if over or trial.trial_id in self._open:
+            return
+        self._outcomes.pop(trial.trial_id, None)
+        self._open[trial.trial_id] = trial
+        self.trial_opened(trial)
+
+    def _end(self, trial: Trial, seen: ending.Seen) -> None:
+        self._track(trial)
+        error = error_of(trial) if trial.status == Trial.ERROR else None
+        last = flatten_dict(last_report(trial))
+        outcome = ending.of_trial(
+            seen, last, status=trial.status, error=error, objective=self._objective
+        )
+        self._open.pop(trial.trial_id, None)
+        self._outcomes[trial.trial_id] = outcome
+        self.trial_ended(trial, outcome, error)
+
+
+def last_report(trial: Trial) -> dict[str, Any]:
+    """Return what a trial reported last; empty if it never did.
+
+    Unlike ``trial.last_result`` this never waits for an actor that is still starting, and leaves
+    the trial as it is.
+    """
+    last: dict[str, Any] = trial.run_metadata.last_result
+    return last if last and TRAINING_ITERATION in last else {}
+
+
+def error_of(trial: Trial) -> str:
+    """Return the text of a failed trial's error; empty if Tune kept none."""
+    path = Path(trial.error_file) if trial.error_file else None
+    return path.read_text(errors="replace") if path is not None and path.is_file() else ""

@@ -1,0 +1,121 @@
+"""What is to be written to one run of a sweep, as plain data that can be merged."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+PARENT = ""
+"""Key of the sweep's own run; a trial's run goes by the trial's id."""
+
+SWEEP_ID = "tune_tf.sweep_id"
+TRIAL_ID = "tune_tf.trial_id"
+TRIAL_NAME = "tune_tf.trial_name"
+STOP_REASON_TAG = "tune_tf.stop_reason"
+STOP_CAUSE_TAG = "tune_tf.stop_cause"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Metrics of one moment.
+
+    Args:
+        step: Training iteration, or the count of results for the parent.
+        time_ms: Milliseconds since the epoch.
+        metrics: Name to value.
+        once: Whether a run that has a report of this step or a later one needs it no more.
+    """
+
+    step: int
+    time_ms: int
+    metrics: Mapping[str, float]
+    once: bool = True
+
+
+@dataclass
+class Entry:
+    """What is to be written to one run; what is written is taken out, so that nothing doubles.
+
+    Args:
+        run: Id of the trial, or :data:`PARENT`.
+        time_ms: When this was put, in milliseconds since the epoch; a new run starts then.
+        name: Name of the run, if it is to be named.
+        params: Parameters; those of a run never change.
+        tags: Tags; the last value counts.
+        reports: Metrics, in the order of their steps.
+        texts: Artifacts: file name to text.
+        reopen: Whether a run that has ended is to run again.
+        status: MLflow status that the run ends in.
+        end_ms: When the run ended, in milliseconds since the epoch.
+        fresh: Whether the trial starts from nothing, so that a run found under its id belongs to
+            it only if the parameters are the same.
+        trials: On the parent, at the end: all trials that Tune knows. Runs of others are removed,
+            and none is left running.
+    """
+
+    run: str
+    time_ms: int
+    name: str | None = None
+    params: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    reopen: bool = False
+    status: str | None = None
+    end_ms: int | None = None
+    fresh: bool = False
+    trials: frozenset[str] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many values there are to write."""
+        points = sum(len(report.metrics) for report in self.reports)
+        others = len(self.params) + len(self.tags) + len(self.texts)
+        return points + others + sum(v is not None for v in (self.name, self.status, self.trials))
+
+    def copy(self) -> "Entry":
+        """Return an entry of its own with the same things to write."""
+        return replace(
+            self,
+            params=dict(self.params),
+            tags=dict(self.tags),
+            reports=list(self.reports),
+            texts=dict(self.texts),
+        )
+
+    def merge(self, later: "Entry") -> None:
+        """Take in what came later for the same run."""
+        self.name = later.name or self.name
+        self.params.update(later.params)
+        self.tags.update(later.tags)
+        self.reports.extend(later.reports)
+        self.texts.update(later.texts)
+        if later.reopen or later.status is not None:
+            self.status, self.end_ms = later.status, later.end_ms
+        self.reopen = self.reopen or later.reopen
+        self.fresh = self.fresh or later.fresh
+        self.trials = self.trials if later.trials is None else later.trials
+
+
+def batches(reports: list[Report], limit: int) -> Iterator[list[Report]]:
+    """Yield reports in groups of at most ``limit`` metrics; a report stays whole if it can."""
+    group: list[Report] = []
+    points = 0
+    for report in reports:
+        for part in _parts(report, limit):
+            if group and points + len(part.metrics) > limit:
+                yield group
+                group, points = [], 0
+            group.append(part)
+            points += len(part.metrics)
+    if group:
+        yield group
+
+
+def _parts(report: Report, limit: int) -> Iterator[Report]:
+    if len(report.metrics) <= limit:
+        yield report
+        return
+    items = list(report.metrics.items())
+    for start in range(0, len(items), limit):
+        part = dict(items[start : start + limit])
+        # What is left of a report is needed though its step has been begun.
+        yield Report(report.step, report.time_ms, part, report.once and start == 0)

@@ -1,0 +1,105 @@
+"""What of a result is a metric, what of a config is a parameter, and the keys MLflow takes.
+
+MLflow's limits stand here once. Everything is pure: no framework is loaded.
+"""
+
+import hashlib
+import numbers
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MAX_KEY_LENGTH = 250
+MAX_PARAM_LENGTH = 6000
+MAX_TAG_LENGTH = 8000
+
+TIME_TOTAL = "tune/time_total_s"
+"""The one of Ray's own numbers that is logged, with every result: it marks the steps a run has."""
+
+_BOOKKEEPING = frozenset(
+    {
+        "checkpoint_dir_name",
+        "config",
+        "date",
+        "done",
+        "episodes_this_iter",
+        "episodes_total",
+        "experiment_id",
+        "experiment_tag",
+        "hostname",
+        "iterations_since_restore",
+        "node_ip",
+        "pid",
+        "should_checkpoint",
+        "time_since_restore",
+        "time_this_iter_s",
+        "time_total_s",
+        "timestamp",
+        "timesteps_since_restore",
+        "timesteps_this_iter",
+        "timesteps_total",
+        "training_iteration",
+        "trial_id",
+        "trial_name",
+        "warmup_time",
+    }
+)
+_FORBIDDEN = re.compile(r"[^/\w.\- :]")
+
+
+def key_of(name: str) -> str:
+    """Return a metric's or a parameter's name as MLflow takes it; most names stay as they are.
+
+    Characters that MLflow forbids become ``_``; a name over 250 characters keeps its start and
+    ends in a digest, so that two long names stay two.
+    """
+    key = posixpath.normpath(_FORBIDDEN.sub("_", name)).strip("/")
+    key = key.replace("..", "_") if key.startswith("..") else key
+    key = "_" if key in ("", ".") else key
+    if len(key) > MAX_KEY_LENGTH:
+        digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+        key = f"{key[: MAX_KEY_LENGTH - 9]}-{digest}"
+    return key
+
+
+def cut(text: str, length: int) -> str:
+    """Return ``text``, cut to ``length`` characters with ``...`` at its end if it is longer."""
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a nested mapping's leaves, their names joined by ``/``; an empty mapping is a leaf."""
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{name}/")
+        else:
+            yield name, value
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a real number; booleans are not, NaN and Inf are."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def metrics_of(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics of a result: its numbers under their own names, and the total time.
+
+    Args:
+        result: A result as Ray Tune hands it to callbacks; nested values are joined by ``/``.
+    """
+    metrics = {
+        key_of(name): float(value)
+        for name, value in flat({k: v for k, v in result.items() if k not in _BOOKKEEPING})
+        if is_number(value)
+    }
+    time_total = result.get("time_total_s")
+    if is_number(time_total):
+        metrics[TIME_TOTAL] = float(time_total)  # type: ignore[arg-type]
+    return metrics
+
+
+def params_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return a config as MLflow parameters: flat, as text, values cut at 6000 characters."""
+    return {key_of(name): cut(str(value), MAX_PARAM_LENGTH) for name, value in flat(config)}

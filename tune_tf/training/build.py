@@ -1,0 +1,117 @@
+"""A model built as in a fresh process, whatever was built before."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.replicas import Replicas
+from tune_tf.training.seeds import seed_everything
+from tune_tf.workload import Config, Workload
+
+Built = TypeVar("Built")
+
+
+def build_model(
+    workload: Workload, config: Config, replicas: Replicas, seed: int, x: Any = None
+) -> keras.Model:
+    """Return the workload's model for a config: compiled, with fresh seeded weights.
+
+    Args:
+        workload: Whose model.
+        config: The trial's values.
+        replicas: Where the weights live.
+        seed: Of the weights.
+        x: A few rows of input, to create weights that wait for the shapes of the first call; None
+            leaves them away.
+
+    Raises:
+        WorkloadError: ``build_model`` returned something else than a compiled Keras model.
+    """
+
+    def build() -> keras.Model:
+        seed_everything(seed)
+        with replicas.scope():
+            model = _checked(workload, workload.build_model(config))
+        if x is not None:
+            build_weights(model, x, replicas)
+        return model
+
+    return _with_names_from_zero(build)
+
+
+def _with_names_from_zero(build: Callable[[], Built]) -> Built:
+    """Build in a thread of its own, as in a fresh process.
+
+    Keras counts automatic names and keeps its global generator by thread: ``auc`` is never
+    ``auc_7`` for having been built after six others.
+    """
+    policy = keras.config.dtype_policy()
+
+    def build_by_policy() -> Built:
+        keras.config.set_dtype_policy(policy)
+        return build()
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="build_model") as thread:
+        return thread.submit(build_by_policy).result()
+
+
+def _checked(workload: Workload, model: Any) -> keras.Model:
+    name = type(workload).__name__
+    if not isinstance(model, keras.Model):
+        raise WorkloadError(
+            f"{name}.build_model must return a compiled keras.Model, not {type(model).__name__}"
+        )
+    if not model.compiled or model.optimizer is None:
+        raise WorkloadError(
+            f"{name}.build_model returned a model that is not compiled: call "
+            "model.compile(optimizer=..., loss=..., metrics=[...]) before returning it"
+        )
+    if model.run_eagerly:
+        raise WorkloadError(
+            f"{name}.build_model compiled with run_eagerly=True: an epoch is one graph here; "
+            'leave it out, or debug with loop="fit"'
+        )
+    return model
+
+
+def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
+    """Create the weights of a model that leaves its input shapes to the first call.
+
+    Args:
+        model: A compiled model.
+        x: A few rows of input.
+        replicas: Where the weights live.
+    """
+    if not model.built or not all(layer.built for layer in model.layers):
+        with replicas.scope():
+            model(x, training=False)
+
+
+def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
+    """Create the variables of loss, metrics and optimizer too, as tracing needs them.
+
+    Args:
+        model: A compiled model.
+        sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
+        replicas: Where its variables live.
+    """
+    x, y, sample_weight = (*sample, None, None)[:3]
+    build_weights(model, x, replicas)
+
+    def build() -> None:
+        with replicas.scope():
+            y_pred = model(x, training=False)
+            if model.loss is not None:  # else a train_step of its own makes one
+                model.compute_loss(x, y, y_pred, sample_weight, training=False)
+            model.compute_metrics(x, y, y_pred, sample_weight)
+            model.reset_metrics()
+            if not model.optimizer.built:
+                model.optimizer.build(model.trainable_variables)
+
+    _with_names_from_zero(build)  # metrics given by name are made now

@@ -1,0 +1,118 @@
+"""The devices and threads of this process, fixed before TensorFlow touches them."""
+
+import functools
+import logging
+import os
+from dataclasses import dataclass
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf
+
+from tune_tf.errors import UnavailableResourcesError
+from tune_tf.resources import TrialResources
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What one process trains on; TensorFlow allows one choice a process.
+
+    Args:
+        names: Logical device of each replica, for example ``("GPU:0", "GPU:1")``.
+    """
+
+    names: tuple[str, ...]
+
+    @property
+    def num_replicas(self) -> int:
+        """Copies of the model."""
+        return len(self.names)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the replicas stand on the CPU."""
+        return self.names[0].startswith("CPU")
+
+
+@functools.cache
+def _claimed() -> dict[str, tuple[TrialResources, int]]:
+    return {}
+
+
+def claim_devices(resources: TrialResources, num_replicas: int) -> Devices:
+    """Set threads, hide or grow GPUs, split the CPU into logical devices; once a process.
+
+    A trial without GPUs sees none, also where Ray leaves ``CUDA_VISIBLE_DEVICES`` unset. Without
+    GPUs, several replicas are logical CPU devices, so that everything runs everywhere.
+
+    Args:
+        resources: What the trial reserved.
+        num_replicas: Copies of the model.
+
+    Raises:
+        UnavailableResourcesError: Reserved GPUs are not visible to TensorFlow, there are more
+            replicas than devices, or this process was set up for another trial's devices.
+    """
+    wanted = (resources, num_replicas)
+    first = _claimed().setdefault("devices", wanted)
+    if first != wanted:
+        raise UnavailableResourcesError(
+            f"this process trains on {first[0]} with {first[1]} replica(s) and cannot change to "
+            f"{resources} with {num_replicas}: TensorFlow fixes devices and threads at its first "
+            "operation; run the trial in a fresh process"
+        )
+    try:
+        return _claim(resources, num_replicas)
+    except UnavailableResourcesError:
+        _claimed().clear()
+        raise
+
+
+def _claim(resources: TrialResources, num_replicas: int) -> Devices:
+    _configure(lambda: tf.config.threading.set_intra_op_parallelism_threads(resources.cpus))
+    _configure(lambda: tf.config.threading.set_inter_op_parallelism_threads(resources.cpus))
+    gpus = tf.config.list_physical_devices("GPU")
+    if resources.gpus:
+        return _claim_gpus(gpus, resources, num_replicas)
+    if gpus:
+        _configure(lambda: tf.config.set_visible_devices([], "GPU"))
+    if num_replicas > 1:
+        _configure(lambda: _split_cpu(num_replicas))
+    cpus = tf.config.list_logical_devices("CPU")
+    if len(cpus) < num_replicas:
+        raise UnavailableResourcesError(
+            f"{num_replicas} replicas need {num_replicas} logical CPU devices, but TensorFlow was "
+            f"used in this process before and has {len(cpus)}: start the trial in a fresh process"
+        )
+    return Devices(tuple(f"CPU:{i}" for i in range(num_replicas)))
+
+
+def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int) -> Devices:
+    if len(gpus) < num_replicas:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise UnavailableResourcesError(
+            f"the trial reserved {resources.gpus:g} GPU(s) for {num_replicas} replica(s), but "
+            f"TensorFlow sees {len(gpus)} (CUDA_VISIBLE_DEVICES={visible!r}, TensorFlow "
+            f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA): check `nvidia-smi` "
+            "on that node and install tune-tf[gpu]"
+        )
+    for gpu in gpus:
+        _configure(functools.partial(tf.config.experimental.set_memory_growth, gpu, True))
+    return Devices(tuple(f"GPU:{i}" for i in range(num_replicas)))
+
+
+def _split_cpu(parts: int) -> None:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(parts)]
+    )
+
+
+def _configure(setting: "functools.partial[None] | object") -> None:
+    """Apply a setting; where TensorFlow already runs, keep what it has and say so."""
+    try:
+        setting()  # type: ignore[operator]
+    except RuntimeError as error:
+        _log.info("TensorFlow was used before in this process; it keeps its devices: %s", error)

@@ -1,0 +1,222 @@
+"""How a trial trains: one epoch at a time, from one trial to the next in one process."""
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tune_tf.training.build import build_model
+from tune_tf.training.callbacks import EpochCallbacks
+from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.placed import Placed
+from tune_tf.training.program import Metrics, Program
+from tune_tf.training.replicas import Replicas
+from tune_tf.training.scalars import Scalar, learning_rate, scalars_of
+from tune_tf.training.seeds import epoch_order
+from tune_tf.training.structure import structure_key
+from tune_tf.workload import Config, Workload
+
+_log = logging.getLogger(__name__)
+
+
+class Loop(Protocol):
+    """What a Trainable needs of a way to train."""
+
+    num_programs: int
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether a callback asked to end the trial."""
+
+    def start(self, config: Config, rows: Any, seed: int) -> None:
+        """Begin a trial."""
+
+    def epoch(self) -> Metrics:
+        """Train and validate for one epoch; return metrics by name."""
+
+    def state(self) -> Checkpoint:
+        """Return everything needed to go on later."""
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a state; the config of :meth:`start` wins over the checkpoint's."""
+
+    def finish(self) -> None:
+        """End the trial."""
+
+
+@dataclass
+class _Trial:
+    config: Config
+    rows: Placed
+    seed: int
+    program: Program
+    callbacks: EpochCallbacks
+    key: str | None
+    is_first_of_program: bool
+    initial_rate: float | None
+    epoch: int = 0
+    restored: Checkpoint | None = None  # what the first epoch starts from, if from one
+
+
+class GraphLoop:
+    """Epochs as single graph calls, with programs shared by trials of one structure.
+
+    Args:
+        workload: What the trials train.
+        replicas: What they train on.
+    """
+
+    def __init__(self, workload: Workload, replicas: Replicas) -> None:
+        self._workload = workload
+        self._replicas = replicas
+        self._programs: dict[str, Program] = {}
+        self._uncarried: set[str] = set()  # structures that do not work with carried scalars
+        self._trial: _Trial | None = None
+        self.num_programs = 0
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether a callback asked to end the trial."""
+        return bool(self._current.program.model.stop_training)
+
+    @property
+    def _current(self) -> _Trial:
+        if self._trial is None:
+            raise RuntimeError("no trial was started")
+        return self._trial
+
+    def start(self, config: Config, rows: Placed, seed: int) -> None:
+        """Begin a trial: fresh seeded weights, zeroed optimizer, and no trace if one is there.
+
+        Args:
+            config: The trial's values.
+            rows: Its data, placed by :func:`tune_tf.training.placed.place`.
+            seed: Of weights, dropout and data order.
+        """
+        model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
+        scalars = scalars_of(model)
+        key = self._key(model, scalars, config, rows)
+        if key in self._uncarried:
+            scalars = []
+            key = self._key(model, scalars, config, rows)
+        program = self._programs.get(key) if key else None
+        is_first = program is None
+        if program is None:
+            program = self._make_program(model, scalars if key else [], config, rows)
+            if key:
+                self._programs[key] = program
+        else:
+            program.take_over(model, scalars)
+        callbacks = EpochCallbacks(self._workload.callbacks(config), program.model)
+        rate = learning_rate(program.model)
+        self._trial = _Trial(config, rows, seed, program, callbacks, key, is_first, rate)
+        callbacks.train_begin()
+
+    def epoch(self) -> Metrics:
+        """Train and validate for one epoch; return metrics by name."""
+        trial = self._current
+        trial.callbacks.epoch_begin(trial.epoch)
+        metrics = self._guarded_epoch(trial)
+        trial.callbacks.epoch_end(trial.epoch, metrics)
+        trial.epoch += 1
+        return metrics
+
+    def state(self) -> Checkpoint:
+        """Return everything needed to go on later."""
+        trial = self._current
+        return Checkpoint.of(
+            trial.program.model,
+            epoch=trial.epoch,
+            seed=trial.seed,
+            config=trial.config,
+            initial_rate=trial.initial_rate,
+            callbacks=trial.callbacks.state(),
+        )
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a state, also one saved with another number of replicas.
+
+        Raises:
+            CheckpointError: The checkpoint is of a model of another structure.
+        """
+        trial = self._current
+        self._load(checkpoint, trial)
+        trial.program.model.stop_training = False
+        trial.epoch = checkpoint.epoch
+        trial.seed = checkpoint.seed
+        trial.restored = checkpoint if trial.is_first_of_program else None
+
+    def finish(self) -> None:
+        """End the trial."""
+        if self._trial is not None:
+            self._trial.callbacks.train_end()
+            self._trial = None
+
+    def _load(self, checkpoint: Checkpoint, trial: _Trial) -> None:
+        checkpoint.load_into(trial.program.model, trial.initial_rate)
+        trial.callbacks.restore(checkpoint.callbacks)
+
+    def _guarded_epoch(self, trial: _Trial) -> Metrics:
+        """Run an epoch; try a new program that fails or gives NaN again with plain floats.
+
+        A carried scalar is NaN to code that takes its number while tracing, so a NaN from a new
+        program can be ours. A second run with plain floats from the same seed tells.
+        """
+        if not (trial.is_first_of_program and trial.key and trial.program.num_carried):
+            trial.is_first_of_program = False
+            return self._run(trial)
+        trial.is_first_of_program = False
+        try:
+            metrics = self._run(trial)
+        except Exception as error:  # noqa: BLE001  whatever it is, the plain program raises it too
+            _log.debug("the program with carried scalars failed: %s", error)
+            metrics = None
+        if metrics is None or not math.isfinite(metrics.get("loss", 0.0)):
+            metrics = self._retry_plain(trial, carried_runs=metrics is not None)
+        trial.restored = None
+        return metrics
+
+    def _retry_plain(self, trial: _Trial, *, carried_runs: bool) -> Metrics:
+        sample_x = trial.rows.sample[0]
+        model = build_model(self._workload, trial.config, self._replicas, trial.seed, sample_x)
+        carried_key = trial.key or ""
+        trial.program = self._make_program(model, [], trial.config, trial.rows)
+        trial.callbacks = EpochCallbacks(self._workload.callbacks(trial.config), model)
+        trial.callbacks.train_begin()
+        if trial.restored is not None:
+            self._load(trial.restored, trial)
+        trial.callbacks.epoch_begin(trial.epoch)
+        plain = self._run(trial)
+        if carried_runs and not math.isfinite(plain.get("loss", 0.0)):
+            return plain  # it diverged by itself: carrying is not to blame, and goes on
+        del self._programs[carried_key]
+        self._uncarried.add(carried_key)
+        trial.key = self._key(model, [], trial.config, trial.rows)
+        if trial.key:
+            self._programs[trial.key] = trial.program
+        return plain
+
+    def _run(self, trial: _Trial) -> Metrics:
+        order = epoch_order(trial.seed, trial.epoch, trial.rows.num_train)
+        return trial.program.epoch(trial.rows.train, trial.rows.validation, order)
+
+    def _make_program(
+        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed
+    ) -> Program:
+        self.num_programs += 1
+        return Program(
+            self._workload,
+            model,
+            self._replicas,
+            sample=rows.sample,
+            num_rows=rows.num_train,
+            num_validation_rows=rows.num_validation,
+            global_batch_size=self._workload.global_batch_size(config),
+            scalars=scalars,
+        )
+
+    def _key(self, model: Any, scalars: list[Scalar], config: Config, rows: Placed) -> str | None:
+        vouched = self._workload.structure(config)
+        carried = [(type(s.owner).__name__, s.attribute) for s in scalars]
+        batch = (rows.spec, self._workload.global_batch_size(config), self._replicas.num, carried)
+        return structure_key(model, scalars, vouched, batch)

@@ -1,0 +1,258 @@
+"""A traced epoch, its model, and how it serves one trial after another."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.build import build_for_training
+from tune_tf.training.carried import CarriedFloat
+from tune_tf.training.replicas import Replicas
+from tune_tf.training.scalars import (
+    CLIP_THRESHOLDS,
+    Scalar,
+    layers_of,
+    learning_rate,
+    set_learning_rate,
+)
+from tune_tf.training.step import (
+    Step,
+    has_own_test_step,
+    has_own_train_step,
+    prepare_optimizer,
+    split,
+    test_step,
+    train_step,
+)
+from tune_tf.workload import Workload
+
+Metrics = dict[str, Any]
+
+
+class Program:
+    """One epoch, training and validation, as one graph call.
+
+    The first trial's model becomes the program's; later trials of the same structure are copied
+    into it (:meth:`take_over`), which costs no trace.
+
+    Args:
+        workload: What the trial trains.
+        model: Compiled, with the first trial's weights.
+        replicas: What it trains on.
+        sample: A few rows ``(x, y[, sample_weight])`` to create variables by.
+        num_rows: Rows of the training set.
+        num_validation_rows: Rows of the validation set; 0 for none.
+        global_batch_size: Rows of one gradient update, and of one validation batch.
+        scalars: The model's scalars to carry; none for a program that serves one trial only.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        model: keras.Model,
+        replicas: Replicas,
+        *,
+        sample: tuple[Any, ...],
+        num_rows: int,
+        num_validation_rows: int,
+        global_batch_size: int,
+        scalars: list[Scalar],
+    ) -> None:
+        self.model = model
+        self.replicas = replicas
+        self._num_rows = num_rows
+        self._num_validation_rows = num_validation_rows
+        self._batch_size = global_batch_size
+        build_for_training(model, sample, replicas)
+        prepare_optimizer(workload, model, replicas)
+        self._initial_optimizer = [_initial(v.numpy()) for v in model.optimizer.variables]
+        self._carried = self._carry(scalars)
+        self._train = train_step(workload, model, replicas)
+        self._test = test_step(model, replicas)
+        self._own_train_step = has_own_train_step(workload, model)
+        self._own_test_step = has_own_test_step(model)
+        self._check_batches()
+        jit = bool(model.jit_compile) and replicas.num == 1
+        # Keras weighs the losses of several outputs by rows only where it sees their number.
+        by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
+        self._needs_static_shapes = jit or replicas.num > 1 or by_output
+        self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
+
+    def epoch(self, train: Any, validation: Any, order: "np.ndarray[Any, Any]") -> Metrics:
+        """Train on every row once in the given order, then validate.
+
+        Args:
+            train: Placed training rows ``(x, y[, sample_weight])``.
+            validation: Placed validation rows, or None.
+            order: Row numbers, int32, shape ``[num_rows]``.
+
+        Returns:
+            Metrics by Keras' names, those of validation behind ``val_``; scalars as floats.
+        """
+        logs = self._epoch(train, validation, order)
+        return {name: _plain(value) for name, value in logs.items()}
+
+    def take_over(self, fresh: keras.Model, scalars: list[Scalar]) -> None:
+        """Become the trial of a fresh model of the same structure, in every variable."""
+        for variable, new in zip(self.model.variables, fresh.variables, strict=True):
+            variable.assign(new.value if self.replicas.num == 1 else new.numpy())
+        for variable, value in zip(
+            self.model.optimizer.variables, self._initial_optimizer, strict=True
+        ):
+            variable.assign(np.zeros(variable.shape) if value is None else value)
+        rate = learning_rate(fresh)
+        if rate is not None:
+            set_learning_rate(self.model, rate)
+        for (variable, divisor), scalar in zip(self._carried, scalars, strict=True):
+            variable.assign(scalar.value / divisor)
+        self.model.reset_metrics()
+        self.model.stop_training = False
+
+    @property
+    def num_carried(self) -> int:
+        """Scalars that the program reads anew at every call."""
+        return len(self._carried)
+
+    def _carry(self, scalars: list[Scalar]) -> list[tuple[tf.Variable, int]]:
+        carried = []
+        for scalar in scalars:
+            is_clip = scalar.attribute in CLIP_THRESHOLDS
+            value = scalar.value  # a clip threshold was divided by prepare_optimizer
+            with self.replicas.scope():
+                variable = tf.Variable(value, dtype=tf.float64, trainable=False)
+            scalar.replace(CarriedFloat.of_variable(value, variable))
+            carried.append((variable, self.replicas.num if is_clip else 1))
+        return carried
+
+    def _run_epoch(self, train: Any, validation: Any, order: tf.Tensor) -> dict[str, tf.Tensor]:
+        self.model.reset_metrics()
+        last = self._run_batches(
+            self._train, train, order, self._num_rows, by_model=self._own_train_step
+        )
+        logs = self._logs(last)
+        if validation is not None:
+            self.model.reset_metrics()
+            last = self._run_batches(
+                self._test,
+                validation,
+                None,
+                self._num_validation_rows,
+                by_model=self._own_test_step,
+            )
+            logs |= {f"val_{name}": value for name, value in self._logs(last).items()}
+        return logs
+
+    def _run_batches(
+        self, step: Step, rows: Any, order: tf.Tensor | None, num_rows: int, *, by_model: bool
+    ) -> Any:
+        """Run all batches; return what the last step returned, if that is the user's own."""
+        size = self._batch_size
+        if num_rows % size and not by_model and not self._needs_static_shapes:
+            self._run_uneven_batches(step, rows, order, num_rows)
+            return None
+        full, rest = divmod(num_rows, size)
+        # A loop cannot hand out what its last step returned, so that step stands behind it.
+        looped = full - 1 if by_model and not rest else full
+        last = None
+
+        def batch(first: Any, count: int) -> Any:
+            # A user's own step cannot weigh uneven shares: each replica takes all rows then.
+            num_shares = 1 if by_model and count % self.replicas.num else self.replicas.num
+
+            def run(replica: int, rows: Any) -> Any:
+                begin, end = split(count, replica if num_shares > 1 else 0, num_shares)
+                return step(replica, _picked(rows, order, first + begin, end - begin), count)
+
+            return self.replicas.run(run, rows)
+
+        def body(i: tf.Tensor) -> tuple[tf.Tensor]:
+            batch(i * size, size)
+            return (i + 1,)
+
+        if looped == 1:
+            last = batch(0, size)
+        elif looped > 1:
+            tf.while_loop(lambda i: i < looped, body, (tf.constant(0),), parallel_iterations=1)
+        if full > looped:
+            last = batch(looped * size, size)
+        if rest:
+            last = batch(full * size, rest)
+        return last if by_model else None
+
+    def _run_uneven_batches(
+        self, step: Step, rows: Any, order: tf.Tensor | None, num_rows: int
+    ) -> None:
+        """Run all batches in one loop, whose body serves the shorter last one too.
+
+        A body is traced once, where a last batch of its own shape would trace it twice.
+        """
+        size = self._batch_size
+
+        def body(first: tf.Tensor) -> tuple[tf.Tensor]:
+            end = tf.minimum(first + size, num_rows)
+            chosen = tf.range(first, end) if order is None else order[first:end]
+            step(0, tf.nest.map_structure(lambda a: tf.gather(a, chosen), rows), size)
+            return (first + size,)
+
+        tf.while_loop(
+            lambda first: first < num_rows, body, (tf.constant(0),), parallel_iterations=1
+        )
+
+    def _logs(self, last: Any) -> dict[str, tf.Tensor]:
+        """Return the metrics after the last batch, as ``fit`` would log them."""
+        metrics = dict(self.model.get_metrics_result())
+        if isinstance(last, Mapping) and set(last) != set(metrics):
+            metrics = self.replicas.mean(dict(last))
+        return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
+
+    def _check_batches(self) -> None:
+        replicas, size = self.replicas.num, self._batch_size
+        if size < replicas:
+            raise WorkloadError(
+                f"the global batch size {size} is smaller than the {replicas} replicas: each needs "
+                "at least one row; enlarge the batch or use fewer replicas"
+            )
+        rest = self._num_rows % size
+        if 0 < rest < replicas and any(map(_needs_rows, layers_of(self.model))):
+            raise WorkloadError(
+                f"the last batch has {rest} row(s) for {replicas} replicas, and BatchNormalization "
+                "has no statistics where there are no rows: use "
+                "BatchNormalization(synchronized=True), or a batch size that leaves more rows"
+            )
+        if self._own_train_step and size % replicas:
+            raise WorkloadError(
+                f"the global batch size {size} does not divide by the {replicas} replicas, which a "
+                "model with its own train_step needs: choose a multiple"
+            )
+
+
+def _needs_rows(layer: keras.Layer) -> bool:
+    return isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized
+
+
+def _picked(rows: Any, order: tf.Tensor | None, first: Any, count: int) -> Any:
+    """Return ``count`` rows from ``first`` on, in an order or as they lie."""
+    if order is None:
+        return tf.nest.map_structure(lambda a: _static_slice(a, first, count), rows)
+    chosen = _static_slice(order, first, count)
+    return tf.nest.map_structure(lambda a: tf.gather(a, chosen), rows)
+
+
+def _static_slice(array: tf.Tensor, first: Any, count: int) -> tf.Tensor:
+    """Return ``array[first:first + count]`` with a static number of rows, as XLA needs it."""
+    rest = array.shape.rank - 1
+    begin = tf.concat([[first], tf.zeros([rest], tf.int32)], 0) if rest else [first]
+    return tf.slice(array, begin, [count, *array.shape[1:]])
+
+
+def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":
+    """Keep a variable's first value; None stands for zeros, which most slots are."""
+    return value if np.any(value) else None
+
+
+def _plain(value: tf.Tensor) -> Any:
+    array = value.numpy()
+    return float(array) if np.ndim(array) == 0 else array

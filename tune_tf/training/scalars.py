@@ -1,0 +1,137 @@
+"""The scalar hyperparameters of a compiled model that a traced program can carry."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+_OPTIMIZER = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
+_ADAM = ("beta_1", "beta_2", "epsilon", *_OPTIMIZER)
+
+# By exact class: a subclass may do anything with its attributes.
+_CARRIED: dict[type, tuple[str, ...]] = {
+    keras.optimizers.SGD: ("momentum", *_OPTIMIZER),
+    keras.optimizers.RMSprop: ("rho", "momentum", "epsilon", *_OPTIMIZER),
+    keras.optimizers.Adam: _ADAM,
+    keras.optimizers.AdamW: _ADAM,
+    keras.optimizers.Nadam: _ADAM,
+    keras.optimizers.Adamax: _ADAM,
+    keras.optimizers.Lion: ("beta_1", "beta_2", *_OPTIMIZER),
+    keras.optimizers.Adagrad: ("epsilon", *_OPTIMIZER),
+    keras.optimizers.Adadelta: ("rho", "epsilon", *_OPTIMIZER),
+    keras.optimizers.schedules.ExponentialDecay: ("initial_learning_rate", "decay_rate"),
+    keras.optimizers.schedules.CosineDecay: ("initial_learning_rate", "alpha", "warmup_target"),
+    keras.optimizers.schedules.PolynomialDecay: ("initial_learning_rate", "end_learning_rate"),
+    keras.optimizers.schedules.InverseTimeDecay: ("initial_learning_rate", "decay_rate"),
+    keras.layers.Dropout: ("rate",),
+    keras.layers.SpatialDropout1D: ("rate",),
+    keras.layers.SpatialDropout2D: ("rate",),
+    keras.layers.SpatialDropout3D: ("rate",),
+    keras.layers.GaussianNoise: ("stddev",),
+    keras.regularizers.L1: ("l1",),
+    keras.regularizers.L2: ("l2",),
+    keras.regularizers.L1L2: ("l1", "l2"),
+}
+
+CLIP_THRESHOLDS = ("clipnorm", "clipvalue", "global_clipnorm")
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A float attribute of an optimizer, schedule, layer or regularizer.
+
+    Args:
+        owner: The object that has it.
+        attribute: Its name there.
+    """
+
+    owner: Any
+    attribute: str
+
+    @property
+    def value(self) -> float:
+        """The number now."""
+        return float(getattr(self.owner, self.attribute))
+
+    def replace(self, value: Any) -> None:
+        """Put another number, or what stands for one, in its place."""
+        setattr(self.owner, self.attribute, value)
+
+
+def inner_optimizer(model: keras.Model) -> Any:
+    """Return the model's optimizer without the wrapper that scales the loss."""
+    optimizer = model.optimizer
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def learning_rate(model: keras.Model) -> float | None:
+    """Return the learning rate, if it is a number that can be set and not a schedule."""
+    optimizer = inner_optimizer(model)
+    if isinstance(getattr(optimizer, "_learning_rate", None), keras.Variable):
+        return float(optimizer.learning_rate.numpy())
+    return None
+
+
+def set_learning_rate(model: keras.Model, value: float) -> None:
+    """Set a learning rate that :func:`learning_rate` could read."""
+    inner_optimizer(model).learning_rate = value
+
+
+def scalars_of(model: keras.Model) -> list[Scalar]:
+    """Return the scalars that can be carried, in an order that models of one structure share.
+
+    Zero and None are left out: they switch code off, so they belong to the structure.
+    """
+    found = [
+        Scalar(owner, attribute)
+        for owner in _owners(model)
+        for attribute in _CARRIED.get(type(owner), ())
+    ]
+    return [scalar for scalar in found if _is_carried(getattr(scalar.owner, scalar.attribute))]
+
+
+def _is_carried(value: Any) -> bool:
+    if value is None or isinstance(value, bool | int):
+        return False
+    try:
+        return float(value) > 0
+    except (TypeError, ValueError):
+        return False
+
+
+def _owners(model: keras.Model) -> Iterator[Any]:
+    optimizer = inner_optimizer(model)
+    yield optimizer
+    # The schedule object; for a plain number `learning_rate` is a variable and carries itself.
+    schedule = getattr(optimizer, "_learning_rate", None)
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        yield schedule
+    seen: set[int] = set()
+    for layer in layers_of(model):
+        for owner in (layer, *vars(layer).values()):
+            if type(owner) in _CARRIED and id(owner) not in seen:
+                seen.add(id(owner))
+                yield owner
+
+
+def layers_of(model: keras.Model) -> Iterator[keras.Layer]:
+    """Return the layers of a model and of the models in it."""
+    for layer in model.layers:
+        yield layer
+        if isinstance(layer, keras.Model):
+            yield from layers_of(layer)
+
+
+@contextlib.contextmanager
+def masked(scalars: list[Scalar]) -> Iterator[None]:
+    """Make all values equal for a while, so that models which differ in them serialise alike."""
+    values = [getattr(scalar.owner, scalar.attribute) for scalar in scalars]
+    for scalar in scalars:
+        scalar.replace(0.5)
+    try:
+        yield
+    finally:
+        for scalar, value in zip(scalars, values, strict=True):
+            scalar.replace(value)

@@ -1,0 +1,77 @@
+"""What a user writes: the data and the model of a search."""
+
+import abc
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import keras
+
+Config = Mapping[str, Any]
+"""A trial's sampled values, nested as the search space is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The data sets of a trial.
+
+    Each set is a tuple ``(x, y)`` or ``(x, y, sample_weight)`` of NumPy arrays (or of nested dicts
+    and tuples of them, for models with several inputs or outputs) whose first axis counts rows.
+    ``sample_weight`` has shape ``[rows]``.
+
+    Args:
+        train: Rows to train on.
+        validation: Rows to validate on after every epoch; None for no validation.
+        test: Rows that no trial ever sees; for the final model.
+        class_weight: Weight of each class label in the loss, as in ``keras.Model.fit``.
+    """
+
+    train: Any
+    validation: Any = None
+    test: Any = None
+    class_weight: Mapping[int, float] | None = None
+
+
+class Workload(abc.ABC):
+    """Data and model of a search. Subclass it; instances are pickled to the trials.
+
+    ``load_data`` and ``build_model`` read the trial's values from ``config``. ``load_data`` runs
+    again only when a value that it read has changed.
+    """
+
+    @abc.abstractmethod
+    def load_data(self, config: Config) -> Data:
+        """Return the data sets for a trial."""
+
+    @abc.abstractmethod
+    def build_model(self, config: Config) -> "keras.Model":
+        """Return a compiled Keras model; called inside ``strategy.scope()``."""
+
+    def structure(self, config: Config) -> Hashable:
+        """Vouch for the parts of the model that cannot be compared, or return None.
+
+        A traced program is shared by trials whose models serialise alike, apart from scalars such
+        as the learning rate. Own layers, functions and lambdas may hide more than they serialise,
+        so models with them are traced anew for each trial unless this method returns a value that
+        is equal for two configs exactly when those parts behave alike.
+        """
+        return None
+
+    def train_step(self, model: "keras.Model", batch: Any) -> Mapping[str, Any]:
+        """Do one gradient update on a batch and return metrics by name; default: the model's own.
+
+        Args:
+            model: The compiled model.
+            batch: ``(x, y)`` or ``(x, y, sample_weight)`` as in ``Data``, one batch of rows.
+        """
+        metrics: Mapping[str, Any] = model.train_step(batch)
+        return metrics
+
+    def callbacks(self, config: Config) -> "Sequence[keras.callbacks.Callback]":
+        """Return Keras callbacks for a trial; those for batches need ``loop="fit"``."""
+        return ()
+
+    def global_batch_size(self, config: Config) -> int:
+        """Return the rows in one gradient update over all replicas; default ``batch_size``."""
+        return int(config.get("batch_size", 32))

@@ -1,0 +1,123 @@
+"""Handwritten digits: 1,797 grey images of 8 x 8 pixels, bundled with scikit-learn."""
+
+from typing import Any
+
+import numpy as np
+
+from tune_tf.workload import Config, Data, Workload
+
+NUM_CLASSES = 10
+_TEST_SHARE = 0.2
+_VALIDATION_SHARE = 0.2
+_SPLIT_SEED = 0
+
+
+class _Digits(Workload):
+    """The digits, split into training, validation and test rows by a seed.
+
+    The split does not depend on the trial: all trials see the same rows, unless the search space
+    holds ``split_seed``.
+    """
+
+    def load_data(self, config: Config) -> Data:
+        """Return images of shape ``[rows, 8, 8, 1]`` in [0, 1] and labels ``[rows]``."""
+        from sklearn.datasets import load_digits  # slow to import; needed once a process
+
+        images, labels = load_digits(return_X_y=True)
+        x = (images / 16.0).astype(np.float32).reshape(-1, 8, 8, 1)
+        y = labels.astype(np.int32)
+        order = np.random.default_rng(config.get("split_seed", _SPLIT_SEED)).permutation(len(x))
+        num_test = round(len(x) * _TEST_SHARE)
+        num_validation = round(len(x) * _VALIDATION_SHARE)
+        test, validation, train = np.split(order, [num_test, num_test + num_validation])
+        return Data(
+            train=(x[train], y[train]),
+            validation=(x[validation], y[validation]),
+            test=(x[test], y[test]),
+        )
+
+
+class DigitsMLP(_Digits):
+    """A perceptron with ``num_layers`` hidden layers of ``width`` units and dropout.
+
+    Reads from a config: ``width`` (128), ``num_layers`` (1), ``dropout`` (0), and what
+    :func:`make_optimizer` reads.
+    """
+
+    def build_model(self, config: Config) -> Any:
+        """Return the compiled model."""
+        import keras
+
+        layers = [keras.Input((8, 8, 1)), keras.layers.Flatten()]
+        for _ in range(int(config.get("num_layers", 1))):
+            layers.append(keras.layers.Dense(int(config.get("width", 128)), activation="relu"))
+            layers.append(keras.layers.Dropout(float(config.get("dropout", 0.0))))
+        layers.append(keras.layers.Dense(NUM_CLASSES))
+        return _compiled(keras.Sequential(layers), config)
+
+
+class DigitsCNN(_Digits):
+    """Two convolutions, the second of twice the ``filters``, pooling, and a dense layer.
+
+    Reads from a config: ``filters`` (16), ``width`` (64), ``dropout`` (0), ``batch_norm`` (False),
+    and what :func:`make_optimizer` reads.
+    """
+
+    def build_model(self, config: Config) -> Any:
+        """Return the compiled model."""
+        import keras
+
+        filters = int(config.get("filters", 16))
+        layers = [keras.Input((8, 8, 1))]
+        for count in (filters, 2 * filters):
+            layers.append(keras.layers.Conv2D(count, 3, padding="same", use_bias=True))
+            if config.get("batch_norm", False):
+                layers.append(keras.layers.BatchNormalization())
+            layers.append(keras.layers.Activation("relu"))
+            layers.append(keras.layers.MaxPooling2D())
+        layers.append(keras.layers.Flatten())
+        layers.append(keras.layers.Dense(int(config.get("width", 64)), activation="relu"))
+        layers.append(keras.layers.Dropout(float(config.get("dropout", 0.0))))
+        layers.append(keras.layers.Dense(NUM_CLASSES))
+        return _compiled(keras.Sequential(layers), config)
+
+
+def make_optimizer(config: Config) -> Any:
+    """Return the optimizer that a config names.
+
+    Reads ``optimizer`` (sgd, adam, adamw or rmsprop; default adam), ``learning_rate`` (1e-3),
+    ``momentum`` (0; sgd and rmsprop only), ``weight_decay`` (0) and ``clipnorm`` (none).
+
+    Raises:
+        ValueError: The name is none of the four.
+    """
+    import keras
+
+    name = config.get("optimizer", "adam")
+    arguments: dict[str, Any] = {"learning_rate": float(config.get("learning_rate", 1e-3))}
+    if config.get("weight_decay"):
+        arguments["weight_decay"] = float(config["weight_decay"])
+    if config.get("clipnorm"):
+        arguments["clipnorm"] = float(config["clipnorm"])
+    if name in ("sgd", "rmsprop"):
+        arguments["momentum"] = float(config.get("momentum", 0.0))
+    optimizers = {
+        "sgd": keras.optimizers.SGD,
+        "adam": keras.optimizers.Adam,
+        "adamw": keras.optimizers.AdamW,
+        "rmsprop": keras.optimizers.RMSprop,
+    }
+    if name not in optimizers:
+        raise ValueError(f"optimizer must be one of {', '.join(optimizers)}, not {name!r}")
+    return optimizers[name](**arguments)
+
+
+def _compiled(model: Any, config: Config) -> Any:
+    import keras
+
+    model.compile(
+        optimizer=make_optimizer(config),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return model
