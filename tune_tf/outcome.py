@@ -20,6 +20,9 @@ STOP_REASON = "stop_reason"
 STOP_CAUSE = "stop_cause"
 """Key of a trial's last result that holds one sentence on why, where there is more to say."""
 
+MLFLOW_RUN_ID = "mlflow_run_id"
+"""Key of a trial's last result that holds MLflow's id of its run, where there is one."""
+
 
 class Outcome(enum.Enum):
     """The end of a trial. The value is what the MLflow tag ``tune_tf.stop_reason`` says.

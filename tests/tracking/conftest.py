@@ -2,6 +2,8 @@ import shutil
 
 import pytest
 
+from tune_tf.objective import Objective
+
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory):
@@ -27,3 +29,18 @@ def client(store_uri):
     from tune_tf.tracking.runs import connect
 
     return connect(store_uri)
+
+
+@pytest.fixture
+def callback_of(store_uri):
+    def callback_of(**settings):
+        from tune_tf.tracking import MLflowCallback
+
+        settings = {
+            "experiment_name": "digits",
+            "objective": Objective("val_accuracy", "max"),
+            **settings,
+        }
+        return MLflowCallback(store_uri, **settings)
+
+    return callback_of

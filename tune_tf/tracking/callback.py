@@ -12,7 +12,7 @@ from ray.tune.experiment import Trial
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
-from tune_tf.outcome import STOP_CAUSE, Outcome, is_finite
+from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
 from tune_tf.ranking import Candidate, best_of
 from tune_tf.tracking import ending
 from tune_tf.tracking.endings import Endings, last_report
@@ -139,6 +139,11 @@ class MLflowCallback(Endings):
         """Wait until all is written that was reported so far; return whether that came in time."""
         return self._writer is None or self._writer.flush(timeout_s)
 
+    def _run_id(self, trial_id: str) -> str | None:
+        """Return a run's id as far as it is known now; the writer may not have made it yet."""
+        made = self._runs.run_id_of(trial_id) if self._runs is not None else None
+        return made or self._run_ids.get(trial_id)
+
     def _ids(self) -> dict[str, str]:
         return self._runs.run_ids if self._runs is not None else {}
 
@@ -175,8 +180,10 @@ class MLflowCallback(Endings):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Queue the result's metrics; write the reason of a stop into the result."""
+        """Queue the result's metrics; write the reason of a stop and the run's id into it."""
         super().on_trial_result(iteration, trials, trial, result, **info)
+        if run_id := self._run_id(trial.trial_id):
+            result[MLFLOW_RUN_ID] = run_id
         self._num_results += 1
         metrics = metrics_of(result)
         tags = self._changes(trial, metrics)

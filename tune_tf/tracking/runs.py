@@ -125,6 +125,11 @@ class SweepRuns:
         """Trial id, or :data:`PARENT`, to MLflow's run id, as far as runs are open."""
         return {run: handle.run_id for run, handle in self._handles.copy().items()}
 
+    def run_id_of(self, run: str) -> str | None:
+        """MLflow's id of a trial's run; None until the run is open."""
+        handle = self._handles.get(run)
+        return handle.run_id if handle else None
+
     def is_permanent(self, error: Exception) -> bool:
         """Return whether trying again would give the same error."""
         return getattr(error, "error_code", None) in _PERMANENT
