@@ -88,6 +88,7 @@ def test_what_is_left_out_has_defaults():
     assert config.to_dict() == {
         **MINIMAL,
         "space": {"learning_rate": {"uniform": [0.0, 1.0]}, "batch_size": {"choice": [2, 4]}},
+        "constraints": {},
         "seed": 5,
         "searcher": {"name": "optuna", "sampler": "tpe", "seed": 5, "storage": None},
         "scheduler": {"name": "fifo", "max_t": 100},
@@ -110,6 +111,10 @@ VARIANTS = {
     "asha": {"scheduler": {"name": "asha", "grace_period": 3}},
     "resources": {"resources": {"cpus": 2, "gpus": 0.5}},
     "random": {"searcher": {"sampler": "random", "storage": "sqlite:///optuna.db"}},
+    "objectives": {
+        "objective": [{"metric": "a", "mode": "min"}, {"metric": "b", "mode": "max"}],
+    },
+    "constraints": {"constraints": {"params": "<= 2e6", "accuracy": ">= 0.25"}},
     "loop": {"loop": "fit", "reuse_actors": False, "max_concurrent_trials": 2},
     "condition": {
         "space": {"a": {"choice": [1, 2]}, "g": {"b": {"int": [1, 3], "when": {"a": 1}}}},
@@ -139,6 +144,18 @@ def test_settings_are_made_of_value_objects_too():
     assert hash(made) == hash(SweepConfig.from_dict(MINIMAL))
 
 
+def test_the_first_of_several_objectives_leads():
+    loss, accuracy = Objective("loss", "min"), Objective("accuracy", "max")
+    config = SweepConfig.from_dict({**MINIMAL, "objective": [loss, accuracy]})
+    assert config.objectives == (loss, accuracy)
+    assert config.leading_objective == loss
+
+
+def test_a_list_of_one_objective_is_that_objective():
+    listed = SweepConfig.from_dict({**MINIMAL, "objective": [MINIMAL["objective"]]})
+    assert listed == SweepConfig.from_dict(MINIMAL)
+
+
 SECTION = "must be a mapping"
 BAD = {
     "name-space": ({"name": "my sweep"}, "name", "letters, digits, '.', '_' and '-'"),
@@ -148,10 +165,18 @@ BAD = {
     "workload": ({"workload": "digits"}, "workload", "module:attribute or path/to/file.py:Class"),
     "workload-call": ({"workload": "a:B()"}, "workload", "not 'a:B()'"),
     "objective-text": ({"objective": "loss"}, "objective", "mapping of metric, mode, not 'loss'"),
-    "objective-list": ({"objective": [{}]}, "objective", "must be a mapping of metric, mode"),
+    "objectives-none": ({"objective": []}, "objective", "is an empty list"),
+    "objectives-half": ({"objective": [{"metric": "a"}]}, "objective.0.mode", "is missing"),
+    "objectives-twice": (
+        {"objective": [{"metric": "a", "mode": "min"}, {"metric": "a", "mode": "max"}]},
+        "objective",
+        "names the metric 'a' twice",
+    ),
     "objective-key": ({"objective": {"metrc": 1}}, "objective.metrc", "did you mean 'metric'?"),
     "objective-half": ({"objective": {"metric": "a"}}, "objective.mode", "is missing"),
     "mode": ({"objective": {"metric": "a", "mode": "up"}}, "objective", "not 'up'"),
+    "constraint": ({"constraints": {"a": "< 3"}}, "constraints.a", "like '<= 2e6' or '>= 0.9'"),
+    "constraints-list": ({"constraints": ["a"]}, "constraints", "must be a mapping of metrics"),
     "space": ({"space": {"a": {"int": [2, 1]}}}, "space.a", "low 2 is above high 1"),
     "space-nothing": ({"space": None}, "space", "must be a mapping"),
     "seed-text": ({"seed": "7"}, "seed", "whole number, not '7': write it without quotes"),

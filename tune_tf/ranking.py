@@ -1,6 +1,6 @@
-"""Which trial of a sweep is the best: one rule for results, tracking and progress."""
+"""Which trials of a sweep are the best: one rule for results, tracking and progress."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,23 +18,52 @@ class Candidate(Generic[Key]):
         key: Whatever the caller knows the trial by.
         outcome: How it ended; None while it has not.
         value: The objective's metric in its last result, which is what its checkpoint holds.
+        feasible: Whether its last result keeps the sweep's constraints.
     """
 
     key: Key
     outcome: Outcome | None
     value: Any
+    feasible: bool = True
 
 
 def best_of(candidates: Iterable[Candidate[Key]], objective: Objective) -> Candidate[Key] | None:
     """Return the best candidate: by last value, among completed trials if there are any.
 
     A trial that was stopped early is the best only where none was completed, as in Optuna. Of equal
-    ones the first is taken. Values that are not finite never win.
+    ones the first is taken. Values that are not finite never win, nor do infeasible trials.
     """
-    finite = [candidate for candidate in candidates if is_finite(candidate.value)]
+    finite = [each for each in candidates if each.feasible and is_finite(each.value)]
     completed = [candidate for candidate in finite if candidate.outcome is Outcome.COMPLETED]
     pool = completed or finite
     if not pool:
         return None
     choose = max if objective.mode == "max" else min
     return choose(pool, key=lambda candidate: float(candidate.value))
+
+
+def pareto_front(
+    points: Mapping[Key, Sequence[float]], objectives: Sequence[Objective]
+) -> tuple[Key, ...]:
+    """Return the keys of the points that no other point dominates, in the order given.
+
+    A point dominates another if it is at least as good in every objective and better in one
+    (https://en.wikipedia.org/wiki/Pareto_front). Equal points do not dominate each other. Points
+    with a value that is not finite are never in the front.
+
+    Args:
+        points: Values by key, one for each objective.
+        objectives: What the values are, and which way is better.
+    """
+    signs = [1.0 if objective.mode == "min" else -1.0 for objective in objectives]
+    costs = {
+        key: tuple(sign * value for sign, value in zip(signs, values, strict=True))
+        for key, values in points.items()
+        if all(is_finite(value) for value in values)
+    }
+    front: list[tuple[float, ...]] = []
+    for cost in sorted(set(costs.values())):  # what dominates a point sorts before it
+        if not any(all(map(float.__le__, better, cost)) for better in front):
+            front.append(cost)
+    kept = set(front)
+    return tuple(key for key, cost in costs.items() if cost in kept)

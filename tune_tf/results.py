@@ -1,5 +1,6 @@
 """A sweep's trials and what came of them, as plain data."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,7 @@ from tune_tf.config import SweepConfig, import_workload
 from tune_tf.errors import CheckpointError, UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_of
+from tune_tf.ranking import Candidate, best_of, pareto_front
 from tune_tf.space import flat
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class TrialResult:
         iterations: Iterations done.
         metrics: The last reported metrics.
         checkpoint: Folder of the last checkpoint.
+        feasible: Whether the last metrics keep the sweep's constraints.
     """
 
     trial_id: str
@@ -40,6 +42,7 @@ class TrialResult:
     iterations: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
     checkpoint: Path | None = None
+    feasible: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class SweepResult:
 
     @property
     def objective(self) -> Objective:
-        """What the sweep optimised."""
-        return self.config.objective
+        """What the sweep optimised; the leading one of several."""
+        return self.config.leading_objective
 
     @property
     def interrupted(self) -> bool:
@@ -74,22 +77,44 @@ class SweepResult:
 
     @cached_property
     def best_trial(self) -> TrialResult:
-        """The trial with the best last value, among the completed ones if there are any.
+        """The feasible trial with the best last value, of the completed ones if there are any.
 
         Raises:
-            UnknownMetricError: No trial reported a finite value.
+            UnknownMetricError: No feasible trial reported a finite value.
         """
         metric = self.objective.metric
         best = best_of(
-            (Candidate(t.number, t.outcome, t.metrics.get(metric)) for t in self.trials),
+            (
+                Candidate(t.number, t.outcome, t.metrics.get(metric), t.feasible)
+                for t in self.trials
+            ),
             self.objective,
         )
         if best is None:
+            infeasible = sum(not trial.feasible for trial in self.trials)
+            kept = f" and keeps the constraints ({infeasible} do not)" if infeasible else ""
             raise UnknownMetricError(
                 f"none of the {len(self.trials)} trials of {self.sweep_id} reported a finite "
-                f"{metric!r}, so none is the best"
+                f"{metric!r}{kept}, so none is the best"
             )
         return next(trial for trial in self.trials if trial.number == best.key)
+
+    @cached_property
+    def pareto_front(self) -> tuple[TrialResult, ...]:
+        """The feasible completed trials that no other one beats in every objective.
+
+        In order of number. With one objective these are the trials that share the best value.
+        """
+        points = {
+            trial.number: tuple(
+                trial.metrics.get(objective.metric, math.nan)
+                for objective in self.config.objectives
+            )
+            for trial in self.trials
+            if trial.feasible and trial.outcome is Outcome.COMPLETED
+        }
+        front = set(pareto_front(points, self.config.objectives))
+        return tuple(trial for trial in self.trials if trial.number in front)
 
     @property
     def best_value(self) -> float:
@@ -118,7 +143,7 @@ class SweepResult:
         return sum(trial.outcome is outcome for trial in self.trials)
 
     def dataframe(self) -> "pd.DataFrame":
-        """Return one row a trial: number, id, outcome, iterations, ``config/...`` and metrics."""
+        """Return one row a trial: number, id, how it ended, ``config/...`` and metrics."""
         import pandas as pd  # comes with Ray Tune; slow to import
 
         rows = [
@@ -127,6 +152,7 @@ class SweepResult:
                 "trial_id": trial.trial_id,
                 "outcome": trial.outcome.value if trial.outcome else None,
                 "iterations": trial.iterations,
+                "feasible": trial.feasible,
                 **{f"config/{path}": value for path, value in flat(trial.config).items()},
                 **trial.metrics,
             }

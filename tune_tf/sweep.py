@@ -19,6 +19,7 @@ from ray.tune.logger import JsonLoggerCallback
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.config import SweepConfig, import_workload
+from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.errors import (
     DiskFullError,
     TuneTfError,
@@ -222,14 +223,14 @@ def _run(folder: SweepFolder, *, resume: bool, callbacks: Sequence[tune.Callback
     chosen = scheduler(**_scheduler_settings(config))
     searcher = OptunaSearcher(
         config.space,
-        config.objective,
+        config.leading_objective,
         config.searcher.sampler,
         seed=config.searcher.seed,
         storage=folder.study_storage,
         study_name=folder.sweep_id,
     )
     tracker = _tracker(folder)
-    endings = tracker or Endings(config.objective)
+    endings = tracker or Endings(config.leading_objective)
     own = [
         endings,
         _KeepScheduler(chosen),
@@ -273,7 +274,10 @@ def _run(folder: SweepFolder, *, resume: bool, callbacks: Sequence[tune.Callback
         base_dir=folder.base_dir,
         trials=tuple(
             sorted(
-                (_result(trial, endings.outcomes.get(trial.trial_id)) for trial in analysis.trials),
+                (
+                    _result(trial, endings.outcomes.get(trial.trial_id), config.constraints)
+                    for trial in analysis.trials
+                ),
                 key=lambda result: result.number,
             )
         ),
@@ -288,14 +292,15 @@ def _tracker(folder: SweepFolder) -> MLflowCallback | None:
         folder.tracking_uri,
         folder.config.mlflow.experiment_name,
         sweep_name=folder.sweep_id,
-        objective=folder.config.objective,
+        objective=folder.config.leading_objective,
+        constraints=folder.config.constraints,
         sweep_id=folder.sweep_id,
         artifacts={"sweep.yaml": folder.config.to_yaml()},
     )
 
 
 def _scheduler_settings(config: SweepConfig) -> dict[str, Any]:
-    return {**config.scheduler.model_dump(), "objective": config.objective}
+    return {**config.scheduler.model_dump(), "objective": config.leading_objective}
 
 
 def _concurrency(config: SweepConfig, resources: TrialResources) -> int:
@@ -333,7 +338,9 @@ def trial_number(trial: Trial) -> int:
     return int(match[1]) - 1 if match else 0
 
 
-def _result(trial: Trial, outcome: Outcome | None) -> TrialResult:
+def _result(
+    trial: Trial, outcome: Outcome | None, constraints: Sequence[Constraint]
+) -> TrialResult:
     last = last_report(trial)
     checkpoint = trial.checkpoint
     return TrialResult(
@@ -351,6 +358,7 @@ def _result(trial: Trial, outcome: Outcome | None) -> TrialResult:
             and name not in _BOOKKEEPING
         },
         checkpoint=Path(checkpoint.path) if checkpoint else None,
+        feasible=is_feasible(constraints, last),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from store import Store
 
+from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import STOP_REASON
 
@@ -111,6 +112,26 @@ def test_a_result_carries_the_id_of_its_run_to_the_searcher(callback_of, trial_o
     callback.on_experiment_end([trial])
     (child,) = Store(client).children
     assert result["mlflow_run_id"] == child.info.run_id
+
+
+def test_an_infeasible_trial_is_tagged_and_never_the_best(callback_of, trial_of, client):
+    callback = callback_of(constraints=[Constraint("val_accuracy", "<=", 2.0)])
+    callback.setup()
+    small, large = trial_of("small", 1.0), trial_of("large", 3.0)
+    start(callback, small, large)
+    for trial in (small, large):
+        report(callback, trial, 1, done=True)
+        callback.on_trial_complete(1, [small, large], trial)
+    state = pickle.loads(pickle.dumps(callback.get_state()))
+    for trial in (small, large):
+        trial.set_status("TERMINATED")
+    callback.on_experiment_end([small, large])
+
+    store = Store(client)
+    assert store.child(rate=3.0).data.tags["tune_tf.feasible"] == "false"
+    assert store.child(rate=1.0).data.tags["tune_tf.feasible"] == "true"
+    assert store.parent.data.metrics["best/val_accuracy"] == 1.0
+    assert [each[-1] for each in state["candidates"]] == [True, False]
 
 
 def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):

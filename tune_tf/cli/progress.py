@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tune_tf.config import SweepConfig
+from tune_tf.constraint import is_feasible
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.ranking import Candidate, best_of
 from tune_tf.tracking.endings import last_report
@@ -119,13 +120,16 @@ class Progress(Callback):
         return f"{told}, at most {_duration(min(left))} left" if left else told
 
     def _best(self, trials: list[Trial]) -> str:
-        objective = self._config.objective
+        objective = self._config.leading_objective
         best = best_of(
             (
                 Candidate(
-                    i, Outcome.of_result(last_report(t)), last_report(t).get(objective.metric)
+                    number,
+                    Outcome.of_result(last),
+                    last.get(objective.metric),
+                    is_feasible(self._config.constraints, last),
                 )
-                for i, t in enumerate(trials)
+                for number, last in enumerate(map(last_report, trials))
             ),
             objective,
         )

@@ -40,7 +40,9 @@ def print_plan(plan: "SweepPlan", *, as_json: bool) -> None:
     console.print(f"[bold]{config.name}[/]: the settings are right; nothing was run.")
     table = Table.grid(padding=(0, 2))
     table.add_row("workload", config.workload)
-    table.add_row("objective", f"{config.objective.mode} {config.objective.metric}")
+    table.add_row("objective", ", ".join(f"{it.mode} {it.metric}" for it in config.objectives))
+    if config.constraints:
+        table.add_row("constraints", ", ".join(map(str, config.constraints)))
     table.add_row("searcher", f"{config.searcher.name} {config.searcher.sampler}")
     table.add_row("scheduler", f"{config.scheduler.name}, at most {config.scheduler.max_t} epochs")
     table.add_row(
@@ -89,6 +91,7 @@ def _as_data(result: "SweepResult", best: "TrialResult | None") -> dict[str, Any
             "metrics": best.metrics,
             "checkpoint": str(best.checkpoint) if best.checkpoint else None,
         },
+        "pareto_front": [trial.number for trial in result.pareto_front],
         "mlflow_run_id": result.mlflow_run_id,
     }
 
@@ -119,6 +122,8 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
             table.add_row(path, shown(value))
         console.print(table)
         console.print(f"Checkpoint: {best.checkpoint}", soft_wrap=True, highlight=False)
+    if len(result.config.objectives) > 1:
+        _print_front(result, console)
     if result.interrupted:
         console.print(
             f"Go on with:  {_command('tune-tf')} resume {result.path}",
@@ -132,6 +137,19 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
             soft_wrap=True,
             highlight=False,
         )
+
+
+def _print_front(result: "SweepResult", console: Console) -> None:
+    """Print the trials of the Pareto front with their objectives."""
+    objectives = result.config.objectives
+    table = Table(title=f"Pareto front: {len(result.pareto_front)} trials")
+    table.add_column("trial")
+    for objective in objectives:
+        table.add_column(f"{objective.mode} {objective.metric}")
+    for trial in result.pareto_front:
+        values = (shown(objective.value(trial.metrics)) for objective in objectives)
+        table.add_row(str(trial.number), *values)
+    console.print(table)
 
 
 def _command(name: str) -> str:

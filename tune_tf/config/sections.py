@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.fault_text import shown, unknown
+from tune_tf.constraint import Constraint, constraints_of
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism
@@ -25,6 +26,32 @@ def _keys(value: object, known: tuple[str, ...]) -> dict[str, Any]:
     return dict(value)
 
 
+def _objectives(value: object) -> Objective | tuple[Objective, ...]:
+    """Return an objective; or several in the order given, which name different metrics."""
+    if not isinstance(value, list | tuple):
+        return _objective(value)
+    faults: list[Fault] = []
+    made: list[Objective] = []
+    for index, each in enumerate(value):
+        try:
+            made.append(_objective(each))
+        except InvalidSettingsError as error:
+            faults += [
+                Fault(f"{index}.{fault.where}" if fault.where else str(index), fault.what)
+                for fault in error.faults
+            ]
+    if not value:
+        faults.append(Fault("", "is an empty list: give at least one metric and mode"))
+    metrics = [each.metric for each in made]
+    faults += [
+        Fault("", f"names the metric {metric!r} twice: leave one of them out")
+        for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
+    ]
+    if faults:
+        raise InvalidSettingsError(faults)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
 def _objective(value: object) -> Objective:
     if isinstance(value, Objective):
         return value
@@ -37,6 +64,13 @@ def _objective(value: object) -> Objective:
     if missing:
         raise InvalidSettingsError(missing)
     return Objective(**settings)
+
+
+def _constraints(value: object) -> tuple[Constraint, ...]:
+    if isinstance(value, tuple | Mapping):
+        return constraints_of(value)
+    text = f"must be a mapping of metrics to bounds like '<= 2e6', not {shown(value)}"
+    raise InvalidSettingsError([text])
 
 
 def _space(value: object) -> SearchSpace:
@@ -114,6 +148,9 @@ def _object(properties: Mapping[str, Any], required: Iterable[str] = ()) -> dict
 _OBJECTIVE_SCHEMA = _object(
     {"metric": {"type": "string"}, "mode": {"enum": ["min", "max"]}}, ["metric", "mode"]
 )
+_OBJECTIVES_SCHEMA = {
+    "anyOf": [_OBJECTIVE_SCHEMA, {"type": "array", "items": _OBJECTIVE_SCHEMA, "minItems": 1}]
+}
 _PARALLELISM_SCHEMA = _object(
     {"kind": {"const": "mirrored"}, "num_replicas": {"type": "integer", "minimum": 1}}
 )
@@ -131,11 +168,25 @@ SweepName = Annotated[str, PlainValidator(_name), WithJsonSchema({"type": "strin
 WorkloadReference = Annotated[str, PlainValidator(_reference), WithJsonSchema({"type": "string"})]
 """Text that :func:`~tune_tf.config.workload_reference.import_workload` understands."""
 
+
+def _plain(objective: Objective | tuple[Objective, ...]) -> Any:
+    if isinstance(objective, Objective):
+        return {"metric": objective.metric, "mode": objective.mode}
+    return [_plain(each) for each in objective]
+
+
 ObjectiveSection = Annotated[
-    Objective,
-    PlainValidator(_objective),
-    PlainSerializer(lambda it: {"metric": it.metric, "mode": it.mode}),
-    WithJsonSchema(_OBJECTIVE_SCHEMA),
+    Objective | tuple[Objective, ...],
+    PlainValidator(_objectives),
+    PlainSerializer(_plain),
+    WithJsonSchema(_OBJECTIVES_SCHEMA),
+]
+
+ConstraintsSection = Annotated[
+    tuple[Constraint, ...],
+    PlainValidator(_constraints),
+    PlainSerializer(lambda it: {each.metric: f"{each.relation} {each.bound!r}" for each in it}),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
 ]
 
 SpaceSection = Annotated[

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from ruamel.yaml import YAML
 
 from tune_tf.config.sections import (
+    ConstraintsSection,
     ObjectiveSection,
     ParallelismSection,
     ResourcesSection,
@@ -25,6 +26,7 @@ from tune_tf.config.settings import (
     Settings,
 )
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space.declaration import KINDS
@@ -37,7 +39,8 @@ class SweepConfig(Settings):
     Args:
         name: Name of the sweep, and of its folder.
         workload: ``module:attribute`` or ``path/to/file.py:Class``; see :func:`import_workload`.
-        objective: What is optimised.
+        objective: What is optimised: one metric with its mode, or several.
+        constraints: Bounds on reported metrics, by metric, like ``"<= 2e6"``.
         space: What is searched.
         seed: Seed of data order, weights and sampler.
         searcher: Who proposes configs.
@@ -61,6 +64,7 @@ class SweepConfig(Settings):
     name: SweepName
     workload: WorkloadReference
     objective: ObjectiveSection
+    constraints: ConstraintsSection = ()
     space: SpaceSection
     seed: Annotated[int, Field(ge=0)] = 0
     searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
@@ -123,6 +127,16 @@ class SweepConfig(Settings):
         if mlflow is not None and not mlflow.experiment_name:
             return mlflow.model_copy(update={"experiment_name": info.data.get("name", "")})
         return mlflow
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """All objectives, in the order given."""
+        return self.objective if isinstance(self.objective, tuple) else (self.objective,)
+
+    @property
+    def leading_objective(self) -> Objective:
+        """The objective that drives the scheduler and tells the best trial: the first."""
+        return self.objectives[0]
 
     @classmethod
     def from_yaml(cls, path: str | Path, overrides: Iterable[str] = ()) -> Self:

@@ -3,13 +3,14 @@
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from ray.tune.experiment import Trial
 
+from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
@@ -17,6 +18,7 @@ from tune_tf.ranking import Candidate, best_of
 from tune_tf.tracking import ending
 from tune_tf.tracking.endings import Endings, last_report
 from tune_tf.tracking.entry import (
+    FEASIBLE_TAG,
     PARENT,
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
@@ -59,6 +61,7 @@ class MLflowCallback(Endings):
         experiment_name: MLflow experiment of all runs; made if it does not exist.
         sweep_name: Name of the parent run; by default Tune's name of the experiment.
         objective: Tells the best trial, which the parent shows, and a trial that diverged.
+        constraints: What a trial must keep to be the best one.
         sweep_id: Tag that holds the runs together; by default a new one. A sweep that is given the
             id of one in the store continues its runs.
         artifacts: Files of the parent run: name to text.
@@ -75,6 +78,7 @@ class MLflowCallback(Endings):
         sweep_name: str | None = None,
         *,
         objective: Objective | None = None,
+        constraints: Sequence[Constraint] = (),
         sweep_id: str | None = None,
         artifacts: Mapping[str, str] = _NOTHING,
         tags: Mapping[str, str] = _NOTHING,
@@ -93,6 +97,7 @@ class MLflowCallback(Endings):
             marker=key_of(f"best/{objective.metric}") if objective else None,
             reopen=sweep_id is not None,
         )
+        self._constraints = tuple(constraints)
         self._sweep_name = sweep_name
         self._given_id = sweep_id
         self._artifacts = dict(artifacts)
@@ -108,8 +113,8 @@ class MLflowCallback(Endings):
         super().set_state(state)
         self._num_results: int = state.get("num_results", 0)
         self._candidates: dict[str, Candidate[str]] = {
-            key: Candidate(key, Outcome.of_tag(tag), value)
-            for key, tag, value in state.get("candidates", ())
+            key: Candidate(key, Outcome.of_tag(tag), value, feasible)
+            for key, tag, value, feasible in state.get("candidates", ())
         }
         self._best = (
             best_of(self._candidates.values(), self._objective) if self._objective else None
@@ -213,7 +218,7 @@ class MLflowCallback(Endings):
             "num_results": self._num_results,
             "unwritten": self._writer.unwritten() if self._writer is not None else [],
             "candidates": [
-                (each.key, each.outcome.value, each.value)
+                (each.key, each.outcome.value, each.value, each.feasible)
                 for each in self._candidates.values()
                 if each.outcome is not None
             ],
@@ -264,9 +269,12 @@ class MLflowCallback(Endings):
     def trial_ended(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
         """End the trial's run, and show the best one so far on the parent."""
         self._configs.pop(trial.trial_id, None)
-        last = last_report(trial)
+        reported = last_report(trial)
+        last = {**reported, **metrics_of(reported)}
         cause = ending.cause_of(error) if error else last.get(STOP_CAUSE)
         tags = {STOP_REASON_TAG: outcome.value}
+        if self._constraints:
+            tags[FEASIBLE_TAG] = str(is_feasible(self._constraints, last)).lower()
         if cause:
             tags[STOP_CAUSE_TAG] = cut(str(cause), MAX_TAG_LENGTH)
         self._put(
@@ -276,7 +284,7 @@ class MLflowCallback(Endings):
             status=outcome.mlflow,
             end_ms=_now_ms(),
         )
-        self._compete(trial, outcome, {**last, **metrics_of(last)})
+        self._compete(trial, outcome, last)
 
     # The sweep.
 
@@ -287,7 +295,8 @@ class MLflowCallback(Endings):
         if not is_finite(value):
             return
         value = float(value)  # type: ignore[arg-type]
-        self._candidates[trial.trial_id] = Candidate(trial.trial_id, outcome, value)
+        feasible = is_feasible(self._constraints, result)
+        self._candidates[trial.trial_id] = Candidate(trial.trial_id, outcome, value, feasible)
         best = best_of(self._candidates.values(), self._objective)
         if best is not None and best != self._best:
             self._best = best

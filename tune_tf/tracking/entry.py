@@ -10,6 +10,7 @@ SWEEP_ID = "tune_tf.sweep_id"
 TRIAL_ID = "tune_tf.trial_id"
 TRIAL_NAME = "tune_tf.trial_name"
 STOP_REASON_TAG = "tune_tf.stop_reason"
+FEASIBLE_TAG = "tune_tf.feasible"
 STOP_CAUSE_TAG = "tune_tf.stop_cause"
 
 

@@ -1,0 +1,78 @@
+"""Which trials are the best."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.ranking import Candidate, best_of, pareto_front
+
+LOSS = Objective("loss", "min")
+ACCURACY = Objective("accuracy", "max")
+DONE, STOPPED = Outcome.COMPLETED, Outcome.PRUNED
+
+
+@pytest.mark.parametrize(
+    ("candidates", "best"),
+    [
+        pytest.param([("a", DONE, 2.0), ("b", DONE, 1.0)], "b", id="the-smallest"),
+        pytest.param([("a", DONE, 2.0), ("b", STOPPED, 1.0)], "a", id="completed-first"),
+        pytest.param([("a", STOPPED, 2.0), ("b", None, 1.0)], "b", id="none-completed"),
+        pytest.param([("a", DONE, 1.0), ("b", DONE, 1.0)], "a", id="the-first-of-equals"),
+        pytest.param([("a", DONE, math.nan), ("b", STOPPED, 3.0)], "b", id="nan-never"),
+        pytest.param([("a", DONE, 1.0, False), ("b", DONE, 2.0)], "b", id="infeasible-never"),
+        pytest.param([("a", DONE, 1.0, False), ("b", STOPPED, 2.0)], "b", id="feasible-though-cut"),
+    ],
+)
+def test_the_best_is_a_feasible_trial_that_ran_to_its_end(candidates, best):
+    found = best_of((Candidate(*each) for each in candidates), LOSS)
+    assert found is not None
+    assert found.key == best
+
+
+@pytest.mark.parametrize("candidates", [[], [("a", DONE, 1.0, False)], [("a", DONE, None)]])
+def test_there_may_be_no_best(candidates):
+    assert best_of((Candidate(*each) for each in candidates), LOSS) is None
+
+
+def test_the_front_leaves_out_what_is_dominated_and_keeps_equals():
+    points = {
+        "cheap": (0.9, 0.6),
+        "good": (0.2, 0.7),
+        "twin": (0.2, 0.7),
+        "beaten": (0.9, 0.5),
+        "nowhere": (math.nan, 1.0),
+    }
+    assert pareto_front({**points, "between": (0.5, 0.8)}, [LOSS, ACCURACY]) == (
+        "good",
+        "twin",
+        "between",
+    )
+
+
+numbers = st.integers(0, 4).map(float)
+
+
+@given(st.lists(st.tuples(numbers, numbers, numbers), max_size=12))
+def test_the_front_is_what_the_definition_says(points):
+    objectives = [LOSS, ACCURACY, Objective("size", "min")]
+
+    def dominates(one, other):
+        at_least = all(
+            a == b or objective.better(a, b)
+            for a, b, objective in zip(one, other, objectives, strict=True)
+        )
+        return at_least and one != other
+
+    expected = tuple(
+        index
+        for index, point in enumerate(points)
+        if not any(dominates(other, point) for other in points)
+    )
+    assert pareto_front(dict(enumerate(points)), objectives) == expected
+    for one, other in itertools.combinations(expected, 2):
+        assert not dominates(points[one], points[other])

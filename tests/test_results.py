@@ -1,0 +1,72 @@
+"""The result of a sweep as plain data."""
+
+from pathlib import Path
+
+import pytest
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import CheckpointError, UnknownMetricError
+from tune_tf.outcome import Outcome
+from tune_tf.results import SweepResult, TrialResult
+
+DONE, STOPPED = Outcome.COMPLETED, Outcome.PRUNED
+SETTINGS = {
+    "name": "small",
+    "workload": "models:Mine",
+    "objective": [{"metric": "loss", "mode": "min"}, {"metric": "accuracy", "mode": "max"}],
+    "space": {"width": {"int": [1, 9]}},
+    "budget": {"num_samples": 4},
+}
+
+
+def trial(number, loss, accuracy=0.5, outcome=DONE, **more):
+    metrics = {"loss": loss, "accuracy": accuracy}
+    return TrialResult(f"t{number}", number, {"width": number}, outcome, metrics=metrics, **more)
+
+
+def result(*trials):
+    config = SweepConfig.from_dict(SETTINGS)
+    return SweepResult("small-1", Path("sweeps/small-1"), config, Path(), trials)
+
+
+def test_the_best_trial_is_best_in_the_leading_objective():
+    found = result(trial(0, 0.3), trial(1, 0.2), trial(2, 0.1, outcome=STOPPED))
+    assert found.best_trial.number == 1
+    assert found.best_value == 0.2
+    assert found.best_config == {"width": 1}
+
+
+def test_an_infeasible_trial_is_neither_the_best_nor_in_the_front():
+    found = result(trial(0, 0.3), trial(1, 0.2, 0.9, feasible=False))
+    assert found.best_trial.number == 0
+    assert [each.number for each in found.pareto_front] == [0]
+
+
+def test_the_front_holds_completed_trials_that_nothing_beats_in_both():
+    found = result(
+        trial(0, 0.3, 0.9), trial(1, 0.2, 0.6), trial(2, 0.3, 0.6), trial(3, 0.1, 1.0, STOPPED)
+    )
+    assert [each.number for each in found.pareto_front] == [0, 1]
+
+
+def test_without_a_feasible_value_no_trial_is_the_best():
+    found = result(trial(0, 0.3, feasible=False), trial(1, float("nan")))
+    with pytest.raises(UnknownMetricError, match=r"keeps the constraints \(1 do not\)"):
+        _ = found.best_trial
+
+
+def test_the_table_has_a_row_for_each_trial():
+    rows = result(trial(0, 0.3), trial(1, 0.2, feasible=False)).dataframe()
+    assert list(rows["config/width"]) == [0, 1]
+    assert list(rows["feasible"]) == [True, False]
+    assert list(rows["outcome"]) == ["completed", "completed"]
+
+
+def test_a_best_trial_without_a_checkpoint_says_so():
+    with pytest.raises(CheckpointError, match="trial t0 has no checkpoint"):
+        _ = result(trial(0, 0.3)).best_checkpoint
+
+
+@pytest.mark.parametrize(("outcome", "interrupted"), [(None, True), (DONE, False)])
+def test_a_sweep_with_a_trial_that_has_not_ended_was_interrupted(outcome, interrupted):
+    assert result(trial(0, 0.3, outcome=outcome)).interrupted is interrupted
