@@ -114,7 +114,7 @@ VARIANTS = {
     "objectives": {
         "objective": [{"metric": "a", "mode": "min"}, {"metric": "b", "mode": "max"}],
     },
-    "constraints": {"constraints": {"params": "<= 2e6", "accuracy": ">= 0.25"}},
+    "constraints": {"constraints": {"params": ["<= 2e6", ">= 9"], "accuracy": ">= 0.25"}},
     "loop": {"loop": "fit", "reuse_actors": False, "max_concurrent_trials": 2},
     "condition": {
         "space": {"a": {"choice": [1, 2]}, "g": {"b": {"int": [1, 3], "when": {"a": 1}}}},
@@ -175,7 +175,7 @@ BAD = {
     "objective-key": ({"objective": {"metrc": 1}}, "objective.metrc", "did you mean 'metric'?"),
     "objective-half": ({"objective": {"metric": "a"}}, "objective.mode", "is missing"),
     "mode": ({"objective": {"metric": "a", "mode": "up"}}, "objective", "not 'up'"),
-    "constraint": ({"constraints": {"a": "< 3"}}, "constraints.a", "like '<= 2e6' or '>= 0.9'"),
+    "constraint": ({"constraints": {"a": "< 3"}}, "constraints.a", "'<= 2e6' or '>= 0.9'"),
     "constraints-list": ({"constraints": ["a"]}, "constraints", "must be a mapping of metrics"),
     "space": ({"space": {"a": {"int": [2, 1]}}}, "space.a", "low 2 is above high 1"),
     "space-nothing": ({"space": None}, "space", "must be a mapping"),

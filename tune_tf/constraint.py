@@ -1,4 +1,4 @@
-"""What a trial's reported metrics must keep to be worth having."""
+"""What a trial must keep to be of use: a bound on a metric that it reports."""
 
 import math
 import re
@@ -6,23 +6,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tune_tf.errors import Fault, InvalidSettingsError, UnknownMetricError, near_ones
-from tune_tf.outcome import is_finite
+from tune_tf.errors import Fault, InvalidSettingsError
 
-_FORM = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
+_TEXT = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
+_FORM = "a bound such as '<= 2e6' or '>= 0.9'"
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a metric that trials report.
+    """A bound on a reported metric, itself included: ``latency_ms <= 3``.
 
     Args:
-        metric: Name as it is reported, for example ``params_count``.
+        metric: Name as it is reported.
         relation: ``"<="`` or ``">="``.
-        bound: What the metric is compared with; finite, in the metric's own unit.
+        bound: A finite number, in the metric's unit.
 
     Raises:
-        InvalidSettingsError: The name is empty, or the others are not of these; all faults at once.
+        InvalidSettingsError: One of them is not as above; all faults at once.
     """
 
     metric: str
@@ -36,81 +36,76 @@ class Constraint:
             faults.append(f"metric must be the name of a reported metric, not {self.metric!r}")
         if self.relation not in ("<=", ">="):
             faults.append(f"relation must be '<=' or '>=', not {self.relation!r}")
-        if isinstance(self.bound, bool) or not is_finite(self.bound):
+        number = isinstance(self.bound, int | float) and not isinstance(self.bound, bool)
+        if not number or not math.isfinite(self.bound):
             faults.append(f"bound must be a finite number, not {self.bound!r}")
         if faults:
             raise InvalidSettingsError(faults)
+        object.__setattr__(self, "bound", float(self.bound))
 
     @classmethod
     def parse(cls, metric: str, text: str) -> "Constraint":
         """Return the constraint that a text such as ``"<= 2e6"`` puts on a metric.
 
         Raises:
-            InvalidSettingsError: The text has another form.
+            InvalidSettingsError: The text is no bound.
         """
-        match = _FORM.fullmatch(text) if isinstance(text, str) else None
+        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise InvalidSettingsError([f"must be {_FORM}, not {text!r}"])
+        relation, number = match.groups()
         try:
-            relation, bound = match[1], float(match[2])  # type: ignore[index]
-        except (TypeError, ValueError):
-            raise InvalidSettingsError(
-                [Fault(str(metric), f"must be a bound like '<= 2e6' or '>= 0.9', not {text!r}")]
-            ) from None
+            bound = float(number)
+        except ValueError:
+            raise InvalidSettingsError([f"must be {_FORM}, not {text!r}"]) from None
         return cls(metric, relation, bound)  # type: ignore[arg-type]
 
-    def violation(self, value: Any) -> float:
-        """Return by how much a value breaks the bound; 0 or less where it keeps it.
+    @classmethod
+    def from_dict(cls, mapping: Mapping[str, Any]) -> "tuple[Constraint, ...]":
+        """Return the constraints of a mapping such as ``{params_count: "<= 2e6"}``.
 
-        A value that is no finite number breaks it by infinity.
+        A metric with a bound on both sides has a list of two texts.
+
+        Raises:
+            InvalidSettingsError: With all faults, each placed by its metric.
         """
-        if not is_finite(value):
+        if not isinstance(mapping, Mapping):
+            raise InvalidSettingsError(
+                [f"constraints must be a mapping of metrics to bounds, not {mapping!r}"]
+            )
+        made: list[Constraint] = []
+        faults: list[Fault] = []
+        for metric, bounds in mapping.items():
+            for text in bounds if isinstance(bounds, list | tuple) else [bounds]:
+                try:
+                    made.append(cls.parse(metric, text))
+                except InvalidSettingsError as error:
+                    faults += [Fault(str(metric), fault.what) for fault in error.faults]
+        if faults:
+            raise InvalidSettingsError(faults)
+        return tuple(made)
+
+    def violation(self, value: object) -> float:
+        """Return by how much a value breaks the bound, in the metric's unit.
+
+        Zero or less means that it is kept. What is no finite number breaks it by infinity.
+        """
+        if not isinstance(value, int | float) and not hasattr(value, "__float__"):
             return math.inf
-        excess = float(value) - self.bound
-        return excess if self.relation == "<=" else -excess
+        number = float(value)
+        if not math.isfinite(number):
+            return math.inf
+        return number - self.bound if self.relation == "<=" else self.bound - number
+
+    def holds(self, result: Mapping[str, Any]) -> bool:
+        """Return whether a result keeps the bound; one without the metric does not."""
+        return self.violation(result.get(self.metric)) <= 0
 
     def __str__(self) -> str:
-        """Return it as it is read: ``params_count <= 2e+06``."""
+        """Return ``latency_ms <= 3``."""
         return f"{self.metric} {self.relation} {self.bound:g}"
 
 
-def constraints_of(
-    given: Mapping[str, str] | Iterable[Constraint] | None,
-) -> tuple[Constraint, ...]:
-    """Return constraints from a mapping of metric to bound, or those given.
-
-    Raises:
-        InvalidSettingsError: With all faults at once.
-    """
-    if given is None:
-        return ()
-    if not isinstance(given, Mapping):
-        return tuple(given)
-    faults: list[Fault] = []
-    made: list[Constraint] = []
-    for metric, text in given.items():
-        try:
-            made.append(Constraint.parse(metric, text))
-        except InvalidSettingsError as error:
-            faults += error.faults
-    if faults:
-        raise InvalidSettingsError(faults)
-    return tuple(made)
-
-
 def is_feasible(constraints: Iterable[Constraint], result: Mapping[str, Any]) -> bool:
-    """Return whether a result keeps all constraints; a metric it does not hold breaks its own."""
-    return all(each.violation(result.get(each.metric)) <= 0 for each in constraints)
-
-
-def check_reported(constraints: Iterable[Constraint], result: Mapping[str, Any]) -> None:
-    """Refuse a constraint on a metric that a trial does not report.
-
-    Raises:
-        UnknownMetricError: The result lacks it; names those it holds.
-    """
-    for constraint in constraints:
-        if constraint.metric not in result:
-            reported = sorted(k for k, v in result.items() if isinstance(v, float | int))
-            raise UnknownMetricError(
-                f"constraint {str(constraint)!r} is on a metric that is not reported; the trial "
-                f"reports {', '.join(reported)}{near_ones(constraint.metric, reported)}"
-            )
+    """Return whether a result keeps all constraints."""
+    return all(each.holds(result) for each in constraints)

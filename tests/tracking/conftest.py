@@ -5,16 +5,6 @@ import pytest
 from tune_tf.objective import Objective
 
 
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory):
-    """A SQLite store of MLflow's; making one runs all its migrations, which takes seconds."""
-    from tune_tf.tracking.runs import connect
-
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    connect(f"sqlite:///{path}").search_experiments()
-    return path
-
-
 @pytest.fixture
 def store_uri(empty_store, tmp_path, monkeypatch):
     """A fresh store in the working directory of the test."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.fault_text import shown, unknown
-from tune_tf.constraint import Constraint, constraints_of
+from tune_tf.constraint import Constraint
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism
@@ -67,10 +67,14 @@ def _objective(value: object) -> Objective:
 
 
 def _constraints(value: object) -> tuple[Constraint, ...]:
-    if isinstance(value, tuple | Mapping):
-        return constraints_of(value)
-    text = f"must be a mapping of metrics to bounds like '<= 2e6', not {shown(value)}"
-    raise InvalidSettingsError([text])
+    return value if isinstance(value, tuple) else Constraint.from_dict(value)  # type: ignore[arg-type]
+
+
+def _bounds(constraints: tuple[Constraint, ...]) -> dict[str, Any]:
+    found: dict[str, list[str]] = {}
+    for each in constraints:
+        found.setdefault(each.metric, []).append(f"{each.relation} {each.bound!r}")
+    return {metric: texts[0] if len(texts) == 1 else texts for metric, texts in found.items()}
 
 
 def _space(value: object) -> SearchSpace:
@@ -185,8 +189,15 @@ ObjectiveSection = Annotated[
 ConstraintsSection = Annotated[
     tuple[Constraint, ...],
     PlainValidator(_constraints),
-    PlainSerializer(lambda it: {each.metric: f"{each.relation} {each.bound!r}" for each in it}),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
+    PlainSerializer(_bounds),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+            },
+        }
+    ),
 ]
 
 SpaceSection = Annotated[

@@ -1,0 +1,165 @@
+"""What every scheduler keeps: a trial's end is the same in Tune, Optuna and MLflow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from ray import tune
+from ray.tune.schedulers import TrialScheduler
+
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.testing.script import AT, Act, Script, ScriptedTrainable
+from tune_tf.testing.truth import Standing, assert_one_truth, standings
+from tune_tf.tracking import MLflowCallback
+
+_BAD = 9.0
+
+
+@dataclass(frozen=True)
+class NumberedSpace:
+    """Proposes the numbers of scripts, one after the other, and a rate that can be mutated."""
+
+    num_scripts: int
+
+    def __call__(self, trial: Any) -> dict[str, Any]:
+        """Return the config of a trial."""
+        number = trial.number % self.num_scripts
+        return {
+            "number": trial.suggest_int("number", number, number),
+            "rate": trial.suggest_float("rate", 0.0, 1.0),
+        }
+
+
+class SchedulerContract:
+    """The contract of a scheduler, to be subclassed by a test class that makes one.
+
+    Attributes:
+        objective: What the scripted trials report.
+        scripts: One trial each, in the order of proposal; the first is the best.
+        max_t: Iterations that trials run at most; the scheduler is to be made with it.
+        stops_trials: Whether the scheduler stops trials that fall behind.
+        max_concurrent_trials: Trials at a time.
+    """
+
+    objective: ClassVar[Objective] = Objective("loss", "min")
+    scripts: ClassVar[tuple[Script, ...]] = (
+        Script(level=0.0),
+        Script(level=0.1),
+        Script(Act.DIVERGE, level=0.2),
+        Script(Act.RAISE, level=0.2),
+        Script(Act.DIE, level=0.05),
+        Script(level=_BAD),
+        Script(level=0.3),
+        Script(level=2 * _BAD),
+    )
+    max_t: ClassVar[int] = 4
+    stops_trials: ClassVar[bool] = True
+    max_concurrent_trials: ClassVar[int] = 2
+
+    @classmethod
+    def make_scheduler(cls) -> TrialScheduler:
+        """Return a new scheduler for :attr:`objective` and :attr:`max_t`."""
+        raise NotImplementedError
+
+    @classmethod
+    def make_store(cls, folder: Path) -> str:
+        """Return the URI of an MLflow store without runs, which may be made in a folder."""
+        return f"sqlite:///{folder / 'mlflow.db'}"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def stood(cls, tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Standing]:
+        """Where the trial of each script stands after a sweep; a Ray cluster is connected."""
+        import mlflow
+        import optuna
+
+        folder = tmp_path_factory.mktemp("contract")
+        uri, storage = cls.make_store(folder), str(folder / "study.journal")
+        analysis = tune.run(
+            tune.with_parameters(ScriptedTrainable, scripts=cls.scripts, folder=str(folder)),
+            name="contract",
+            storage_path=str(folder / "ray"),
+            num_samples=len(cls.scripts),
+            search_alg=OptunaSearcher(
+                NumberedSpace(len(cls.scripts)),
+                cls.objective,
+                "random",
+                seed=0,
+                storage=storage,
+                study_name="contract",
+            ),
+            scheduler=cls.make_scheduler(),
+            stop={"training_iteration": cls.max_t},
+            max_concurrent_trials=cls.max_concurrent_trials,
+            max_failures=1,
+            reuse_actors=True,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+            callbacks=[MLflowCallback(uri, "contract", objective=cls.objective)],
+            raise_on_failed_trial=False,
+            verbose=0,
+        )
+        study = optuna.load_study(study_name="contract", storage=_journal(Path(storage)))
+        found = standings(
+            analysis.trials, study, mlflow.MlflowClient(uri), "contract", cls.objective.metric
+        )
+        proposed = {t.user_attrs["tune_trial_id"]: t.params["number"] for t in study.trials}
+        return {proposed[trial_id]: standing for trial_id, standing in found.items()}
+
+    def test_every_trial_stands_once_and_alike_in_tune_optuna_and_mlflow(
+        self, stood: Mapping[int, Standing]
+    ) -> None:
+        """One trial a script, each in one state of the table of outcomes."""
+        assert sorted(stood) == list(range(len(self.scripts)))
+        assert_one_truth({str(number): standing for number, standing in stood.items()})
+
+    def test_the_best_trial_runs_to_its_limit_and_is_completed(
+        self, stood: Mapping[int, Standing]
+    ) -> None:
+        """Nothing stops the first script."""
+        assert stood[0].outcome is Outcome.COMPLETED
+        assert len(stood[0].curve) == self.max_t
+
+    def test_the_worst_trial_is_pruned_where_the_scheduler_stops_trials(
+        self, stood: Mapping[int, Standing]
+    ) -> None:
+        """The last script is the worst by far."""
+        worst = stood[len(self.scripts) - 1]
+        assert worst.outcome is (Outcome.PRUNED if self.stops_trials else Outcome.COMPLETED)
+        assert (len(worst.curve) < self.max_t) == self.stops_trials
+
+    def test_a_trial_that_reports_nan_has_diverged(self, stood: Mapping[int, Standing]) -> None:
+        """It fails in Optuna and MLflow, and Optuna is never shown the NaN."""
+        diverged = stood[self._number(Act.DIVERGE)]
+        assert diverged.outcome in (Outcome.DIVERGED, *self._before(diverged))
+        assert all(value == value for value in diverged.shown.values())
+
+    def test_a_trial_that_raises_has_failed(self, stood: Mapping[int, Standing]) -> None:
+        """Also after a retry."""
+        failed = stood[self._number(Act.RAISE)]
+        assert failed.outcome in (Outcome.ERROR, *self._before(failed))
+
+    def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(
+        self, stood: Mapping[int, Standing]
+    ) -> None:
+        """Every iteration stands once."""
+        killed = stood[self._number(Act.DIE)]
+        assert killed.outcome in (Outcome.COMPLETED, *self._before(killed, by=self.max_t))
+
+    def _number(self, act: Act) -> int:
+        return next(i for i, script in enumerate(self.scripts) if script.act is act)
+
+    def _before(self, standing: Standing, by: int = AT) -> tuple[Outcome, ...]:
+        """Return PRUNED for a trial that was stopped before it came to an iteration."""
+        stopped = self.stops_trials and len(standing.curve) < by
+        return (Outcome.PRUNED,) if stopped else ()
+
+
+def _journal(path: Path) -> Any:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    return JournalStorage(JournalFileBackend(str(path)))
