@@ -10,6 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 
 from tune_tf.errors import WorkloadError
+from tune_tf.training.devices import Devices
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.seeds import seed_everything
 from tune_tf.workload import Config, Workload
@@ -43,6 +44,27 @@ def build_model(
         return model
 
     return _with_names_from_zero(build)
+
+
+def build_to_load(workload: Workload, config: Config, seed: int) -> keras.Model:
+    """Return a model on one CPU whose variables, the optimizer's too, a checkpoint can fill.
+
+    Args:
+        workload: Whose model.
+        config: The trial's values.
+        seed: Of the weights.
+
+    Raises:
+        WorkloadError: As for :func:`build_model`.
+    """
+    single = Replicas(Devices(("CPU:0",)))
+    model = build_model(workload, config, single, seed)
+    if not model.built:
+        x = workload.load_data(config).train[0]
+        build_weights(model, keras.tree.map_structure(lambda a: a[:2], x), single)
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    return model
 
 
 def _with_names_from_zero(build: Callable[[], Built]) -> Built:

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import keras
 
-from tune_tf.training.build import build_model, build_weights
+from tune_tf.training.build import build_to_load
 from tune_tf.training.checkpoint import Checkpoint
-from tune_tf.training.devices import Devices
-from tune_tf.training.replicas import Replicas
 from tune_tf.workload import Config, Workload
 
 
@@ -18,13 +16,7 @@ def trained_model(workload: Workload, config: Config, folder: Path) -> keras.Mod
         CheckpointError: The checkpoint cannot be read or is of another structure.
     """
     checkpoint = Checkpoint.read(folder)
-    single = Replicas(Devices(("CPU:0",)))
-    model = build_model(workload, config, single, checkpoint.seed)
-    if not model.built:
-        x = workload.load_data(config).train[0]
-        build_weights(model, keras.tree.map_structure(lambda a: a[:2], x), single)
-    if not model.optimizer.built:
-        model.optimizer.build(model.trainable_variables)
+    model = build_to_load(workload, config, checkpoint.seed)
     checkpoint.load_into(model, checkpoint.initial_rate)
     if getattr(model.optimizer, "use_ema", False):
         model.optimizer.finalize_variable_values(model.trainable_variables)
