@@ -10,11 +10,11 @@ import pytest
 from tune_tf.config import (
     BudgetSettings,
     MLflowSettings,
-    SchedulerSettings,
     SearcherSettings,
     SweepConfig,
     import_workload,
 )
+from tune_tf.config.scheduler_settings import AshaSettings
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored
@@ -74,9 +74,7 @@ def test_a_sweep_file_becomes_value_objects(sweep):
         }
     )
     assert config.searcher == SearcherSettings(sampler="tpe", seed=7)
-    assert config.scheduler == SchedulerSettings(
-        name="asha", max_t=27, grace_period=1, reduction_factor=3
-    )
+    assert config.scheduler == AshaSettings(max_t=27, grace_period=1, reduction_factor=3)
     assert config.parallelism == Mirrored(2)
     assert config.resources == TrialResources(2, 0)
     assert config.budget == BudgetSettings(num_samples=32, time_budget_s=3600)
@@ -88,9 +86,19 @@ def test_what_is_left_out_has_defaults():
     assert config.to_dict() == {
         **MINIMAL,
         "space": {"learning_rate": {"uniform": [0.0, 1.0]}, "batch_size": {"choice": [2, 4]}},
+        "leading_metric": None,
         "constraints": {},
         "seed": 5,
-        "searcher": {"name": "optuna", "sampler": "tpe", "seed": 5, "storage": None},
+        "searcher": {
+            "name": "optuna",
+            "sampler": "tpe",
+            "seed": 5,
+            "storage": None,
+            "study_name": None,
+            "points_to_evaluate": [],
+            "warm_start_from": None,
+            "allow_changed_space": False,
+        },
         "scheduler": {"name": "fifo", "max_t": 100},
         "parallelism": {"kind": "mirrored", "num_replicas": 1},
         "resources": None,
@@ -109,12 +117,25 @@ VARIANTS = {
     "minimal": {},
     "no-tracking": {"mlflow": None},
     "asha": {"scheduler": {"name": "asha", "grace_period": 3}},
+    "promotion": {"scheduler": {"name": "asha", "type": "promotion"}},
+    "pasha": {"scheduler": {"name": "pasha", "max_t": 9}},
+    "hyperband": {"scheduler": {"name": "hyperband", "reduction_factor": 2}},
+    "bohb": {"scheduler": {"name": "bohb"}},
+    "median": {"scheduler": {"name": "median_stopping", "hard_stop": False}},
+    "pbt": {"scheduler": {"name": "pbt", "perturbation_factors": [2, 0.5]}},
+    "pb2": {"scheduler": {"name": "pb2", "mutations": ["learning_rate"]}},
+    "resource-changing": {
+        "scheduler": {"name": "resource_changing", "base": {"name": "asha", "max_t": 3}}
+    },
     "resources": {"resources": {"cpus": 2, "gpus": 0.5}},
     "random": {"searcher": {"sampler": "random", "storage": "sqlite:///optuna.db"}},
     "objectives": {
         "objective": [{"metric": "a", "mode": "min"}, {"metric": "b", "mode": "max"}],
     },
     "constraints": {"constraints": {"params": ["<= 2e6", ">= 9"], "accuracy": ">= 0.25"}},
+    "points": {
+        "searcher": {"points_to_evaluate": [{"learning_rate": 0.5, "group": {"a": [1, 2]}}]},
+    },
     "loop": {"loop": "fit", "reuse_actors": False, "max_concurrent_trials": 2},
     "condition": {
         "space": {"a": {"choice": [1, 2]}, "g": {"b": {"int": [1, 3], "when": {"a": 1}}}},
@@ -151,9 +172,40 @@ def test_the_first_of_several_objectives_leads():
     assert config.leading_objective == loss
 
 
+def test_a_named_one_of_several_objectives_leads():
+    loss, accuracy = Objective("loss", "min"), Objective("accuracy", "max")
+    several = {**MINIMAL, "objective": [loss, accuracy], "leading_metric": "accuracy"}
+    config = SweepConfig.from_dict(several)
+    assert config.leading_objective == accuracy
+    assert config.objectives == (accuracy, loss)
+    assert SweepConfig.from_dict(config.to_dict()) == config
+
+
 def test_a_list_of_one_objective_is_that_objective():
     listed = SweepConfig.from_dict({**MINIMAL, "objective": [MINIMAL["objective"]]})
     assert listed == SweepConfig.from_dict(MINIMAL)
+
+
+def test_a_file_without_a_space_takes_the_workloads(tmp_path):
+    (tmp_path / "mine.py").write_text("""\
+import tune_tf
+class Mine(tune_tf.Workload):
+    space = tune_tf.SearchSpace({"width": tune_tf.Int(2, 4)})
+    def load_data(self, config): ...
+    def build_model(self, config): ...
+class Bare(tune_tf.Workload):
+    def load_data(self, config): ...
+    def build_model(self, config): ...
+""")
+    text = "name: a\nworkload: mine.py:{}\nobjective: {{metric: a, mode: min}}\n"
+    path = tmp_path / "sweep.yaml"
+    path.write_text(text.format("Mine") + "budget: {num_samples: 2}\n")
+    overridden = SweepConfig.from_yaml(path, ["space.width.int=[3,4]"])
+    assert SweepConfig.from_yaml(path).space == SearchSpace({"width": Int(2, 4)})
+    assert overridden.space == SearchSpace({"width": Int(3, 4)})
+    path.write_text(text.format("Bare") + "budget: {num_samples: 2}\n")
+    with pytest.raises(InvalidSettingsError, match="space: is missing"):
+        SweepConfig.from_yaml(path)
 
 
 SECTION = "must be a mapping"
@@ -175,6 +227,7 @@ BAD = {
     "objective-key": ({"objective": {"metrc": 1}}, "objective.metrc", "did you mean 'metric'?"),
     "objective-half": ({"objective": {"metric": "a"}}, "objective.mode", "is missing"),
     "mode": ({"objective": {"metric": "a", "mode": "up"}}, "objective", "not 'up'"),
+    "leading": ({"leading_metric": "los"}, "leading_metric", "'loss', not 'los'; did you mean"),
     "constraint": ({"constraints": {"a": "< 3"}}, "constraints.a", "'<= 2e6' or '>= 0.9'"),
     "constraints-list": ({"constraints": ["a"]}, "constraints", "must be a mapping of metrics"),
     "space": ({"space": {"a": {"int": [2, 1]}}}, "space.a", "low 2 is above high 1"),
@@ -185,6 +238,11 @@ BAD = {
     "searcher": ({"searcher": "optuna"}, "searcher", f"{SECTION} of settings, not 'optuna'"),
     "sampler": ({"searcher": {"sampler": "tp"}}, "searcher.sampler", "did you mean 'tpe'?"),
     "searcher-name": ({"searcher": {"name": "bohb"}}, "searcher.name", "must be 'optuna', not"),
+    "points": (
+        {"searcher": {"points_to_evaluate": [3]}},
+        "searcher.points_to_evaluate",
+        "must hold configs like {learning_rate: 0.1}, not 3",
+    ),
     "number-as-key": ({"searcher": {3: 1}}, "searcher.3", "unknown key"),
     "max-t": ({"scheduler": {"max_t": 0}}, "scheduler.max_t", "must be at least 1, not 0"),
     "max-t-half": ({"scheduler": {"max_t": 1.5}}, "scheduler.max_t", "whole number, not 1.5"),
@@ -196,12 +254,83 @@ BAD = {
     "grace-of-fifo": (
         {"scheduler": {"grace_period": 4}},
         "scheduler.grace_period",
-        "belongs to asha, but the scheduler is fifo",
+        "belongs to asha, pasha, median_stopping, but the scheduler is fifo: write name: asha",
     ),
     "reduction": (
         {"scheduler": {"name": "asha", "reduction_factor": 1}},
         "scheduler.reduction_factor",
         "must be more than 1",
+    ),
+    "scheduler": (
+        {"scheduler": {"name": "hyperbnad"}},
+        "scheduler.name",
+        "not 'hyperbnad'; did you mean 'hyperband'?",
+    ),
+    "scheduler-text": ({"scheduler": "asha"}, "scheduler", f"{SECTION} of settings, not 'asha'"),
+    "scheduler-key": (
+        {"scheduler": {"name": "pbt", "synchron": True}},
+        "scheduler.synchron",
+        "did you mean 'synch'?; known are name, max_t, perturbation_interval",
+    ),
+    "milestones": (
+        {"scheduler": {"name": "hyperband", "reduction_factor": 1.5}},
+        "scheduler.reduction_factor",
+        "must be at least 2",
+    ),
+    "quantile": (
+        {"scheduler": {"name": "pbt", "quantile_fraction": 0.6}},
+        "scheduler.quantile_fraction",
+        "must be at most 0.5, not 0.6",
+    ),
+    "probability": (
+        {"scheduler": {"name": "pbt", "resample_probability": 2}},
+        "scheduler.resample_probability",
+        "a probability from 0 to 1, not 2",
+    ),
+    "interval": (
+        {"scheduler": {"name": "pb2", "max_t": 3, "perturbation_interval": 4}},
+        "scheduler.perturbation_interval",
+        "is 4 but max_t is 3: no trial would ever be changed",
+    ),
+    "factors": (
+        {"scheduler": {"name": "pbt", "perturbation_factors": [0]}},
+        "scheduler.perturbation_factors",
+        "a list of numbers above 0, like [1.2, 0.8], not [0]",
+    ),
+    "mutations-text": (
+        {"scheduler": {"name": "pbt", "mutations": "learning_rate"}},
+        "scheduler.mutations",
+        "must be a list of parameters",
+    ),
+    "mutations-none": (
+        {"scheduler": {"name": "pbt", "mutations": []}},
+        "scheduler.mutations",
+        "leave it out for all",
+    ),
+    "mutations-twice": (
+        {"scheduler": {"name": "pbt", "mutations": ["learning_rate", "learning_rate"]}},
+        "scheduler.mutations",
+        "names learning_rate twice",
+    ),
+    "samples": (
+        {"scheduler": {"name": "median_stopping", "min_samples_required": 0}},
+        "scheduler.min_samples_required",
+        "must be at least 1, not 0",
+    ),
+    "limit-of-base": (
+        {"scheduler": {"name": "resource_changing", "max_t": 9}},
+        "scheduler.max_t",
+        "but the scheduler is resource_changing",
+    ),
+    "base": (
+        {"scheduler": {"name": "resource_changing", "base": {"name": "asha", "max_t": 0}}},
+        "scheduler.base.max_t",
+        "must be at least 1, not 0",
+    ),
+    "base-of-itself": (
+        {"scheduler": {"name": "resource_changing", "base": {"name": "resource_changing"}}},
+        "scheduler.base.name",
+        "not 'resource_changing'",
     ),
     "kind": ({"parallelism": {"kind": "miror"}}, "parallelism.kind", "one of 'mirrored', not"),
     "replicas": ({"parallelism": {"num_replicas": 0}}, "parallelism", "not 0"),
@@ -349,6 +478,33 @@ def test_the_json_schema_knows_every_setting():
     assert set(schema["properties"]) == set(SweepConfig.from_dict(MINIMAL).to_dict())
     assert schema["additionalProperties"] is False
     json.dumps(schema)
+
+
+def test_the_json_schema_tells_schedulers_apart_by_their_name():
+    schema = SweepConfig.json_schema()
+    section = schema["properties"]["scheduler"]
+    assert section["discriminator"]["propertyName"] == "name"
+    kinds = {name: schema["$defs"][f"{name}Settings"] for name in ("Fifo", "Asha", "Pbt")}
+    assert "required" not in kinds["Fifo"]
+    assert kinds["Asha"]["required"] == ["name"]
+    assert "grace_period" not in kinds["Pbt"]["properties"]
+
+
+def test_all_faults_of_a_scheduler_are_told_at_once():
+    scheduler = {"name": "pbt", "max_t": 3, "hard_stop": True, "sync": 1, "quantile_fraction": -1}
+    with pytest.raises(InvalidSettingsError, match="4 faults") as caught:
+        SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler})
+    assert {fault.where for fault in caught.value.faults} == {
+        "scheduler.hard_stop",
+        "scheduler.sync",
+        "scheduler.quantile_fraction",
+        "scheduler.perturbation_interval",
+    }
+
+
+def test_the_limit_of_a_scheduler_around_another_is_that_ones():
+    scheduler = {"name": "resource_changing", "base": {"name": "asha", "max_t": 7}}
+    assert SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler}).scheduler.max_t == 7
 
 
 def test_settings_load_no_framework():

@@ -20,6 +20,10 @@ STOP_REASON = "stop_reason"
 STOP_CAUSE = "stop_cause"
 """Key of a trial's last result that holds one sentence on why, where there is more to say."""
 
+CONFIG_CHANGED_AT = "config_changed_at"
+"""Key of a trial's result that holds the last iteration with the config it was started with, once a
+scheduler has given it another one and another trial's weights."""
+
 MLFLOW_RUN_ID = "mlflow_run_id"
 """Key of a trial's last result that holds MLflow's id of its run, where there is one."""
 

@@ -5,37 +5,70 @@ import pytest
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
+from tune_tf.space import Float, SearchSpace
 
 pytestmark = pytest.mark.ray
 LOSS = Objective("val_loss", "min")
 
 
-@pytest.mark.parametrize(
-    ("name", "ray_class"), [("asha", "AsyncHyperBandScheduler"), ("fifo", "FIFOScheduler")]
-)
-def test_a_scheduler_is_one_of_rays(name, ray_class):
-    from ray.tune import schedulers
+KINDS = {
+    "asha": "AsyncHyperBandScheduler",
+    "bohb": "HyperBandForBOHB",
+    "fifo": "FIFOScheduler",
+    "hyperband": "HyperBandScheduler",
+    "median_stopping": "MedianStoppingRule",
+    "pb2": "PopulationBasedTraining",
+    "pbt": "PopulationBasedTraining",
+    "resource_changing": "ResourceChangingScheduler",
+}
+SPACE = SearchSpace({"rate": Float(0.1, 1.0)})
+each = pytest.mark.parametrize("name", KINDS)
 
+
+def make(name, **settings):
     from tune_tf.schedulers import scheduler
 
-    assert isinstance(scheduler(name, LOSS), getattr(schedulers, ray_class))
+    return scheduler(name, LOSS, space=SPACE, **settings)
+
+
+@each
+def test_a_scheduler_is_one_of_rays(name):
+    from ray.tune import schedulers
+
+    assert isinstance(make(name), getattr(schedulers, KINDS[name]))
+
+
+@each
+def test_a_scheduler_knows_its_metric_its_rungs_and_what_it_needs(name):
+    made = make(name)
+    assert made.metric == "val_loss"
+    assert list(made.rungs) == sorted(set(made.rungs))
+    assert bool(made.rungs) == (name in ("asha", "hyperband", "bohb"))
+    assert made.num_to_keep == (None if name in ("pbt", "pb2") else 2)
+    assert made.fresh_actors == (name == "resource_changing")
+
+
+def test_a_scheduler_around_another_has_that_ones_rungs_and_needs():
+    assert make("resource_changing", base={"name": "asha", "max_t": 9}).rungs == (1, 3, 9)
+    assert make("resource_changing", base={"name": "pbt"}).num_to_keep is None
 
 
 def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
-    from tune_tf.schedulers import scheduler
-
     with pytest.raises(
         InvalidSettingsError,
-        match="unknown scheduler 'asah': it must be one of 'asha', 'fifo'; did you mean 'asha'",
+        match=r"name: must be one of 'asha', 'bohb', .*not 'asah'; did you mean 'asha'",
     ):
-        scheduler("asah", LOSS)
+        make("asah")
 
 
-def test_an_unknown_name_and_wrong_limits_are_told_at_once():
-    from tune_tf.schedulers import scheduler
+def test_an_unknown_name_and_wrong_settings_are_told_at_once():
+    with pytest.raises(InvalidSettingsError, match=r"(?s)2 faults.*'asah'.*grace_period: is 9"):
+        make("asah", max_t=3, grace_period=9)
 
-    with pytest.raises(InvalidSettingsError, match=r"(?s)2 faults.*hyper.*grace_period: 9"):
-        scheduler("hyper", LOSS, max_t=3, grace_period=9)
+
+def test_the_setting_of_another_scheduler_is_refused():
+    with pytest.raises(InvalidSettingsError, match="hard_stop: belongs to median_stopping, but"):
+        make("asha", hard_stop=True)
 
 
 def test_the_schedulers_load_neither_tensorflow_nor_optuna():
@@ -46,18 +79,14 @@ def test_the_schedulers_load_neither_tensorflow_nor_optuna():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["asha", "fifo"])
+@each
 def test_the_metric_given_to_tune_as_well_is_accepted(name):
-    from tune_tf.schedulers import scheduler
-
-    assert scheduler(name, LOSS).set_search_properties("val_loss", "min", stop={})
+    assert make(name).set_search_properties("val_loss", "min", stop={})
 
 
-@pytest.mark.parametrize("name", ["asha", "fifo"])
+@each
 def test_another_metric_given_to_tune_is_refused(name):
-    from tune_tf.schedulers import scheduler
-
     with pytest.raises(
         InvalidSettingsError, match=r"metric='loss', mode=None.*metric='val_loss', mode='min'"
     ):
-        scheduler(name, LOSS).set_search_properties("loss", None)
+        make(name).set_search_properties("loss", None)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tune_tf.errors import SweepConflictError, UnknownMetricError
+from tune_tf.errors import UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 
@@ -12,10 +12,10 @@ pytestmark = pytest.mark.ray
 LOSS = Objective("val_loss", "min")
 
 
-def make(name, **limits):
+def make(name, **settings):
     from tune_tf.schedulers import scheduler
 
-    return scheduler(name, LOSS, **{"max_t": 9, **limits})
+    return scheduler(name, LOSS, **{"max_t": 9, **settings})
 
 
 def add(scheduler, trial_id="a", stop=None):
@@ -196,59 +196,3 @@ def test_decisions_on_finite_metrics_are_rays(mode, seed):
     assert [ours for ours, _ in decisions] == [rays for _, rays in decisions]
     assert {"STOP", "CONTINUE"} <= {rays for _, rays in decisions}
     assert [b.debug_str() for b in ours._brackets] == [b.debug_str() for b in rays._brackets]
-
-
-def test_rungs_survive_a_resume(tmp_path):
-    first = make("asha")
-    trials = [add(first, f"t{i}") for i in range(4)]
-    for trial in trials:
-        show(first, trial, 1, 1.0)
-    first.save(tmp_path / "scheduler.pkl")
-    resumed = make("asha")
-    resumed.restore(tmp_path / "scheduler.pkl")
-    for trial in trials:
-        resumed.on_trial_add(None, trial)
-    assert resumed.debug_string() == first.debug_string()
-    assert show(resumed, add(resumed, "bad"), 1, 5.0) == "STOP"
-    assert show(resumed, trials[0], 2, 1.0) == "CONTINUE"
-
-
-def test_a_trial_that_runs_again_to_where_it_was_stopped_is_stopped_again(tmp_path):
-    first = make("asha")
-    for rank in range(3):
-        show(first, add(first, f"good{rank}"), 3, 0.1)
-    assert show(first, add(first, "bad"), 3, 5.0) == "STOP"
-    first.save(tmp_path / "scheduler.pkl")
-    resumed = make("asha")
-    resumed.restore(tmp_path / "scheduler.pkl")
-    trial = add(resumed, "bad")
-    assert [show(resumed, trial, step, 5.0) for step in (1, 2, 3)] == [
-        "CONTINUE",
-        "CONTINUE",
-        "STOP",
-    ]
-    assert complete(resumed, trial) == ("pruned", None)
-
-
-@both
-def test_saving_leaves_one_whole_file(name, tmp_path):
-    scheduler = make(name)
-    for _ in range(2):
-        scheduler.save(tmp_path / "scheduler.pkl")
-    assert [path.name for path in tmp_path.iterdir()] == ["scheduler.pkl"]
-
-
-def test_a_state_that_cannot_be_written_leaves_the_old_one(tmp_path):
-    scheduler = make("fifo")
-    scheduler.save(tmp_path / "scheduler.pkl")
-    scheduler.unpicklable = lambda: None
-    with pytest.raises(Exception, match="pickle"):
-        scheduler.save(tmp_path / "scheduler.pkl")
-    assert [path.name for path in tmp_path.iterdir()] == ["scheduler.pkl"]
-    make("fifo").restore(tmp_path / "scheduler.pkl")
-
-
-def test_a_state_of_other_settings_is_refused(tmp_path):
-    make("asha").save(tmp_path / "scheduler.pkl")
-    with pytest.raises(SweepConflictError, match=r"max_t=9.*cannot go on as.*max_t=27"):
-        make("asha", max_t=27).restore(tmp_path / "scheduler.pkl")

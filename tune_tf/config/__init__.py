@@ -1,19 +1,21 @@
 """The settings of a sweep: the schema of a sweep file."""
 
+from tune_tf.config.scheduler_settings import SCHEDULERS, SchedulerSettings, scheduler_settings
+from tune_tf.config.searcher_settings import SearcherSettings
 from tune_tf.config.settings import (
     BudgetSettings,
     MLflowSettings,
-    SchedulerSettings,
-    SearcherSettings,
 )
 from tune_tf.config.sweep_config import SweepConfig
 from tune_tf.config.workload_reference import import_workload
 
 __all__ = [
+    "SCHEDULERS",
     "BudgetSettings",
     "MLflowSettings",
     "SchedulerSettings",
     "SearcherSettings",
     "SweepConfig",
     "import_workload",
+    "scheduler_settings",
 ]

@@ -2,13 +2,16 @@
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from ruamel.yaml import YAML
 
+from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
+from tune_tf.config.searcher_settings import SearcherSettings
 from tune_tf.config.sections import (
     ConstraintsSection,
     ObjectiveSection,
@@ -21,11 +24,10 @@ from tune_tf.config.sections import (
 from tune_tf.config.settings import (
     BudgetSettings,
     MLflowSettings,
-    SchedulerSettings,
-    SearcherSettings,
     Settings,
 )
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.config.workload_reference import import_workload
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
@@ -40,6 +42,8 @@ class SweepConfig(Settings):
         name: Name of the sweep, and of its folder.
         workload: ``module:attribute`` or ``path/to/file.py:Class``; see :func:`import_workload`.
         objective: What is optimised: one metric with its mode, or several.
+        leading_metric: Which of several objectives the scheduler compares, and which tells the best
+            trial; None for the first.
         constraints: Bounds on reported metrics, by metric, like ``"<= 2e6"``.
         space: What is searched.
         seed: Seed of data order, weights and sampler.
@@ -64,15 +68,14 @@ class SweepConfig(Settings):
     name: SweepName
     workload: WorkloadReference
     objective: ObjectiveSection
+    leading_metric: str | None = None
     constraints: ConstraintsSection = ()
     space: SpaceSection
     seed: Annotated[int, Field(ge=0)] = 0
     searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
         SearcherSettings()
     )
-    scheduler: Annotated[SchedulerSettings, BeforeValidator(SchedulerSettings.section)] = (
-        SchedulerSettings()
-    )
+    scheduler: SchedulerSection = FifoSettings()
     parallelism: ParallelismSection = Mirrored()
     resources: ResourcesSection = None
     budget: Annotated[BudgetSettings, BeforeValidator(BudgetSettings.section)]
@@ -91,6 +94,16 @@ class SweepConfig(Settings):
 
     # A validator sees the settings above its own that are right, so that what is wrong between
     # two settings is told along with the rest.
+
+    @field_validator("leading_metric")
+    @classmethod
+    def _one_of_the_objectives(cls, metric: str | None, info: ValidationInfo) -> str | None:
+        metrics = [each.metric for each in _as_tuple(info.data.get("objective", ()))]
+        if metric is not None and metrics and metric not in metrics:
+            raise ValueError(
+                f"must be {one_of(metrics)}, not {metric!r}{near_ones(metric, metrics)}"
+            )
+        return metric
 
     @field_validator("searcher")
     @classmethod
@@ -130,17 +143,22 @@ class SweepConfig(Settings):
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """All objectives, in the order given."""
-        return self.objective if isinstance(self.objective, tuple) else (self.objective,)
+        """All objectives: the leading one, then the others in the order given."""
+        given = _as_tuple(self.objective)
+        leading = [each for each in given if each.metric == self.leading_metric]
+        return (*leading, *(each for each in given if each not in leading))
 
     @property
     def leading_objective(self) -> Objective:
-        """The objective that drives the scheduler and tells the best trial: the first."""
+        """The objective that the scheduler compares and that tells the best trial."""
         return self.objectives[0]
 
     @classmethod
     def from_yaml(cls, path: str | Path, overrides: Iterable[str] = ()) -> Self:
         """Return the settings of a sweep file.
+
+        A file without a ``space`` takes the one of its workload, if that has one, as those of
+        :func:`tune_tf.from_hypermodel` do.
 
         Args:
             path: The file.
@@ -150,8 +168,10 @@ class SweepConfig(Settings):
 
         Raises:
             InvalidSettingsError: With all faults, each with its line in the file.
+            WorkloadError: The space is to come from the workload, which cannot be imported.
         """
         original = YamlDocument.read(Path(path))
+        original = replace(original, data=_with_space(original.data, Path(path).absolute().parent))
         document = original.overriding(overrides, exclusive=KINDS)
         faults = [*document.faults, *_new_parameters(document, original)]
         config = None
@@ -182,6 +202,18 @@ class SweepConfig(Settings):
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON schema of a sweep file, for editors."""
         return cls.model_json_schema()
+
+
+def _with_space(data: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
+    """Return a sweep file's data with the workload's own space where the file has none."""
+    if "space" in data or not isinstance(data.get("workload"), str) or ":" not in data["workload"]:
+        return dict(data)
+    space = getattr(import_workload(data["workload"], base_dir), "space", None)
+    return dict(data) if space is None else {**data, "space": space.to_dict()}
+
+
+def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
+    return objective if isinstance(objective, tuple) else (objective,)
 
 
 def _new_parameters(document: YamlDocument, original: YamlDocument) -> list[Fault]:

@@ -1,9 +1,11 @@
 """Asynchronous successive halving: a trial worse than most at a rung is stopped there."""
 
+import math
+
 from ray.tune.schedulers import AsyncHyperBandScheduler
 
+from tune_tf.config.scheduler_settings import AshaSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.limits import Limits
 from tune_tf.schedulers.telling import TIME, Telling
 
 
@@ -17,18 +19,27 @@ class AshaScheduler(Telling, AsyncHyperBandScheduler):
 
     Args:
         objective: The metric that is compared.
-        limits: Where the rungs stand.
+        settings: Where the rungs stand.
     """
 
-    def __init__(self, objective: Objective, limits: Limits) -> None:
+    settings: AshaSettings
+
+    def __init__(self, objective: Objective, settings: AshaSettings) -> None:
         """Make Ray's scheduler with one bracket."""
         AsyncHyperBandScheduler.__init__(
             self,
             time_attr=TIME,
             metric=objective.metric,
             mode=objective.mode,
-            max_t=limits.max_t,
-            grace_period=limits.grace_period,
-            reduction_factor=limits.reduction_factor,
+            max_t=settings.max_t,
+            grace_period=settings.grace_period,
+            reduction_factor=settings.reduction_factor,
         )
-        self._begin(objective, limits)
+        self._begin(objective, settings)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Return the iterations at which trials are compared, ascending."""
+        first, factor = self.settings.grace_period, self.settings.reduction_factor
+        count = int(math.log(self.settings.max_t / first) / math.log(factor) + 1)  # as Ray counts
+        return tuple(sorted({math.ceil(first * factor**k) for k in range(count)}))

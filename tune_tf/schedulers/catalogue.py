@@ -1,52 +1,93 @@
 """The schedulers that can be asked for by name."""
 
 from collections.abc import Callable
+from typing import Any
 
-from ray.tune.schedulers import TrialScheduler
-
-from tune_tf.errors import InvalidSettingsError, near_ones, one_of
+from tune_tf.config import SchedulerSettings, scheduler_settings
+from tune_tf.config.scheduler_settings import (
+    AshaSettings,
+    BohbSettings,
+    FifoSettings,
+    HyperbandSettings,
+    MedianStoppingSettings,
+    PashaSettings,
+    Pb2Settings,
+    PbtSettings,
+    ResourceChangingSettings,
+)
+from tune_tf.errors import Fault, InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.schedulers.asha import AshaScheduler
+from tune_tf.schedulers.bohb import BohbScheduler
 from tune_tf.schedulers.fifo import FifoScheduler
-from tune_tf.schedulers.limits import Limits
-
-_KNOWN: dict[str, Callable[[Objective, Limits], TrialScheduler]] = {
-    "asha": AshaScheduler,
-    "fifo": FifoScheduler,
-}
+from tune_tf.schedulers.hyperband import HyperbandScheduler
+from tune_tf.schedulers.median_stopping import MedianStoppingScheduler
+from tune_tf.schedulers.pasha import PashaScheduler
+from tune_tf.schedulers.pbt import PbtScheduler
+from tune_tf.schedulers.promotion import PromotionAshaScheduler
+from tune_tf.schedulers.resource_changing import ResizingScheduler
+from tune_tf.schedulers.telling import Telling
+from tune_tf.space import SearchSpace
 
 
 def scheduler(
-    name: str,
-    objective: Objective,
-    *,
-    max_t: int = 100,
-    grace_period: int = 1,
-    reduction_factor: float = 3,
-) -> TrialScheduler:
+    name: str, objective: Objective, *, space: SearchSpace | None = None, **settings: Any
+) -> Telling | ResizingScheduler:
     """Make a Ray Tune scheduler that writes into each trial's last result why it ended.
 
     Args:
-        name: ``"asha"`` or ``"fifo"``.
+        name: The scheduler, one of :data:`tune_tf.config.SCHEDULERS`.
         objective: The metric that trials are compared by.
-        max_t: Iterations after which a trial is complete, unless ``tune.run(stop=...)`` says
-            another ``training_iteration``.
-        grace_period: Iterations before a trial can be stopped.
-        reduction_factor: One in this many trials goes on at each rung.
+        space: The search space, for schedulers that change parameters: ``pbt`` and ``pb2``.
+        settings: What that scheduler understands, as in the ``scheduler`` section of a sweep file;
+            see its class in :mod:`tune_tf.config.scheduler_settings`. Every scheduler has
+            ``max_t``, the iterations after which a trial is complete, unless ``tune.run(stop=...)``
+            says another ``training_iteration``.
 
     Raises:
-        InvalidSettingsError: The name is not known, or limits are wrong; all faults at once.
+        InvalidSettingsError: The name is not known, or settings are wrong; all faults at once.
     """
-    faults = []
-    if name not in _KNOWN:
-        known = sorted(_KNOWN)
-        faults.append(
-            f"unknown scheduler {name!r}: it must be {one_of(known)}{near_ones(name, known)}"
-        )
-    try:
-        limits = Limits(max_t, grace_period, reduction_factor)
-    except InvalidSettingsError as error:
-        raise InvalidSettingsError([*faults, *error.faults]) from None
-    if faults:
-        raise InvalidSettingsError(faults)
-    return _KNOWN[name](objective, limits)
+    return _made(scheduler_settings({"name": name, **settings}), objective, space)
+
+
+def _made(
+    settings: SchedulerSettings, objective: Objective, space: SearchSpace | None
+) -> Telling | ResizingScheduler:
+    if isinstance(settings, ResourceChangingSettings):
+        try:
+            base = _MAKERS[type(settings.base)](objective, settings.base, space)
+        except InvalidSettingsError as error:
+            raise InvalidSettingsError(
+                [Fault(f"base.{fault.where}".rstrip("."), fault.what) for fault in error.faults]
+            ) from None
+        return ResizingScheduler(objective, settings, base)
+    return _MAKERS[type(settings)](objective, settings, space)
+
+
+def _asha(objective: Objective, settings: AshaSettings, _space: SearchSpace | None) -> Telling:
+    made = PromotionAshaScheduler if settings.type == "promotion" else AshaScheduler
+    return made(objective, settings)
+
+
+def _pb2(objective: Objective, settings: Pb2Settings, space: SearchSpace | None) -> Telling:
+    from tune_tf.schedulers.pb2 import Pb2Scheduler  # late: Ray's loads scikit-learn
+
+    return Pb2Scheduler(objective, settings, space)
+
+
+_Maker = Callable[[Objective, Any, SearchSpace | None], Telling]
+
+# One row a scheduler. What a row calls takes the objective, the settings of its key's class and
+# the search space; `type: promotion` of asha is told apart in `_asha`.
+_MAKERS: dict[type[SchedulerSettings], _Maker] = {
+    FifoSettings: lambda objective, settings, _: FifoScheduler(objective, settings),
+    AshaSettings: _asha,
+    PashaSettings: lambda objective, settings, _: PashaScheduler(objective, settings),
+    HyperbandSettings: lambda objective, settings, _: HyperbandScheduler(objective, settings),
+    BohbSettings: lambda objective, settings, _: BohbScheduler(objective, settings),
+    MedianStoppingSettings: lambda objective, settings, _: MedianStoppingScheduler(
+        objective, settings
+    ),
+    PbtSettings: PbtScheduler,
+    Pb2Settings: _pb2,
+}

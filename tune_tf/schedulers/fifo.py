@@ -1,7 +1,7 @@
 """Every trial runs to its limit, in the order of arrival."""
 
+from tune_tf.config.scheduler_settings import FifoSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.limits import Limits
 from tune_tf.schedulers.telling import Telling
 
 
@@ -10,10 +10,10 @@ class FifoScheduler(Telling):
 
     Args:
         objective: The metric that is watched for NaN and Inf.
-        limits: ``max_t`` ends a trial; the others are not used.
+        settings: Where a trial ends.
     """
 
-    def __init__(self, objective: Objective, limits: Limits) -> None:
+    def __init__(self, objective: Objective, settings: FifoSettings) -> None:
         """Make Ray's scheduler."""
         super().__init__()
-        self._begin(objective, limits)
+        self._begin(objective, settings)

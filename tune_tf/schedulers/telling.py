@@ -6,22 +6,21 @@ is over, Tune calls the scheduler first, then the searcher, then the callbacks, 
 them the trial's last result; so the reason is written there.
 """
 
-import os
-import pickle
-import tempfile
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from ray.tune.experiment import Trial
 from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownMetricError
+from tune_tf.config import SchedulerSettings
+from tune_tf.config.scheduler_settings import LimitedSettings
+from tune_tf.errors import InvalidSettingsError, UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
-from tune_tf.schedulers.limits import Limits
+from tune_tf.schedulers.resuming import Resuming
 
 TIME: Final = "training_iteration"
 """The result's key that limits count."""
@@ -41,22 +40,32 @@ class _Stop:
     cause: str | None = None
 
 
-class Telling(FIFOScheduler):
+class Telling(Resuming, FIFOScheduler):
     """Mixin for a Ray scheduler: bounds trials, keeps NaN and Inf out, and says why a trial ended.
 
-    With finite metrics every decision is the Ray scheduler's own. Tune does not save schedulers:
-    whoever resumes a sweep calls :meth:`save` now and then, and :meth:`restore` before
-    ``tune.run(resume=...)``.
+    With finite metrics every decision is the Ray scheduler's own.
+
+    Attributes:
+        num_to_keep: What ``tune.run(checkpoint_config=CheckpointConfig(num_to_keep=...))`` has to
+            be for this scheduler; None for all checkpoints of a trial.
+        fresh_actors: Whether this scheduler needs ``tune.run(reuse_actors=False)``.
     """
 
-    objective: Objective
-    limits: Limits
+    settings: LimitedSettings
+    num_to_keep: int | None = 2
+    fresh_actors = False
 
-    def _begin(self, objective: Objective, limits: Limits) -> None:
+    def _begin(self, objective: Objective, settings: SchedulerSettings) -> None:
         """Take up the settings; the last line of a subclass's ``__init__``."""
-        self.objective = objective
-        self.limits = limits
+        super()._begin(objective, settings)
         self._stops: dict[str, _Stop] = {}
+        self._depth = 0
+        self._leaving: set[str] = set()
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Return the iterations at which trials are compared, ascending; empty if at none."""
+        return ()
 
     @property
     def metric(self) -> str:
@@ -84,7 +93,7 @@ class Telling(FIFOScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Make ``max_t`` the trial's own limit, so that Tune ends it there as complete."""
-        trial.stopping_criterion.setdefault(TIME, self.limits.max_t)
+        trial.stopping_criterion.setdefault(TIME, self.settings.max_t)
         super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
@@ -93,9 +102,10 @@ class Telling(FIFOScheduler):
         Raises:
             UnknownMetricError: The metric is not in the result; names those that are.
         """
+        self._take_up(tune_controller)
         iteration = int(result.get(TIME, 0))
-        if self._was_pruned_here(trial, iteration):
-            return TrialScheduler.STOP
+        if decided := self._decided_before(trial, iteration):
+            return decided
         if self.objective.metric not in result:
             own = {
                 name: value
@@ -107,65 +117,95 @@ class Telling(FIFOScheduler):
             cause = self._not_finite(result)
             self._stops[trial.trial_id] = _Stop(Outcome.DIVERGED, iteration, cause)
             return TrialScheduler.STOP
-        decision = super().on_trial_result(tune_controller, trial, result)
+        with self._deciding():
+            decision = super().on_trial_result(tune_controller, trial, result)
         if decision == TrialScheduler.STOP:
-            limit = iteration >= self.limits.max_t
-            outcome = Outcome.COMPLETED if limit else Outcome.PRUNED
-            self._stops[trial.trial_id] = _Stop(outcome, iteration)
+            self._stops[trial.trial_id] = self._stop_at(trial, iteration)
         return decision
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         """Write the reason of the end into the trial's last result, then let Ray's record it."""
-        outcome, cause = self._ending(trial, result)
+        self._take_up(tune_controller)
+        self._note_stop(trial)
+        self._write(trial, *self._ending(trial, result))
+        with self._deciding(trial):
+            if is_finite(result.get(self.objective.metric)):
+                super().on_trial_complete(tune_controller, trial, result)
+            else:
+                super().on_trial_remove(tune_controller, trial)
+
+    def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
+        """Write the reason of the end of a trial that waited; its last result is there still."""
+        self._take_up(tune_controller)
+        # Ray's Hyperband calls it, too, for a trial that completes or fails.
+        if trial.trial_id not in self._leaving:
+            self._note_stop(trial)
+            stop = self._stops.get(trial.trial_id, _Stop(Outcome.OUT_OF_BUDGET, 0))
+            self._write(trial, stop.outcome, stop.cause)
+        with self._deciding(trial):
+            super().on_trial_remove(tune_controller, trial)
+
+    def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
+        """Let Ray's scheduler know that a trial failed, which may end the waiting of others."""
+        self._take_up(tune_controller)
+        with self._deciding(trial):
+            super().on_trial_error(tune_controller, trial)
+
+    def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
+        """Return the trial that Ray's scheduler wants to run next."""
+        self._take_up(tune_controller)
+        with self._deciding():
+            return super().choose_trial_to_run(tune_controller, **options)
+
+    def _limit(self, trial: Trial) -> int:
+        """Return the iteration at which a trial has run as far as it is meant to."""
+        return self.settings.max_t
+
+    @contextlib.contextmanager
+    def _deciding(self, leaving: Trial | None = None) -> Iterator[None]:
+        """Mark that Ray's scheduler decides: trials that Tune completes meanwhile, it stops.
+
+        Args:
+            leaving: The trial whose end it is told of.
+        """
+        ended = {leaving.trial_id} - self._leaving if leaving else set()
+        self._leaving |= ended
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            self._leaving -= ended
+
+    def _note_stop(self, trial: Trial) -> None:
+        """Note that Ray's scheduler stops a trial, if it is at it."""
+        if self._depth and trial.trial_id not in self._stops:
+            iteration = int(trial.last_result.get(TIME, 0))
+            self._stops[trial.trial_id] = self._stop_at(trial, iteration)
+
+    def _stop_at(self, trial: Trial, iteration: int) -> _Stop:
+        at_limit = iteration >= self._limit(trial)
+        return _Stop(Outcome.COMPLETED if at_limit else Outcome.PRUNED, iteration)
+
+    def _write(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
         trial.last_result[STOP_REASON] = outcome.value
         trial.last_result.pop(STOP_CAUSE, None)
         if cause:
             trial.last_result[STOP_CAUSE] = cause
         trial.run_metadata.invalidate_cache()
-        if is_finite(result.get(self.objective.metric)):
-            super().on_trial_complete(tune_controller, trial, result)
-        else:
-            super().on_trial_remove(tune_controller, trial)
 
-    def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, in one step: a reader sees the old file or the new one."""
-        path = Path(checkpoint_path)
-        saved = {"scheduler": type(self).__name__, "state": self.__dict__}
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                pickle.dump(saved, file)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+    def _decided_before(self, trial: Trial, iteration: int) -> str | None:
+        """Return what to do with a trial that runs again, after a resume, to where it was stopped.
 
-    def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Take up a state that :meth:`save` wrote; trials are added again by Tune.
-
-        Raises:
-            SweepConflictError: It was written by a scheduler of another kind or other settings,
-                whose rungs do not fit.
-        """
-        saved = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
-        theirs = saved["scheduler"], saved["state"]["objective"], saved["state"]["limits"]
-        ours = type(self).__name__, self.objective, self.limits
-        if theirs != ours:
-            raise SweepConflictError(
-                f"{checkpoint_path} was saved by {_described(*theirs)}; it cannot go on as "
-                f"{_described(*ours)}: resume with the settings it was started with"
-            )
-        self.__dict__.update(saved["state"])
-
-    def _was_pruned_here(self, trial: Trial, iteration: int) -> bool:
-        """Return whether a trial that runs again after a resume has come to where it was stopped.
-
-        The rung already holds its value, so Ray's scheduler would let it pass this time.
+        Ray's scheduler has done with it: it would let it pass this time, or fail.
         """
         stop = self._stops.get(trial.trial_id)
-        if stop is not None and stop.outcome is Outcome.DIVERGED:
+        if stop is None:
+            return None
+        if stop.outcome is Outcome.DIVERGED:
             del self._stops[trial.trial_id]
-        return stop is not None and stop.outcome is Outcome.PRUNED and iteration >= stop.iteration
+            return None
+        return TrialScheduler.STOP if iteration >= stop.iteration else TrialScheduler.CONTINUE
 
     def _ending(self, trial: Trial, result: Mapping[str, Any]) -> tuple[Outcome, str | None]:
         """Return how a trial ended, and why where there is more to say."""
@@ -187,10 +227,3 @@ class Telling(FIFOScheduler):
         if name not in result:
             return f"{name} is not reported at iteration {iteration}"
         return f"{name} is {result[name]} at iteration {iteration}"
-
-
-def _described(kind: str, objective: Objective, limits: Limits) -> str:
-    return (
-        f"{kind}({objective.mode} {objective.metric}, max_t={limits.max_t}, "
-        f"grace_period={limits.grace_period}, reduction_factor={limits.reduction_factor})"
-    )

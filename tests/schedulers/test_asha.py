@@ -1,0 +1,31 @@
+import pytest
+
+from tune_tf.objective import Objective
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.mark.parametrize("max_t", [1, 9, 27, 100, 243])
+@pytest.mark.parametrize("grace_period", [1, 2])
+@pytest.mark.parametrize("factor", [1.5, 2, 3, 4])
+def test_the_rungs_are_those_at_which_ray_compares(max_t, grace_period, factor):
+    from scripted_trials import ScriptedTrial
+
+    from tune_tf.schedulers import scheduler
+
+    made = scheduler(
+        "asha",
+        Objective("val_loss", "min"),
+        max_t=max(max_t, grace_period),
+        grace_period=grace_period,
+        reduction_factor=factor,
+    )
+    (bracket,) = made._brackets
+    trial = ScriptedTrial("a")
+    compared = []
+    for iteration in range(1, max(max_t, grace_period) + 1):
+        known = sum(len(recorded) for _, recorded in bracket._rungs)
+        bracket.on_result(trial, iteration, 1.0)
+        if sum(len(recorded) for _, recorded in bracket._rungs) > known:
+            compared.append(iteration)
+    assert made.rungs == tuple(compared)

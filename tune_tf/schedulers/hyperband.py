@@ -1,0 +1,104 @@
+"""Successive halving in brackets: trials wait at a milestone until all of the bracket are there."""
+
+from typing import Any
+
+import numpy as np
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import HyperBandScheduler
+
+from tune_tf.config.scheduler_settings import BohbSettings, HyperbandSettings
+from tune_tf.objective import Objective
+from tune_tf.schedulers.telling import TIME, Telling
+
+
+class HyperbandScheduler(Telling, HyperBandScheduler):
+    """Ray's ``HyperBandScheduler``, which tells why a trial ended (https://arxiv.org/abs/1603.06560).
+
+    A trial that has come to its bracket's milestone is paused, so its trainable has to save
+    checkpoints. Once all trials of the bracket are there, the best ``1 / reduction_factor`` go on
+    to the next one. A trial that came through all halvings is complete, also where Ray's last
+    milestone lies below ``max_t`` by rounding.
+
+    A bracket goes on with those of its trials that have been proposed so far. Where fewer trials
+    run at a time than a bracket holds, hardly any is stopped: take ``bohb`` there, which waits.
+
+    Ray's brackets are private. What is used of them: the bracket of a trial, its milestone and how
+    many halvings are left, and that a bracket can be asked to go on.
+
+    Args:
+        objective: The metric that is compared.
+        settings: Where the milestones stand.
+    """
+
+    settings: HyperbandSettings | BohbSettings
+
+    def __init__(self, objective: Objective, settings: HyperbandSettings) -> None:
+        """Make Ray's scheduler."""
+        HyperBandScheduler.__init__(
+            self,
+            time_attr=TIME,
+            metric=objective.metric,
+            mode=objective.mode,
+            max_t=settings.max_t,
+            reduction_factor=settings.reduction_factor,
+        )
+        self._begin(objective, settings)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Return the milestones of all brackets, ascending."""
+        return milestones(self.settings.max_t, self.settings.reduction_factor)
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """Add a trial to a bracket, which would wait for ever for one that has ended already."""
+        if not trial.is_finished():
+            super().on_trial_add(tune_controller, trial)
+
+    def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
+        """Return the trial to run next, after letting brackets go on that nobody would ask again.
+
+        Ray forgets a bracket whose last running trial fails or diverges after the first halving,
+        and a trial that is still being saved when its bracket ends: what is paused would stay so
+        for ever (ray#6780).
+        """
+        self._take_up(tune_controller)
+        with self._deciding():
+            for bracket in self._forgotten():
+                self._process_bracket(tune_controller, bracket)
+        return super().choose_trial_to_run(tune_controller, **options)
+
+    def _forgotten(self) -> list[Any]:
+        """Return the brackets all of whose trials have come to the milestone and are paused."""
+        brackets = (bracket for band in self._hyperbands for bracket in band if bracket)
+        return [
+            bracket
+            for bracket in brackets
+            if (trials := bracket.current_trials())
+            and all(trial.status == Trial.PAUSED for trial in trials)
+            and not bracket.trials_to_unpause
+            and bracket.cur_iter_done()
+        ]
+
+    def _limit(self, trial: Trial) -> int:
+        bracket, _ = self._trial_info[trial]
+        limit = bracket._cumul_r  # noqa: SLF001 - see the class
+        for _ in range(bracket._halves):  # noqa: SLF001
+            limit = int(min(limit * self.settings.reduction_factor, self.settings.max_t))
+        return limit
+
+
+def milestones(max_t: int, reduction_factor: float) -> tuple[int, ...]:
+    """Return the iterations of all brackets' milestones, ascending, rounded as Ray rounds them.
+
+    Bracket ``s`` of ``round(log(max_t) / log(reduction_factor)) + 1`` starts at ``max_t *
+    reduction_factor ** -s`` and has ``s`` halvings.
+    """
+    found: set[int] = set()
+    for halvings in range(int(np.round(np.log(max_t) / np.log(reduction_factor))) + 1):
+        milestone = int(max_t * reduction_factor ** (-halvings))
+        if milestone:
+            found.add(milestone)
+            for _ in range(halvings):
+                milestone = int(min(milestone * reduction_factor, max_t))
+                found.add(milestone)
+    return tuple(sorted(found))

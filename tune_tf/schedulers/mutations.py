@@ -1,0 +1,145 @@
+"""What a population's trials may change: a part of the search space, in the terms of Ray's PBT."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, nested
+from tune_tf.space.paths import SEPARATOR, slashed
+from tune_tf.space.ray_form import to_domain
+
+
+@dataclass(frozen=True)
+class Mutations:
+    """The parameters that change while trials run.
+
+    Args:
+        parameters: Parameter by path, in the order of the space.
+    """
+
+    parameters: Mapping[str, Parameter]
+
+    def to_ray(self) -> dict[str, Any]:
+        """Return the nested ``hyperparam_mutations`` of Ray's PBT.
+
+        A choice is a list: Ray moves to the next option of a list, and would multiply what a
+        ``tune.choice`` holds.
+        """
+        return nested(
+            {
+                path: list(each.options) if isinstance(each, Choice) else to_domain(each)
+                for path, each in self.parameters.items()
+            }
+        )
+
+    def to_bounds(self) -> dict[str, Any]:
+        """Return the nested ``hyperparam_bounds`` of Ray's PB2.
+
+        PB2 rounds what it proposes to single precision; so the ends are numbers that this does not
+        move, the outermost ones within the range.
+        """
+        return nested(
+            {
+                path: [_inward(each.low, each.high), _inward(each.high, each.low)]
+                for path, each in self.parameters.items()
+                if isinstance(each, Float | Int)
+            }
+        )
+
+    def within(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Return a config whose changed values are brought back into their ranges.
+
+        Ray multiplies values without a look at the range or the step.
+        """
+        for path, parameter in self.parameters.items():
+            *groups, name = path.split(SEPARATOR)
+            group = config
+            for each in groups:
+                group = group[each]
+            group[name] = nearest(parameter, group[name])
+        return config
+
+
+def mutations(
+    names: Iterable[str] | None,
+    space: SearchSpace | None,
+    refusal: Callable[[Parameter], str | None],
+    scheduler: str,
+) -> Mutations:
+    """Return the parameters of a space that are to change.
+
+    Args:
+        names: Their paths, with dots or slashes; None for all that can.
+        space: The search space.
+        refusal: Returns why a parameter cannot change, or None where it can.
+        scheduler: Name of the scheduler, for the errors.
+
+    Raises:
+        InvalidSettingsError: With all faults: no space is given, a name is not in it, a parameter
+            cannot change, or there is none that can.
+    """
+    if space is None:
+        text = f"{scheduler} changes parameters while trials run: give the search space, space=..."
+        raise InvalidSettingsError([Fault("space", text)])
+    if names is None:
+        able = {path: each for path, each in space.parameters.items() if refusal(each) is None}
+        if not able:
+            reasons = ", ".join(f"{path} {refusal(it)}" for path, it in space.parameters.items())
+            text = f"there is no parameter that {scheduler} can change: {reasons}"
+            raise InvalidSettingsError([Fault("mutations", text)])
+        return Mutations(able)
+    chosen, faults = {}, []
+    for path in map(slashed, names):
+        if path not in space.parameters:
+            known = list(space.parameters)
+            text = f"{path!r} is not in the search space{near_ones(path, known)}"
+            faults.append(Fault("mutations", f"{text}; there are {', '.join(known)}"))
+        elif reason := refusal(space.parameters[path]):
+            faults.append(Fault("mutations", f"{path} {reason}: leave it out"))
+        else:
+            chosen[path] = space.parameters[path]
+    if faults:
+        raise InvalidSettingsError(faults)
+    return Mutations(chosen)
+
+
+def moves(parameter: Parameter) -> str | None:
+    """Return why PBT cannot change a parameter, or None where it can."""
+    if isinstance(parameter, Constant):
+        return "is a constant"
+    if parameter.when is not None:
+        return "is conditional, so the trial it is taken from may lack it"
+    return None
+
+
+def moves_evenly(parameter: Parameter) -> str | None:
+    """Return why PB2 cannot change a parameter, or None where it can."""
+    if reason := moves(parameter):
+        return reason
+    if isinstance(parameter, Choice):
+        return "is a choice, and pb2 needs a range of numbers; pbt can change it"
+    if not isinstance(parameter, Float | Int):
+        return f"is a {type(parameter).__name__}, and pb2 needs a range of numbers"
+    if parameter.step not in (None, 1):
+        return "has a step, and pb2 needs a continuous range; pbt can change it"
+    return "has one value only" if parameter.low == parameter.high else None
+
+
+def nearest(parameter: Parameter, value: Any) -> Any:
+    """Return the value of a range that is nearest to a number; an option of a choice stays."""
+    if not isinstance(parameter, Float | Int):
+        return value
+    if parameter.step and parameter.step != 1:
+        steps = min(max(round((value - parameter.low) / parameter.step), 0), parameter.num_steps)
+        value = parameter.low + steps * parameter.step
+    return type(parameter.low)(min(max(value, parameter.low), parameter.high))
+
+
+def _inward(end: float, other: float) -> float:
+    """Return the single-precision number nearest to one end of a range that lies within it."""
+    rounded = np.float32(end)
+    outside = float(rounded) < end if end < other else float(rounded) > end
+    return float(np.nextafter(rounded, np.float32(other)) if outside else rounded)

@@ -1,0 +1,32 @@
+"""Promotion with a limit that grows only while the ranking of the best trials still changes."""
+
+from tune_tf.config.scheduler_settings import PashaSettings
+from tune_tf.objective import Objective
+from tune_tf.schedulers.growing_ladder import GrowingLadder
+from tune_tf.schedulers.ladder import rung_iterations
+from tune_tf.schedulers.promotion import PromotionAshaScheduler
+
+
+class PashaScheduler(PromotionAshaScheduler):
+    """PASHA: promotion in which ``max_t`` starts at the second rung and grows on demand.
+
+    See :class:`~tune_tf.schedulers.growing_ladder.GrowingLadder` for when it grows, and
+    :class:`~tune_tf.schedulers.PromotionAshaScheduler` for all else.
+
+    A trial that stands at the highest open rung at the end of the sweep ran as far as any could,
+    and is completed; those that wait below it are pruned. So all completed trials ran the same
+    number of iterations, at most ``max_t``: train the best one further for a final model.
+
+    Args:
+        objective: The metric that is compared.
+        settings: Where the rungs stand.
+    """
+
+    settings: PashaSettings
+
+    def __init__(self, objective: Objective, settings: PashaSettings) -> None:
+        """Make the ladder."""
+        iterations = rung_iterations(
+            settings.grace_period, settings.reduction_factor, settings.max_t
+        )
+        super().__init__(objective, settings, GrowingLadder(iterations, settings.reduction_factor))

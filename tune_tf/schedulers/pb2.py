@@ -1,0 +1,53 @@
+"""Population based bandits: PBT whose changes are proposed by a Gaussian process."""
+
+import warnings
+from typing import Any
+
+from ray.tune.experiment import Trial
+from ray.tune.schedulers.pb2 import PB2
+from sklearn.exceptions import ConvergenceWarning
+
+from tune_tf.config.scheduler_settings import Pb2Settings
+from tune_tf.objective import Objective
+from tune_tf.schedulers.mutations import moves_evenly, mutations
+from tune_tf.schedulers.population import Population
+from tune_tf.schedulers.telling import TIME
+from tune_tf.space import SearchSpace
+
+
+class Pb2Scheduler(Population, PB2):
+    """Ray's ``PB2`` with the bounds of a search space (https://arxiv.org/abs/2002.02518).
+
+    The process sees ranges evenly, also logarithmic ones. It needs scikit-learn, no other package.
+
+    Args:
+        objective: The metric that is compared.
+        settings: When trials are compared, and what changes.
+        space: Where ``settings.mutations`` stand.
+
+    Raises:
+        InvalidSettingsError: The space does not hold them, or they cannot change.
+    """
+
+    def __init__(
+        self, objective: Objective, settings: Pb2Settings, space: SearchSpace | None
+    ) -> None:
+        """Make Ray's scheduler."""
+        changing = mutations(settings.mutations, space, moves_evenly, settings.name)
+        PB2.__init__(
+            self,
+            time_attr=TIME,
+            metric=objective.metric,
+            mode=objective.mode,
+            perturbation_interval=settings.perturbation_interval,
+            hyperparam_bounds=changing.to_bounds(),
+            quantile_fraction=settings.quantile_fraction,
+            synch=settings.synch,
+        )
+        self._begin(objective, settings)
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Return what Ray's scheduler decides, quietly: the process is fitted to a few points."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return super().on_trial_result(tune_controller, trial, result)
