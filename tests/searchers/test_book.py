@@ -8,7 +8,9 @@ from optuna.trial import TrialState
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.searchers.book import Page, TrialBook
+from tune_tf.searchers.book import TrialBook
+from tune_tf.searchers.goals import Goals
+from tune_tf.searchers.page import Page
 from tune_tf.searchers.storages import open_study
 from tune_tf.searchers.verdict import Verdict
 
@@ -23,7 +25,7 @@ def storage():
 
 
 def open_book(storage, page=None):
-    study = open_study(storage, "s", Objective("loss", "min"))
+    study = open_study(storage, "s", Goals((Objective("loss", "min"),)))
     study.sampler = optuna.samplers.RandomSampler(seed=1)
     return TrialBook(study, storage, suggest, page)
 
@@ -239,3 +241,37 @@ def test_orphans_that_no_trial_takes_up_get_an_end(storage):
 def test_a_page_of_another_study_is_refused(storage):
     with pytest.raises(SweepConflictError, match=r"'s' has 0 trials, but .* knows 3"):
         open_book(storage, Page(num_known=3))
+
+
+def test_a_trial_whose_end_the_storage_lost_is_no_zombie(storage):
+    """As after a damaged journal: the page knows the end, the study does not."""
+    first = open_book(storage)
+    asked(first, "a", "b")
+    saved = first.page.copy()
+    saved.entries["a"].finished = True
+    book = open_book(storage, saved)
+    book.find_orphans({"a", "b"})
+    assert states(book) == ["FAIL", "RUNNING"]
+    assert book.study.trials[0].user_attrs["stop_cause"] == "the storage lost its end"
+
+
+def test_trials_that_wait_to_be_asked_for_are_not_known_yet(storage):
+    book = open_book(storage)
+    book.study.enqueue_trial({"x": 0.75})
+    book.find_orphans()
+    saved = book.page.copy()
+    assert saved.num_known == 0
+    asked(book, "a")
+    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    again = open_book(storage, saved)
+    again.find_orphans()
+    assert again.ask("A") == {"x": 0.75, "fixed": 3}
+
+
+def test_evaluated_trials_of_elsewhere_are_neither_orphans_nor_draws(storage):
+    book = open_book(storage)
+    book.study.add_trial(
+        optuna.trial.create_trial(value=0.5, user_attrs={"warm_start": "x", "tune_trial_id": "a"})
+    )
+    assert book.find_orphans({"a"}) is None
+    assert book.page.orphans == []

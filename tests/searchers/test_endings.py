@@ -82,7 +82,8 @@ def ray_asha(max_t):
 def ours(name):
     from tune_tf.schedulers import scheduler
 
-    return scheduler(name, LOSS, max_t=LIMIT, reduction_factor=2)
+    more = {"reduction_factor": 2} if name == "asha" else {}
+    return scheduler(name, LOSS, max_t=LIMIT, **more)
 
 
 STOP = {"training_iteration": LIMIT}

@@ -270,7 +270,7 @@ def test_a_state_of_another_objective_is_refused(tmp_path):
     from tune_tf.searchers import OptunaSearcher
 
     make().save(tmp_path / "state.pkl")
-    with pytest.raises(SweepConflictError, match=r"saved for min 'loss'; .* max 'acc'"):
+    with pytest.raises(SweepConflictError, match=r"saved for min loss; .* as max acc"):
         OptunaSearcher(CONTINUOUS, Objective("acc", "max")).restore(tmp_path / "state.pkl")
 
 
@@ -292,3 +292,46 @@ def test_a_concurrency_limiter_passes_everything_on():
     limiter.on_trial_complete("a", {"loss": 1.0, "training_iteration": 1, "stop_reason": "pruned"})
     assert limiter.suggest("c")
     assert [trial.state.name for trial in trials_of(searcher)] == ["PRUNED", "RUNNING", "RUNNING"]
+
+
+def test_a_database_that_is_locked_in_mid_sweep_is_named_and_then_gone_on_with(tmp_path):
+    import sqlite3
+
+    path = tmp_path / "optuna.db"
+    searcher = make(storage=f"sqlite:///{path}?timeout=0.01", study_name="s")
+    searcher.suggest("a")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(SweepConflictError, match=r"optuna\.db.*database is locked by another"):
+        searcher.on_trial_result("a", {"loss": 1.0, "training_iteration": 1})
+    other.close()
+    searcher.on_trial_complete("a", {"loss": 0.5, "training_iteration": 2, "done": True})
+    assert trials_of(searcher)[0].state.is_finished()
+
+
+def test_a_full_disk_under_a_journal_stays_what_it_is(tmp_path, monkeypatch):
+    import errno
+
+    from tune_tf.searchers.journal import JournalFile
+
+    searcher = make(storage=tmp_path / "study.journal", study_name="s")
+    searcher.suggest("a")
+
+    def full(self, logs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(JournalFile, "append_logs", full)
+    with pytest.raises(OSError, match="No space left"):
+        searcher.on_trial_result("a", {"loss": 1.0, "training_iteration": 1})
+
+
+def test_a_grid_is_finished_when_all_of_it_was_proposed():
+    from ray.tune.search import Searcher
+
+    space = SearchSpace({"units": Int(1, 3)})
+    searcher = make(space, sampler="grid", seed=None)
+    proposed = {searcher.suggest(name)["units"] for name in "abc"}
+    assert proposed == {1, 2, 3}
+    assert searcher.suggest("d") == Searcher.FINISHED
+    searcher.on_trial_complete("a", {"loss": 0.5, "training_iteration": 1, "done": True})
+    assert searcher.suggest("e") == Searcher.FINISHED

@@ -1,36 +1,327 @@
+import logging
+import warnings
+
+import optuna
 import pytest
-from optuna.samplers import RandomSampler, TPESampler
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import (
+    BaseSampler,
+    BruteForceSampler,
+    CmaEsSampler,
+    GPSampler,
+    GridSampler,
+    NSGAIIISampler,
+    NSGAIISampler,
+    QMCSampler,
+    RandomSampler,
+    TPESampler,
+)
+from optuna.storages import InMemoryStorage
+from optuna.trial import TrialState, create_trial
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.samplers import make_sampler, renewed
+from tune_tf.searchers import sampler_kind
+from tune_tf.searchers.finite import FiniteSampler, grid_points
+from tune_tf.searchers.samplers import (
+    SAMPLERS,
+    make_sampler,
+    needs_dense,
+    renewed,
+    shown_rule,
+    uses_constraints,
+)
+from tune_tf.searchers.shown import Shown
+from tune_tf.searchers.shown_rules import AS_TOLD, AtHighestRung, AtRungs, WithoutCurves
+from tune_tf.searchers.suggestions import suggest_of
+from tune_tf.space import Choice, Float, Int, SearchSpace
+
+NUMBERS = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "units": Int(1, 9)})
+MIXED = SearchSpace({"rate": Float(0, 1), "units": Int(1, 9), "act": Choice(["relu", None, [1]])})
+FINITE = SearchSpace({"rate": Float(0, 1, step=0.25), "units": Int(1, 9), "act": Choice([1, "a"])})
+CONDITIONAL = SearchSpace(
+    {
+        "depth": Int(1, 3),
+        "width": Int(8, 64, when={"depth": [2, 3]}),
+        "skip": Float(0, 1, step=0.5, when={"width": 8, "depth": 3}),
+    }
+)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("tpe", TPESampler), ("random", RandomSampler)])
-def test_a_sampler_is_optunas_of_that_name(name, kind):
-    assert type(make_sampler(name, 1, categoricals=True)) is kind
+class Own(BaseSampler):
+    """A sampler that is not Optuna's."""
+
+    infer_relative_search_space = sample_relative = sample_independent = None
+
+
+def define(trial):
+    return {"rate": trial.suggest_float("rate", 0, 1)}
+
+
+KINDS = {
+    "tpe": (TPESampler, MIXED, lambda seed: TPESampler(seed=seed, multivariate=False)),
+    "tpe_rungs": (TPESampler, NUMBERS, lambda seed: TPESampler(seed=seed)),
+    "random": (RandomSampler, MIXED, lambda seed: RandomSampler(seed=seed)),
+    "cmaes": (CmaEsSampler, NUMBERS, lambda seed: CmaEsSampler(seed=seed)),
+    "gp": (GPSampler, MIXED, lambda seed: GPSampler(seed=seed)),
+    "nsga2": (NSGAIISampler, MIXED, lambda seed: NSGAIISampler(seed=seed)),
+    "nsga3": (NSGAIIISampler, MIXED, lambda seed: NSGAIIISampler(seed=seed)),
+    "qmc": (QMCSampler, MIXED, lambda seed: QMCSampler(seed=seed)),
+    "grid": (
+        FiniteSampler,
+        FINITE,
+        lambda seed: GridSampler(grid_points(FINITE.distributions()), seed=seed),
+    ),
+    "bruteforce": (FiniteSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
+}
+SEVERAL = [name for name in KINDS if name not in ("tpe_rungs", "cmaes")]
+table = pytest.mark.parametrize("name", KINDS)
+
+
+def loss(params):
+    return abs(params["rate"] - 0.3) + params["units"] / 9
+
+
+def proposals(sampler, storage, suggest, num_trials=30, num_objectives=1):
+    """Return the configs of a study with one trial at a time, a third of them stopped."""
+    directions = ["minimize"] * num_objectives
+    study = optuna.create_study(storage=storage, sampler=sampler, directions=directions)
+    return [told(study, study.ask(), suggest, storage, num_objectives) for _ in range(num_trials)]
+
+
+def told(study, trial, suggest, storage, num_objectives=1):
+    """Draw a trial's parameters, give it a curve and an end, and return its config."""
+    config = suggest(trial)
+    for step in (1, 2, 3):
+        storage.set_trial_intermediate_value(trial._trial_id, step, loss(config) + 1 / step)
+    if trial.number % 3 == 1:
+        study.tell(trial, state=TrialState.PRUNED)
+    else:
+        study.tell(trial, [loss(config)] * num_objectives)
+    return config
+
+
+@table
+def test_a_sampler_is_optunas_of_that_name(name):
+    kind, space, _ = KINDS[name]
+    assert type(make_sampler(name, 1, space=space)) is kind
+
+
+def test_every_sampler_is_in_these_tests():
+    assert {*KINDS, "bohb"} == set(SAMPLERS)
+
+
+@table
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name):
+    _, space, plain = KINDS[name]
+    suggest = suggest_of(space, dense=needs_dense(name))
+    ours = Shown(InMemoryStorage(), rule=shown_rule(name))
+    sampler = make_sampler(name, 7, space=space)
+    num_trials = 18 if name == "gp" else 30  # the 10 ended ones that it waits for, and slow ones
+    expected = proposals(plain(7), InMemoryStorage(), suggest, num_trials)
+    assert proposals(sampler, ours, suggest, num_trials) == expected
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_objectives_and_stopped_trials_with_curves_are_no_obstacle(name):
+    _, space, _ = KINDS[name]
+    storage = Shown(InMemoryStorage(), rule=shown_rule(name, num_objectives=2))
+    sampler = make_sampler(name, 7, space=space, num_objectives=2)
+    configs = proposals(sampler, storage, suggest_of(space), 16, num_objectives=2)
+    assert len({str(config) for config in configs}) > 10
+
+
+@table
+def test_nothing_is_logged_or_warned_of_to_who_chose_by_name(name, caplog):
+    _, space, _ = KINDS[name]
+    optuna.logging.enable_propagation()
+    try:
+        with warnings.catch_warnings(), caplog.at_level(logging.WARNING, "optuna"):
+            warnings.simplefilter("error")
+            sampler = make_sampler(name, 1, space=space, has_constraints=True)
+            storage = Shown(InMemoryStorage(), rule=shown_rule(name))
+            study = optuna.create_study(storage=storage, sampler=sampler)
+            for _ in range(14):
+                trial = study.ask()
+                trial.set_constraint("size", 1.0)
+                told(study, trial, suggest_of(space), storage)
+    finally:
+        optuna.logging.disable_propagation()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_a_sampler_that_is_made_is_used_as_it_is():
     sampler = TPESampler()
-    assert make_sampler(sampler, None, categoricals=True) is sampler
+    assert make_sampler(sampler, None, space=MIXED) is sampler
 
 
 def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
     with pytest.raises(
         InvalidSettingsError,
-        match=r"unknown sampler 'tpes': it must be one of 'random', 'tpe' or .* 'tpe'",
+        match=r"unknown sampler 'tpes': it must be one of 'bohb', .* did you mean 'tpe'",
     ):
-        make_sampler("tpes", 1, categoricals=True)
+        make_sampler("tpes", 1, space=MIXED)
 
 
 def test_a_seed_beside_a_sampler_that_is_made_is_refused():
     with pytest.raises(InvalidSettingsError, match="seed=3 has no effect"):
-        make_sampler(TPESampler(), 3, categoricals=True)
+        make_sampler(TPESampler(), 3, space=MIXED)
 
 
-@pytest.mark.parametrize(("categoricals", "joint"), [(True, False), (False, None)])
-def test_tpe_samples_parameters_one_by_one_where_there_are_categoricals(categoricals, joint):
-    assert make_sampler("tpe", 1, categoricals=categoricals)._multivariate is joint
+REFUSED = {
+    "cmaes-choice": ("cmaes", MIXED, r"^act: is a choice, and sampler 'cmaes' takes numbers only"),
+    "cmaes-choice-in-group": (
+        "cmaes",
+        SearchSpace({"g": {"act": Choice([1, 2])}}),
+        r"^g\.act: is a choice, .*: make it a range, or use 'tpe', .* or 'bohb'$",
+    ),
+    "cmaes-choice-in-dict": (
+        "cmaes",
+        {"act": CategoricalDistribution([1, 2])},
+        "^act: is a choice",
+    ),
+    "grid-endless": ("grid", MIXED, r"^rate: has endlessly many values.* give it a step"),
+    "grid-log": ("grid", NUMBERS, r"^rate: is a logarithmic range, .* 'grid' cannot take"),
+    "grid-log-int": ("grid", {"n": IntDistribution(1, 9, log=True)}, "^n: is a logarithmic"),
+    "grid-callable": ("grid", define, "'grid' must know the space beforehand"),
+    "grid-large": (
+        "grid",
+        {name: IntDistribution(1, 101) for name in "abc"},
+        "'grid' would try 1030301 configs, more than 1000000",
+    ),
+    "bruteforce-endless": ("bruteforce", MIXED, "^rate: has endlessly many values"),
+    "bohb-callable": ("bohb", define, "'bohb' must know the space beforehand"),
+}
+
+
+@pytest.mark.parametrize(("name", "space", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_space_that_a_sampler_cannot_take_is_refused(name, space, message):
+    with pytest.raises(InvalidSettingsError, match=message):
+        make_sampler(name, 1, space=space)
+
+
+def test_a_grid_of_a_conditional_space_is_refused_and_who_can_is_named():
+    with pytest.raises(InvalidSettingsError, match=r"(?s)width: has a `when`.*bruteforce.*skip:"):
+        make_sampler("grid", 1, space=CONDITIONAL)
+
+
+@pytest.mark.parametrize("name", ["cmaes", "tpe_rungs", "bohb"])
+def test_several_objectives_are_refused_by_samplers_of_one(name):
+    with pytest.raises(InvalidSettingsError, match=f"'{name}' takes one objective, not 2: .*'tpe'"):
+        make_sampler(name, 1, space=NUMBERS, num_objectives=2)
+
+
+def test_all_that_is_wrong_is_told_at_once(monkeypatch):
+    monkeypatch.setattr(sampler_kind, "find_spec", lambda package: None)
+    with pytest.raises(InvalidSettingsError, match=r"(?s)3 faults.*cmaes.*one objective.*act:"):
+        make_sampler("cmaes", 1, space=MIXED, num_objectives=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cmaes", "needs cmaes, which is not installed: pip install cmaes$"),
+        ("gp", "needs torch and scipy and greenlet, .* are .*: pip install torch scipy greenlet$"),
+        ("qmc", "needs scipy, which is not installed: pip install scipy$"),
+        ("bohb", "needs hpbandster and ConfigSpace, .*: pip install hpbandster ConfigSpace$"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_command(name, message, monkeypatch):
+    monkeypatch.setattr(sampler_kind, "find_spec", lambda package: None)
+    with pytest.raises(InvalidSettingsError, match=message):
+        make_sampler(name, 1, space=NUMBERS)
+
+
+def test_a_choice_of_one_is_no_obstacle():
+    space = SearchSpace({"act": Choice(["relu"]), "rate": Float(0, 1)})
+    assert isinstance(make_sampler("cmaes", 1, space=space), CmaEsSampler)
+
+
+@pytest.mark.parametrize(
+    ("space", "num_objectives", "joint", "group"),
+    [
+        (MIXED, 1, False, False),
+        (define, 1, False, False),
+        (NUMBERS, 1, None, False),
+        (NUMBERS, 2, False, False),
+        (CONDITIONAL, 1, None, True),
+    ],
+    ids=["choices", "not known", "numbers", "several objectives", "conditional numbers"],
+)
+def test_tpe_is_set_by_what_is_searched(space, num_objectives, joint, group):
+    sampler = make_sampler("tpe", 1, space=space, num_objectives=num_objectives)
+    assert (sampler._multivariate, sampler._group, sampler._constant_liar) == (joint, group, True)
+
+
+DENSE = ["cmaes", "gp", "nsga2", "nsga3", "qmc"]
+
+
+@pytest.mark.parametrize("name", ["tpe", *DENSE, "random", "bruteforce"])
+def test_conditional_spaces_are_searched(name):
+    space = SearchSpace({**CONDITIONAL.parameters, "rate": Float(0, 1, step=0.5)})
+    assert needs_dense(name) is (name in DENSE)
+    suggest = suggest_of(space, dense=needs_dense(name))
+    storage = Shown(InMemoryStorage(), rule=shown_rule(name))
+    study = optuna.create_study(storage=storage, sampler=make_sampler(name, 1, space=space))
+    for _ in range(14):
+        trial = study.ask()
+        config = suggest(trial)
+        assert space.validate(config) == []
+        study.tell(trial, config["rate"] + config["depth"])
+
+
+def test_a_dense_sampler_learns_conditional_parameters():
+    def best_widths(dense):
+        suggest = suggest_of(CONDITIONAL, dense=dense)
+        sampler = make_sampler("cmaes", 3, space=CONDITIONAL)
+        study = optuna.create_study(sampler=sampler)
+        widths = []
+        for _ in range(80):
+            trial = study.ask()
+            config = suggest(trial)
+            widths.append(config.get("width", 8))
+            study.tell(trial, -widths[-1])
+        return sum(widths[-20:]) / 20
+
+    assert best_widths(dense=True) > 45 > best_widths(dense=False)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "uses"),
+    [
+        ("tpe", True),
+        ("gp", True),
+        ("nsga2", True),
+        ("nsga3", True),
+        ("cmaes", False),
+        ("random", False),
+        ("grid", False),
+        (TPESampler(), True),
+        (RandomSampler(), False),
+        (GridSampler({}), False),
+        (Own(), True),
+    ],
+    ids=str,
+)
+def test_who_learns_from_constraints_is_known(sampler, uses):
+    assert uses_constraints(sampler) is uses
+
+
+@pytest.mark.parametrize(
+    ("sampler", "num_objectives", "rule"),
+    [
+        ("tpe", 1, AtRungs()),
+        ("tpe", 2, WithoutCurves()),
+        ("tpe_rungs", 1, AtHighestRung()),
+        ("gp", 1, AS_TOLD),
+        ("bohb", 1, AtRungs()),
+        (TPESampler(), 1, AtRungs()),
+        (Own(), 1, AS_TOLD),
+    ],
+    ids=str,
+)
+def test_each_sampler_is_shown_what_it_can_learn_from(sampler, num_objectives, rule):
+    assert shown_rule(sampler, num_objectives) == rule
 
 
 def first_draw(sampler):
@@ -39,25 +330,121 @@ def first_draw(sampler):
 
 def test_a_renewed_sampler_follows_from_the_seed_and_the_number_of_trials():
     def draw(seed, num_trials):
-        old = make_sampler("random", seed, categoricals=False)
-        return first_draw(renewed(old, "random", seed, num_trials, categoricals=False))
+        old = make_sampler("random", seed, space=NUMBERS)
+        return first_draw(renewed(old, "random", seed, num_trials, space=NUMBERS))
 
+    fresh = first_draw(make_sampler("random", 7, space=NUMBERS))
     assert draw(7, 5) == draw(7, 5)
-    assert (
-        len(
-            {
-                draw(7, 5),
-                draw(7, 6),
-                draw(8, 5),
-                first_draw(make_sampler("random", 7, categoricals=0)),
-            }
-        )
-        == 4
-    )
+    assert len({draw(7, 5), draw(7, 6), draw(8, 5), fresh}) == 4
 
 
 @pytest.mark.parametrize("sampler", ["random", RandomSampler(seed=7)], ids=["unseeded", "made"])
 def test_a_sampler_without_a_seed_of_ours_is_seeded_afresh(sampler):
-    old = make_sampler(sampler, None, categoricals=False)
-    assert renewed(old, sampler, None, 5, categoricals=False) is old
+    old = make_sampler(sampler, None, space=NUMBERS)
+    assert renewed(old, sampler, None, 5, space=NUMBERS) is old
     assert first_draw(old) != first_draw(RandomSampler(seed=7))
+
+
+def test_a_grid_that_is_taken_up_again_keeps_its_order():
+    old = make_sampler("grid", 7, space=FINITE)
+    assert renewed(old, "grid", 7, 5, space=FINITE) is old
+
+
+@pytest.mark.parametrize(("rungs", "random"), [((), True), ((1,), False)], ids=["no", "a rung"])
+def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, random):
+    def seventeenth(sampler):
+        storage = Shown(InMemoryStorage(), lambda: rungs)
+        study = optuna.create_study(storage=storage, sampler=sampler)
+        for _ in range(16):
+            trial = study.ask()
+            trial.report(trial.suggest_float("rate", 0, 1), 1)
+        return study.ask().suggest_float("rate", 0, 1)
+
+    ours = make_sampler("tpe", 1, space={"rate": FloatDistribution(0, 1)})
+    assert (seventeenth(ours) == seventeenth(RandomSampler(seed=1))) is random
+
+
+def test_a_gaussian_process_copes_with_results_that_have_no_constraints():
+    rule = shown_rule("gp", has_constraints=True)
+    sampler = make_sampler("gp", 1, space=NUMBERS, has_constraints=True)
+    study = optuna.create_study(storage=Shown(InMemoryStorage(), rule=rule), sampler=sampler)
+    for number in range(12):
+        trial = study.ask()
+        suggest_of(NUMBERS)(trial)
+        if number != 3:
+            trial.set_constraint("size", -1.0)
+        study.tell(trial, number)
+    assert NUMBERS.validate(suggest_of(NUMBERS)(study.ask())) == []
+
+
+def test_what_an_earlier_sweep_tried_beside_the_grid_is_not_counted():
+    sampler = make_sampler("grid", 1, space={"b": IntDistribution(1, 2)})
+    study = optuna.create_study(sampler=sampler)
+    wider = {"b": IntDistribution(1, 9)}
+    for value in (1, 8, 9):
+        study.add_trial(create_trial(value=1.0, params={"b": value}, distributions=wider))
+    assert not sampler.exhausted(study)
+    study.add_trial(create_trial(value=1.0, params={"b": 2}, distributions=wider))
+    assert sampler.exhausted(study)
+
+
+SMALL = SearchSpace({"a": Choice(["x", "y"]), "b": Float(0.1, 0.3, step=0.1), "c": Int(1, 1)})
+TREE = SearchSpace({"a": Choice(["x", "y"]), "b": Int(1, 2, when={"a": "y"})})
+
+
+@pytest.mark.parametrize("num_running", [1, 3], ids=["one at a time", "three at a time"])
+@pytest.mark.parametrize(
+    ("name", "space", "num_configs"),
+    [("grid", SMALL, 6), ("bruteforce", SMALL, 6), ("bruteforce", TREE, 3)],
+    ids=["grid", "bruteforce", "conditional"],
+)
+def test_finite_samplers_hand_out_each_config_once_and_are_exhausted(
+    name, space, num_configs, num_running
+):
+    storage = Shown(InMemoryStorage(), rule=shown_rule(name))
+    sampler = make_sampler(name, 3, space=space)
+    study = optuna.create_study(storage=storage, sampler=sampler)
+    running, configs = [], []
+    while not sampler.exhausted(study):
+        running.append(study.ask())
+        configs.append(suggest_of(space)(running[-1]))
+        if len(running) == num_running:
+            study.tell(running.pop(0), 1.0)
+    for trial in running:
+        study.tell(trial, 1.0)
+    assert len(configs) == len({str(config) for config in configs}) == num_configs
+    assert all(space.validate(config) == [] for config in configs)
+    assert sampler.exhausted(study)
+
+
+def test_an_exhaustive_search_of_a_callable_knows_its_end():
+    sampler = make_sampler("bruteforce", 1, space=define)
+    study = optuna.create_study(sampler=sampler)
+    num_asked = 0
+    while not sampler.exhausted(study):
+        trial = study.ask()
+        if trial.suggest_categorical("a", ["x", "y"]) == "y":
+            trial.suggest_int("b", 1, 3)
+        num_asked += 1
+    assert num_asked == 4
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("make", [lambda: GridSampler({"b": [1, 2]}), BruteForceSampler])
+def test_a_users_own_finite_sampler_does_not_raise_at_its_end(make):
+    sampler = make_sampler(make(), None, space=define)
+    study = optuna.create_study(sampler=sampler)
+    for _ in range(2):
+        trial = study.ask()
+        trial.suggest_int("b", 1, 2)
+        study.tell(trial, 1.0)
+    assert sampler.exhausted(study)
+
+
+def test_the_number_of_points_of_a_grid_is_known():
+    assert make_sampler("grid", 1, space=SMALL).num_points == 6
+    assert make_sampler("bruteforce", 1, space=SMALL).num_points is None
+
+
+def test_the_points_of_a_grid_are_exact():
+    assert grid_points({"a": FloatDistribution(0.1, 0.7, step=0.2)}) == {"a": [0.1, 0.3, 0.5, 0.7]}

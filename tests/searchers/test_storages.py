@@ -6,9 +6,10 @@ from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.objective import Objective
-from tune_tf.searchers.storages import open_storage, open_study
+from tune_tf.searchers.goals import Goals
+from tune_tf.searchers.storages import open_storage, open_study, shown
 
-LOSS = Objective("val_loss", "min")
+LOSS = Goals((Objective("val_loss", "min"),))
 
 
 @pytest.mark.parametrize("name", ["study.journal", "study.log"])
@@ -23,7 +24,37 @@ def test_a_journal_url_may_have_any_name(tmp_path):
 
 
 def test_a_url_is_a_database(tmp_path):
-    assert isinstance(open_storage(f"sqlite:///{tmp_path / 'optuna.db'}"), RDBStorage)
+    storage = open_storage(f"sqlite:///{tmp_path / 'optuna.db'}")
+    assert optuna.create_study(storage=storage).ask().number == 0
+    assert (tmp_path / "optuna.db").stat().st_size
+
+
+def test_a_database_is_read_through_optunas_cache(tmp_path):
+    """Fails where a release of Optuna takes its internal ``get_storage`` away."""
+    assert not isinstance(open_storage(f"sqlite:///{tmp_path / 'optuna.db'}"), RDBStorage)
+
+
+def test_a_database_that_another_process_holds_is_named_with_what_to_do(tmp_path):
+    import sqlite3
+
+    path = tmp_path / "optuna.db"
+    open_study(open_storage(f"sqlite:///{path}?timeout=0.01"), "s", LOSS)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(InvalidSettingsError, match=r"optuna\.db.* database is locked by another"):
+        open_storage(f"sqlite:///{path}?timeout=0.01")
+    other.close()
+
+
+def test_a_password_is_not_shown():
+    assert (
+        shown("postgresql+psycopg://me:secret@host/db") == "'postgresql+psycopg://me:***@host/db'"
+    )
+
+
+def test_a_server_that_refuses_is_told_with_its_reason_and_without_the_password():
+    with pytest.raises(InvalidSettingsError, match=r"me:\*\*\*@127.0.0.1:1/db.* refused"):
+        open_storage("postgresql+psycopg://me:secret@127.0.0.1:1/db")
 
 
 def test_nothing_is_memory():
@@ -75,6 +106,8 @@ def test_a_study_of_the_same_direction_is_gone_on_with():
 
 
 def test_opening_a_study_is_not_announced_and_leaves_optunas_log_level(caplog):
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.INFO)
     optuna.logging.enable_propagation()
     try:
         with caplog.at_level(logging.DEBUG):
@@ -83,6 +116,7 @@ def test_opening_a_study_is_not_announced_and_leaves_optunas_log_level(caplog):
         assert optuna.logging.get_verbosity() == optuna.logging.INFO
     finally:
         optuna.logging.disable_propagation()
+        optuna.logging.set_verbosity(verbosity)
 
 
 def test_a_journal_on_a_full_disk_keeps_whole_lines(tmp_path, monkeypatch):

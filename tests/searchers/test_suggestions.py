@@ -3,8 +3,8 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.suggestions import has_categoricals, suggest_of
-from tune_tf.space import Choice, Float, SearchSpace
+from tune_tf.searchers.suggestions import Outline, suggest_of
+from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 
 DISTRIBUTIONS = {
     "rate": FloatDistribution(1e-4, 1e-1, log=True),
@@ -61,5 +61,49 @@ def test_all_values_of_a_dict_that_are_no_distributions_are_told():
     ],
     ids=["dict with", "dict without", "space without", "space with", "callable: not known"],
 )
-def test_categoricals_are_found(space, has):
-    assert has_categoricals(space) is has
+def test_choices_are_found(space, has):
+    assert Outline.of(space).has_choices is has
+
+
+CONDITIONAL = SearchSpace(
+    {
+        "optimizer": Choice(["adam", "sgd"]),
+        "momentum": Float(0, 0.9, when={"optimizer": "sgd"}),
+        "one": Int(3, 3, when={"optimizer": "sgd"}),
+        "batch": Constant(32, when={"optimizer": "adam"}),
+    }
+)
+
+
+def test_a_dense_space_suggests_inactive_parameters_and_leaves_them_out():
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    suggest = suggest_of(CONDITIONAL, dense=True)
+    for _ in range(10):
+        trial = study.ask()
+        config = suggest(trial)
+        assert trial.params.keys() == {"optimizer", "momentum", "one"}
+        assert CONDITIONAL.validate(config) == []
+
+
+def test_a_space_without_conditions_is_dense_already():
+    trial = optuna.trial.FixedTrial({"rate": 0.5})
+    assert suggest_of(define, dense=True)(trial) == {"rate": 0.5}
+
+
+def test_an_outline_names_what_is_searched_and_what_is_conditional():
+    outline = Outline.of(CONDITIONAL)
+    assert (set(outline.distributions), outline.conditional) == (
+        {"optimizer", "momentum"},
+        {"momentum"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("space", "paths"),
+    [(DISTRIBUTIONS, set(DISTRIBUTIONS)), (define, None)],
+    ids=["dict", "callable: not known"],
+)
+def test_an_outline_of_what_has_no_conditions_of_ours(space, paths):
+    outline = Outline.of(space)
+    found = outline.distributions
+    assert (found if found is None else set(found), outline.conditional) == (paths, frozenset())

@@ -4,9 +4,10 @@ import pytest
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
+from tune_tf.searchers.goals import Goals
 from tune_tf.searchers.verdict import Verdict, judge
 
-LOSS = Objective("loss", "min")
+LOSS = Goals((Objective("loss", "min"),))
 
 
 def result(iteration, loss=0.5, **more):

@@ -10,7 +10,7 @@ from parameters_strategy import conditional_spaces, spaces
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flat, nested
-from tune_tf.space.optuna_form import decoded, labels
+from tune_tf.space.optuna_form import OptunaSpace, decoded, labels
 
 
 def asked(space, params):
@@ -94,6 +94,17 @@ def test_only_active_parameters_are_suggested():
         values = suggest(trial)
         found.add((values["optimizer"], "momentum" in values, "momentum" in trial.params))
     assert found == {("sgd", True, True), ("adam", False, False)}
+
+
+@given(conditional_spaces())
+@settings(max_examples=40)
+def test_the_dense_form_suggests_everything_and_gives_the_same_configs(space):
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trial = study.ask()
+    config = OptunaSpace(space, dense=True)(trial)
+    assert trial.params.keys() == space.distributions().keys()
+    assert space.validate(nested(config)) == []
+    assert config == space.to_optuna()(optuna.trial.FixedTrial(trial.params))
 
 
 @pytest.mark.ray

@@ -13,6 +13,8 @@ from optuna.distributions import (
 from optuna.trial import BaseTrial
 
 from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.space import SearchSpace
+from tune_tf.space.optuna_form import OptunaSpace
 
 Suggest = Callable[[Any], dict[str, Any] | None]
 """Asks an Optuna trial for the active parameters, and returns ``path -> value``."""
@@ -29,6 +31,10 @@ class Space(Protocol):
     def distributions(self) -> Mapping[str, BaseDistribution]:
         """Return all parameters that are searched, whether active or not."""
         ...
+
+
+GivenSpace = Space | Suggest | Mapping[str, BaseDistribution]
+"""The forms in which a searcher takes a space."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,19 @@ class Distributions:
         raise TypeError(f"{path}: {self.by_path[path]!r} cannot be suggested")
 
 
-def suggest_of(space: Space | Suggest | Mapping[str, BaseDistribution]) -> Suggest:
+def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
     """Return a space as a callable that asks an Optuna trial for its parameters.
+
+    Args:
+        space: The space as it was given.
+        dense: Whether inactive parameters of a :class:`tune_tf.SearchSpace` are suggested as well;
+            they are left out of the config all the same.
 
     Raises:
         InvalidSettingsError: The space has none of the forms; all faults of a dict at once.
     """
+    if dense and isinstance(space, SearchSpace):
+        return OptunaSpace(space, dense=True)
     if isinstance(space, Space):
         return space.to_optuna()
     if callable(space):
@@ -87,10 +100,37 @@ def suggest_of(space: Space | Suggest | Mapping[str, BaseDistribution]) -> Sugge
     return Distributions(dict(space))
 
 
-def has_categoricals(space: Space | Suggest | Mapping[str, BaseDistribution]) -> bool:
-    """Return whether a space has parameters without an order; True where it cannot be known."""
-    if isinstance(space, Space):
-        space = space.distributions()
-    if not isinstance(space, Mapping):
-        return True
-    return any(isinstance(value, CategoricalDistribution) for value in space.values())
+@dataclass(frozen=True)
+class Outline:
+    """What is known of a space before a trial is asked for.
+
+    Args:
+        distributions: Each parameter that has more than one value, by path; None where only a
+            callable knows.
+        conditional: Paths, among them, of parameters that not every config has.
+    """
+
+    distributions: Mapping[str, BaseDistribution] | None = None
+    conditional: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, space: GivenSpace) -> "Outline":
+        """Return what is known of a space as it was given."""
+        if isinstance(space, Space):
+            found = space.distributions()
+        elif isinstance(space, Mapping):
+            found = space
+        else:
+            return cls()
+        searched = {path: each for path, each in found.items() if not each.single()}
+        if not isinstance(space, SearchSpace):
+            return cls(searched)
+        return cls(searched, frozenset(p for p in searched if space.parameters[p].condition))
+
+    @property
+    def has_choices(self) -> bool:
+        """Return whether there are parameters without an order, or may be."""
+        if self.distributions is None:
+            return True
+        kinds = self.distributions.values()
+        return any(isinstance(each, CategoricalDistribution) for each in kinds)

@@ -1,11 +1,11 @@
 """What a trial's last result says about its end, where nobody wrote the reason into it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome, is_finite
+from tune_tf.searchers.goals import Goals
 
 TIME: Final = "training_iteration"
 """The result's key that counts a trial's results."""
@@ -17,20 +17,22 @@ class Verdict:
 
     Args:
         outcome: The end.
-        value: The metric at the end, if it is a finite number.
+        value: The leading metric at the end, if it is a finite number.
         iteration: When that was.
         cause: One sentence on why, where there is more to say.
+        others: The other objectives' metrics at the end, in order; empty unless all are finite.
     """
 
     outcome: Outcome
     value: float | None = None
     iteration: int | None = None
     cause: str | None = None
+    others: tuple[float, ...] = ()
 
 
 def judge(
     result: Mapping[str, Any] | None,
-    objective: Objective,
+    goals: Goals,
     *,
     last_seen: int | None,
     own_end: Callable[[Mapping[str, Any]], bool],
@@ -43,26 +45,64 @@ def judge(
 
     Args:
         result: The trial's last result; None or empty if there is none.
-        objective: The metric.
+        goals: The metrics.
         last_seen: Iteration of the last result that was shown; None if none was.
         own_end: Whether the trial was to end at a result anyway, by its limit or its own doing.
     """
     result = result or {}
-    metric = result.get(objective.metric)
     iteration = int(result[TIME]) if TIME in result else None
-    value = float(metric) if metric is not None and is_finite(metric) else None
+    values = goals.values(result)
+    lead = result.get(goals.leading.metric)
+    value = float(lead) if lead is not None and is_finite(lead) else None
+    others = values[1:] if values else ()
     stamped = Outcome.of_result(result)
     cause = result.get(STOP_CAUSE)
-    if stamped is not None and (value is not None or stamped is not Outcome.COMPLETED):
-        return Verdict(stamped, value, iteration, cause)
+    if stamped is not None and (values is not None or stamped is not Outcome.COMPLETED):
+        return Verdict(stamped, value, iteration, cause, others)
     if iteration is None and not result.get("done"):
         return Verdict(Outcome.OUT_OF_BUDGET if last_seen is None else Outcome.PRUNED)
-    if value is None:
-        what = f"is {metric}" if objective.metric in result else "is not reported"
-        cause = f"{objective.metric} {what} at iteration {iteration or 0}"
-        return Verdict(Outcome.DIVERGED, None, iteration, cause)
+    if values is None:
+        return Verdict(Outcome.DIVERGED, value, iteration, _not_finite(result, goals, iteration))
     if last_seen is None or (iteration or 0) > last_seen:
         outcome = Outcome.COMPLETED if own_end(result) else Outcome.PRUNED
     else:
         outcome = Outcome.COMPLETED if result.get("done") else Outcome.OUT_OF_BUDGET
-    return Verdict(outcome, value, iteration, cause)
+    return Verdict(outcome, value, iteration, cause, others)
+
+
+def dropped(outcome: Outcome, values: tuple[float, ...], goals: Goals) -> Verdict:
+    """Return how a trial ended that Tune ended without a word.
+
+    Args:
+        outcome: The end.
+        values: The objectives' values that were told last, as far as any were.
+        goals: The metrics.
+    """
+    if outcome is Outcome.COMPLETED and len(values) < len(goals.objectives):
+        return Verdict(Outcome.DIVERGED, cause=f"{goals.leading.metric} was not told")
+    return Verdict(outcome, values[0] if values else None, others=values[1:])
+
+
+def before_change(verdict: Verdict, values: tuple[float, ...], changed_at: int | None) -> Verdict:
+    """Return the end of a trial with values that are due to its own config.
+
+    Args:
+        verdict: The end.
+        values: The objectives' last values with the trial's own config, as far as any are known.
+        changed_at: The last iteration with that config; None if there was no other.
+    """
+    if changed_at is None or (verdict.iteration or 0) <= changed_at:
+        return verdict
+    if values:
+        verdict = replace(verdict, value=values[0], others=values[1:])
+    return replace(verdict, iteration=None)
+
+
+def _not_finite(result: Mapping[str, Any], goals: Goals, iteration: int | None) -> str:
+    """Return the text that says which metrics are no finite numbers."""
+    wrong = [
+        f"{metric} {f'is {result[metric]}' if metric in result else 'is not reported'}"
+        for metric in (each.metric for each in goals.objectives)
+        if metric not in result or not is_finite(result[metric])
+    ]
+    return f"{' and '.join(wrong)} at iteration {iteration or 0}"

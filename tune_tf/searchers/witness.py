@@ -2,19 +2,23 @@
 
 The one place that looks behind Tune's searcher interface. Tune says that a trial is over, not who
 ended it; it hands stop criteria to a searcher only if ``tune.run`` was given a ``config``; it keeps
-a trial's error to itself, and which trials it restored. All of it stands in the controller, which
-is always among the callers of a searcher's hooks. Where no controller is found, the answer is what
-Tune did tell.
+a trial's error to itself, the last result of a trial that was stopped while it was paused, which
+trials it restored, and at which iterations its scheduler compares trials. All of it stands in the
+controller, which is always among the callers of a searcher's hooks. Where no controller is found,
+the answer is what Tune did tell.
 """
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tune_tf.space import flat
+
 _LONGEST = 500
-_LONGEST = 500
+_OVER = ("TERMINATED", "ERROR")
 _CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
 
 
@@ -26,16 +30,22 @@ def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -
         result: The result it was stopped at.
         told: The stop criteria that Tune told the searcher.
     """
+    controller = _controller()
+    if controller is not None and not _stops_trials(controller.scheduler_alg):
+        return True
+    return at_limit(trial_id, result, told)
+
+
+def at_limit(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+    """Return whether a result has reached a limit of the trial; arguments as above."""
     limits = dict(told)
     controller = _controller()
     if controller is not None:
-        scheduler = controller.scheduler_alg
-        if not _stops_trials(scheduler):
-            return True
-        trial = controller.get_trial(trial_id)
+        scheduler, trial = controller.scheduler_alg, controller.get_trial(trial_id)
         limits.update(trial.stopping_criterion if trial is not None else {})
         # Ray's ASHA and HyperBand stop a trial that reached max_t as they stop a bad one.
-        if isinstance(max_t := getattr(scheduler, "_max_t", None), int | float):
+        max_t = getattr(scheduler, "_max_t", getattr(scheduler, "_max_t_attr", None))
+        if isinstance(max_t, int | float):
             limits.setdefault(getattr(scheduler, "_time_attr", ""), max_t)
     return any(name in result and result[name] >= limit for name, limit in limits.items())
 
@@ -60,6 +70,54 @@ def trial_ids() -> set[str] | None:
     if controller is None:
         return None
     return {trial.trial_id for trial in controller.get_trials()}
+
+
+def last_result(trial_id: str) -> dict[str, Any]:
+    """Return a trial's last result, groups joined by ``/``; empty where it is not to be had."""
+    controller = _controller()
+    trial = controller.get_trial(trial_id) if controller is not None else None
+    return flat(trial.last_result or {}) if trial is not None else {}
+
+
+def num_occupying() -> int | None:
+    """Return how many trials run or are about to: neither over nor paused; None outside of Tune."""
+    controller = _controller()
+    if controller is None:
+        return None
+    return sum(trial.status not in (*_OVER, "PAUSED") for trial in controller.get_trials())
+
+
+def rungs() -> tuple[int, ...]:
+    """Return the iterations at which the scheduler compares trials, ascending.
+
+    Empty outside of Tune, and where the scheduler has none or does not tell.
+    """
+    controller = _controller()
+    scheduler = getattr(controller, "scheduler_alg", None)
+    declared = getattr(scheduler, "rungs", None)
+    if declared is None:
+        # Ray's own schedulers keep them to themselves; another release may hold them elsewhere.
+        with suppress(AttributeError, TypeError, ValueError):
+            declared = {int(rung) for rung in (*_ray_asha(scheduler), *_ray_hyperband(scheduler))}
+    return tuple(sorted(declared or ()))
+
+
+def _ray_asha(scheduler: Any) -> Iterator[float]:
+    for bracket in getattr(scheduler, "_brackets", ()):
+        yield from (milestone for milestone, _ in bracket._rungs)  # noqa: SLF001 - see rungs()
+
+
+def _ray_hyperband(scheduler: Any) -> Iterator[int]:
+    """Yield the milestones of each bracket: ``max_t * eta**-s``, then ``eta`` times it each time.
+
+    As in Ray's ``hyperband.py``, whose brackets forget the ones that they have passed.
+    """
+    for halvings in range(getattr(scheduler, "_s_max_1", 0)):
+        max_t, factor = scheduler._max_t_attr, scheduler._eta  # noqa: SLF001 - see rungs()
+        rung = int(max_t * factor**-halvings)
+        for _ in range(halvings + 1 if rung else 0):
+            yield rung
+            rung = int(min(rung * factor, max_t))
 
 
 def _stops_trials(scheduler: Any) -> bool:

@@ -26,14 +26,21 @@ class OptunaSpace:
     Only active parameters are suggested, in dependency order, under their path. Works as the
     ``space`` of Ray's ``OptunaSearch`` as well.
 
+    Samplers that learn from vectors of one length (CMA-ES, Gaussian processes, NSGA, quasi-random
+    sequences) silently draw a parameter that some trials lack at random, and never learn of it. The
+    dense form has every parameter suggested in every trial for them; what is inactive is left out
+    of the config all the same.
+
     Args:
         space: The search space.
+        dense: Whether inactive parameters are suggested as well.
 
     Raises:
         InvalidSettingsError: An option has no name that stays the same from run to run.
     """
 
     space: "SearchSpace"
+    dense: bool = False
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be stored."""
@@ -47,16 +54,20 @@ class OptunaSpace:
         if faults:
             raise InvalidSettingsError(faults)
 
-    def __call__(self, trial: "optuna.Trial") -> dict[str, Any]:
+    def __call__(self, trial: "optuna.trial.BaseTrial") -> dict[str, Any]:
         """Return the flat config that Optuna suggests for a trial, constants included."""
         values: dict[str, Any] = {}
         for path, parameter in self.space.parameters.items():
-            if parameter.condition.holds(values):
-                values[path] = _suggest(trial, path, parameter)
+            active = parameter.condition.holds(values)
+            if not (active or self.dense):
+                continue
+            value = _suggest(trial, path, parameter)
+            if active:
+                values[path] = value
         return values
 
 
-def _suggest(trial: "optuna.Trial", path: str, parameter: Parameter) -> Any:
+def _suggest(trial: "optuna.trial.BaseTrial", path: str, parameter: Parameter) -> Any:
     match parameter:
         case Float(low, high, log=log, step=step):
             return trial.suggest_float(path, low, high, log=log, step=step)

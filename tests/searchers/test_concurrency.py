@@ -1,0 +1,109 @@
+"""How many trials a searcher lets run, where a scheduler pauses some."""
+
+import sys
+
+import pytest
+
+from tune_tf.objective import Objective
+from tune_tf.space import Float, SearchSpace
+
+pytestmark = pytest.mark.ray
+LOSS = Objective("loss", "min")
+SPACE = SearchSpace({"rate": Float(0, 1)})
+
+
+def make(**settings):
+    from tune_tf.searchers import OptunaSearcher
+
+    return OptunaSearcher(SPACE, LOSS, "random", seed=1, **settings)
+
+
+def test_the_limit_is_the_searchers_own():
+    from ray.tune.search import ConcurrencyLimiter
+
+    searcher = make()
+    limiter = ConcurrencyLimiter(searcher, max_concurrent=2)
+    assert [limiter.suggest(name) is None for name in "abc"] == [False, False, True]
+    limiter.on_trial_complete("a", {"loss": 1.0, "training_iteration": 1, "stop_reason": "pruned"})
+    assert limiter.suggest("c")
+
+
+def test_without_a_limit_there_is_none():
+    searcher = make()
+    assert all(searcher.suggest(str(number)) for number in range(20))
+
+
+def test_the_limit_survives_pickling():
+    import pickle
+
+    searcher = make()
+    searcher.set_max_concurrency(1)
+    twin = pickle.loads(pickle.dumps(searcher))
+    assert twin.suggest("a")
+    assert twin.suggest("b") is None
+
+
+def test_bohbs_notes_of_pauses_are_taken():
+    searcher = make()
+    searcher.suggest("a")
+    searcher.on_pause("a")
+    searcher.on_unpause("a")
+
+
+@pytest.fixture
+def by_value():
+    """Send what stands in this file to Ray's workers whole: they cannot import tests."""
+    from ray import cloudpickle
+
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
+
+
+def steps():
+    from ray import tune
+
+    class Steps(tune.Trainable):
+        def step(self):
+            return {"loss": self.config["rate"] / self.iteration if self.iteration else 1.0}
+
+        def save_checkpoint(self, checkpoint_dir):
+            return {"iteration": self.iteration}
+
+        def load_checkpoint(self, checkpoint):
+            pass
+
+    return Steps
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster", "by_value")
+def test_a_scheduler_that_pauses_is_not_starved_and_its_stops_are_pruned(tmp_path):
+    """HyperBand waits for full brackets: with paused trials counted, two never fill one."""
+    from ray import tune
+    from ray.tune.schedulers import HyperBandScheduler
+
+    searcher = make()
+    analysis = tune.run(
+        steps(),
+        search_alg=searcher,
+        scheduler=HyperBandScheduler(metric="loss", mode="min", max_t=4, reduction_factor=2),
+        num_samples=7,
+        max_concurrent_trials=2,
+        storage_path=str(tmp_path),
+        verbose=0,
+    )
+    trials = searcher.study.trials
+    assert len(analysis.trials) == len(trials) == 7
+    assert {trial.state.name for trial in trials} == {"PRUNED", "COMPLETE"}
+    assert all(trial.intermediate_values for trial in trials)
+    assert all(trial.user_attrs["epochs"] >= 1 for trial in trials)
+    assert all(trial.user_attrs["seconds"] > 0 for trial in trials)
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    assert all(trial.user_attrs["epochs"] == 4 for trial in complete)
+    by_id = {trial.trial_id: trial for trial in analysis.trials}
+    for trial in trials:
+        last = by_id[trial.user_attrs["tune_trial_id"]].last_result["training_iteration"]
+        assert trial.user_attrs["epochs"] == last == max(trial.intermediate_values)
+        assert trial.user_attrs["rung"] == max(r for r in (1, 2, 4) if r <= last)

@@ -1,0 +1,136 @@
+"""What can be read of a damaged journal, as a journal again.
+
+Optuna numbers trials by the entries that made them, and every later entry names a trial by its
+number. So a lost entry must not only be left out: if it made a trial, all that follows would be
+told of the wrong ones. The numbers that later entries name show how many such entries are lost; for
+each of them one that makes a bare trial is put in its place, and what is left fills that trial.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_MAKES_STUDY, _MAKES_TRIAL = 0, 4
+_FIELDS: Final[Mapping[int, frozenset[str]]] = {
+    _MAKES_STUDY: frozenset({"study_name", "directions"}),
+    1: frozenset({"study_id"}),
+    2: frozenset({"study_id", "user_attr"}),
+    3: frozenset({"study_id", "system_attr"}),
+    _MAKES_TRIAL: frozenset({"study_id", "datetime_start"}),
+    5: frozenset({"trial_id", "param_name", "param_value_internal", "distribution"}),
+    6: frozenset({"trial_id", "state", "values"}),
+    7: frozenset({"trial_id", "step", "intermediate_value"}),
+    8: frozenset({"trial_id", "user_attr"}),
+    9: frozenset({"trial_id", "system_attr"}),
+    10: frozenset(),
+}
+"""What an entry holds beside ``op_code`` and ``worker_id``, by ``op_code`` (Optuna 3.1 to 5.0)."""
+
+_CODE = re.compile(rb'"op_code":\s*(\d+)')
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A journal after its repair.
+
+    Args:
+        text: The journal, all entries readable.
+        damaged: What could not be read, line by line; None if the journal had no fault at all.
+        num_kept: Entries that were readable.
+        num_filled_in: Trials whose first entry was lost and had to be put in.
+    """
+
+    text: bytes
+    damaged: bytes | None
+    num_kept: int
+    num_filled_in: int
+
+    @property
+    def num_damaged(self) -> int:
+        """How many lines could not be read."""
+        return (self.damaged or b"").count(b"\n")
+
+
+def repaired(text: bytes) -> Repaired:
+    """Return a journal with what is readable of it.
+
+    Raises:
+        ValueError: Nothing is readable, or the entry that made a study is lost.
+    """
+    lines = text.split(b"\n")
+    unfinished = lines.pop()
+    if unfinished:
+        lines.append(unfinished)
+    entries = [_entry(line) for line in lines]
+    num_kept = sum(entry is not None for entry in entries)
+    if num_kept == len(lines) and not unfinished:
+        return Repaired(text, None, num_kept, 0)
+    if lines and not num_kept:
+        raise ValueError("none of its lines is an entry of an Optuna journal")
+    filled_in = _lost_trials(lines, entries)
+    kept: list[bytes] = []
+    damaged: list[bytes] = []
+    for index, (line, entry) in enumerate(zip(lines, entries, strict=True)):
+        if entry is None:
+            damaged.append(line + b"\n")
+            kept += filled_in.get(index, ())
+        else:
+            kept.append(line + b"\n")
+    return Repaired(b"".join(kept), b"".join(damaged), num_kept, sum(map(len, filled_in.values())))
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """Return a line's entry, or None if it holds none."""
+    try:
+        entry = json.loads(line)
+    except ValueError:  # UnicodeDecodeError included
+        return None
+    if not isinstance(entry, dict) or not isinstance(entry.get("worker_id"), str):
+        return None
+    fields = _FIELDS.get(entry.get("op_code", -1))
+    return entry if fields is not None and fields <= entry.keys() else None
+
+
+def _lost_trials(
+    lines: list[bytes], entries: list[dict[str, Any] | None]
+) -> dict[int, list[bytes]]:
+    """Return the entries to put in place of damaged lines, by the line's index."""
+    found: dict[int, list[bytes]] = {}
+    made = [entry for entry in entries if entry and entry["op_code"] == _MAKES_TRIAL]
+    latest = made[0] if made else {"study_id": 0, "datetime_start": None}
+    num_trials, last_damage = 0, None
+    names: set[str] = set()
+    for index, entry in enumerate(entries):
+        missing = 0
+        if entry is None:
+            last_damage = index
+            code = _CODE.search(lines[index])
+            if code and int(code[1]) == _MAKES_STUDY:
+                raise ValueError("the entry that made its study is damaged")
+            missing = int(bool(code and int(code[1]) == _MAKES_TRIAL))
+        elif entry["op_code"] == _MAKES_STUDY:
+            names.add(entry["study_name"])
+        elif entry.get("study_id", -1) >= len(names):
+            raise ValueError("the entry that made its study is lost")
+        elif entry["op_code"] == _MAKES_TRIAL:
+            num_trials += 1
+            latest = entry
+        else:
+            missing = max(0, entry.get("trial_id", -1) + 1 - num_trials)
+        if missing and last_damage is not None:
+            found.setdefault(last_damage, []).extend([_made_anew(latest)] * missing)
+            num_trials += missing
+    return found
+
+
+def _made_anew(neighbour: Mapping[str, Any]) -> bytes:
+    """Return an entry that makes a bare trial in the study of another, at the time of that one."""
+    entry = {
+        "op_code": _MAKES_TRIAL,
+        "worker_id": "repair",
+        "study_id": neighbour["study_id"],
+        "datetime_start": neighbour["datetime_start"],
+    }
+    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,181 @@
+"""The search space that a study was made with: kept in the study, compared when it is reopened.
+
+Optuna takes any parameter into any study, and refuses only other options of a choice, in the midst
+of a trial. So a study keeps its space as a user attribute, one text a parameter.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    check_distribution_compatibility,
+)
+
+from tune_tf.errors import SweepConflictError
+from tune_tf.searchers.suggestions import GivenSpace, Space
+from tune_tf.space import Choice, Constant, SearchSpace
+from tune_tf.space.declaration import declared
+from tune_tf.space.optuna_form import labels
+from tune_tf.space.paths import dotted, flat
+
+_log = logging.getLogger(__name__)
+
+SEARCH_SPACE: Final = "search_space"
+"""User attribute of a study: text by path of each parameter, constants included."""
+
+
+@dataclass(frozen=True)
+class SpaceChange:
+    """How a search space differs from an earlier one.
+
+    Args:
+        added: Text by path of what the new one has.
+        removed: Text by path of what the old one had.
+        changed: Old and new text by path.
+    """
+
+    added: Mapping[str, str]
+    removed: Mapping[str, str]
+    changed: Mapping[str, tuple[str, str]]
+
+    @classmethod
+    def between(cls, old: Mapping[str, str], new: Mapping[str, str]) -> "SpaceChange":
+        """Return how two spaces differ, each as text by path."""
+        return cls(
+            {path: new[path] for path in new if path not in old},
+            {path: old[path] for path in old if path not in new},
+            {path: (old[path], new[path]) for path in old if old[path] != new.get(path, old[path])},
+        )
+
+    def __bool__(self) -> bool:
+        """Return whether they differ at all."""
+        return bool(self.added or self.removed or self.changed)
+
+    def __str__(self) -> str:
+        """Return one line a parameter: ``+`` added, ``-`` removed, ``~`` changed."""
+        lines = [f"  + {dotted(path)}: {text}" for path, text in self.added.items()]
+        lines += [f"  - {dotted(path)}: {text}" for path, text in self.removed.items()]
+        lines += [
+            f"  ~ {dotted(path)}: {old} -> {new}" for path, (old, new) in self.changed.items()
+        ]
+        return "\n".join(lines)
+
+
+def text_by_path(space: GivenSpace) -> dict[str, str] | None:
+    """Return a space as text by path; None for a callable, which cannot be looked into."""
+    if isinstance(space, SearchSpace):
+        return {path: _declared(path, each) for path, each in space.parameters.items()}
+    if isinstance(space, Space):
+        space = space.distributions()
+    if isinstance(space, Mapping):
+        return {path: repr(each) for path, each in space.items()}
+    return None
+
+
+def constants_of(study: optuna.Study) -> dict[str, Any]:
+    """Return the constants that a study's trials ran with, by path, as far as it has kept them."""
+    constants = {}
+    for path, text in study.user_attrs.get(SEARCH_SPACE, {}).items():
+        try:
+            entry = json.loads(text)
+        except ValueError:  # not of a SearchSpace
+            continue
+        if isinstance(entry, dict) and entry.keys() == {"constant"}:
+            constants[path] = entry["constant"]
+    return constants
+
+
+def check_space(study: optuna.Study, space: GivenSpace, *, allow_changed: bool) -> None:
+    """Compare a space with the one that a study was made with, and keep it in the study.
+
+    Args:
+        study: The study.
+        space: The space that it is to go on with.
+        allow_changed: Whether another space than before will do.
+
+    Raises:
+        SweepConflictError: They differ, and that is not allowed or cannot be.
+    """
+    new = text_by_path(space)
+    if new is None:
+        return
+    old = study.user_attrs.get(SEARCH_SPACE)
+    change = SpaceChange.between(old, new) if old is not None else _change_of_trials(study, space)
+    if change and not allow_changed:
+        raise SweepConflictError(
+            f"study {study.study_name!r} was made with another search space:\n{change}\n"
+            "go on with the old one, give another study_name, or set allow_changed_space"
+        )
+    if change:
+        _refuse_incompatible(study, space)
+        _log.warning("study %r goes on with a changed search space:\n%s", study.study_name, change)
+    if change or old is None:
+        study.set_user_attr(SEARCH_SPACE, new)
+
+
+def _declared(path: str, parameter: Any) -> str:
+    """Return a parameter as a sweep file declares it, in one line."""
+    entry = flat(declared({path: parameter}), {path})[path]
+    if isinstance(parameter, Choice):
+        entry = {**entry, "choice": labels(parameter.options)}
+    elif isinstance(parameter, Constant) and not isinstance(entry, dict):
+        entry = {"constant": entry}
+    return json.dumps(entry, default=repr)
+
+
+def _distributions(space: GivenSpace) -> dict[str, BaseDistribution]:
+    if isinstance(space, Space):
+        return dict(space.distributions())
+    return dict(space) if isinstance(space, Mapping) else {}
+
+
+def _stored(study: optuna.Study) -> dict[str, BaseDistribution]:
+    """Return what each parameter was last drawn from."""
+    stored: dict[str, BaseDistribution] = {}
+    for trial in study.get_trials(deepcopy=False):
+        stored.update(trial.distributions)
+    return stored
+
+
+def _change_of_trials(study: optuna.Study, space: GivenSpace) -> SpaceChange:
+    """Compare with what trials were drawn from, where the study has not kept its space.
+
+    A parameter that no trial has may be one that was never active, so it does not count as added.
+    """
+    stored, new = _stored(study), _distributions(space)
+    return SpaceChange(
+        {},
+        {path: repr(each) for path, each in stored.items() if path not in new},
+        {
+            path: (repr(stored[path]), repr(new[path]))
+            for path in stored
+            if path in new and stored[path] != new[path]
+        },
+    )
+
+
+def _refuse_incompatible(study: optuna.Study, space: GivenSpace) -> None:
+    """Refuse what Optuna cannot hold in one study, whatever is allowed."""
+    new, refused = _distributions(space), []
+    for path, old in _stored(study).items():
+        if path not in new:
+            continue
+        try:
+            check_distribution_compatibility(old, new[path])
+        except ValueError:
+            choice = isinstance(old, CategoricalDistribution)
+            what = "options" if choice and isinstance(new[path], type(old)) else "kind"
+            refused.append(f"  {dotted(path)}: other {what}: {old!r} -> {new[path]!r}")
+    if refused:
+        lines = "\n".join(refused)
+        raise SweepConflictError(
+            f"study {study.study_name!r} cannot go on with this search space, as Optuna keeps one "
+            f"kind, scale and set of options for each parameter of a study:\n{lines}\n"
+            "give another study_name, and warm_start_from this one"
+        )
