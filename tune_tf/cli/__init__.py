@@ -10,6 +10,7 @@ import typer
 from tune_tf.cli.exit_codes import guarded
 from tune_tf.cli.resume import resume
 from tune_tf.cli.run import run
+from tune_tf.cli.simulate import simulate
 from tune_tf.version import __version__
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(resume)
+app.command()(simulate)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,277 @@
+"""How many epochs until a sweep has found one of the best 0.1 % of all configs, in virtual time.
+
+Contestants are pairings of a searcher and asynchronous halving (one in three goes on, 1 to 27
+epochs), 2,700 epochs each, with 1, 4 and 16 workers. A config is found when a trial has run to its
+27th epoch with a value among the best 0.1 %: what a user gets, not what was proposed or looked good
+on the way. Who does not find it is counted with the whole budget.
+"""
+
+import argparse
+import itertools
+import logging
+import multiprocessing
+import os
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import optuna
+from measuring.comparison import Epochs, compare, is_worse, p_value
+from measuring.verdict import Target, print_table, print_verdict
+
+from tune_tf.simulation import (
+    CONTESTANTS,
+    PROBLEMS,
+    Problem,
+    Trace,
+    make_pairing,
+    make_problem,
+    make_ray_pairing,
+    read_table,
+    simulate,
+)
+
+_TABLES = Path(__file__).parent / "tables"
+_ALL_PROBLEMS = (*PROBLEMS, "digits_mlp")
+_MAX_T = 27
+_AGAINST = {"ray": 0.7, "random": 0.8}
+"""Whom ours is compared with, and the ratio to reach."""
+_SPEED = 1000
+_NUM_SEEDS = 20
+
+
+class _Task(NamedTuple):
+    """One simulated sweep; all that a worker process needs to run it."""
+
+    problem: str
+    num_workers: int
+    contestant: str
+    seed: int
+    budget_epochs: int
+
+
+class _Outcome(NamedTuple):
+    """What came of it.
+
+    Args:
+        task: The task.
+        epochs: Epochs to a config among the best 0.1 %; None if none was found.
+        virtual_s: Virtual seconds it took.
+        real_s: Real seconds it took.
+    """
+
+    task: _Task
+    epochs: int | None
+    virtual_s: float
+    real_s: float
+
+
+def _problem(name: str) -> Problem:
+    path = _TABLES / f"{name}.npz"
+    return read_table(path, max_t=_MAX_T) if path.exists() else make_problem(name, max_t=_MAX_T)
+
+
+def _quiet() -> None:
+    warnings.simplefilter("ignore")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+
+
+def _run(task: _Task) -> _Outcome:
+    problem = _problem(task.problem)
+    started = time.perf_counter()
+    pairing = CONTESTANTS[task.contestant](problem, task.seed)
+    trace = simulate(
+        problem,
+        pairing.searcher,
+        pairing.scheduler,
+        num_workers=task.num_workers,
+        budget_epochs=task.budget_epochs,
+        until=problem.target,
+        seed=task.seed,
+    )
+    real_s = time.perf_counter() - started
+    return _Outcome(task, trace.epochs_to(problem.target), trace.virtual_s, real_s)
+
+
+def _run_all(tasks: Sequence[_Task], num_processes: int) -> Iterator[_Outcome]:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(num_processes, initializer=_quiet) as pool:
+        yield from pool.imap_unordered(_run, tasks, chunksize=4)
+
+
+def _assert_same_decisions(problem: Problem, num_workers: int, budget_epochs: int) -> None:
+    """Check that ours and Ray's decide alike on every result, given the same random configs."""
+    traces: list[Trace] = []
+    for make in (make_pairing, make_ray_pairing):
+        pairing = make(problem, "random", seed=0)
+        traces.append(
+            simulate(
+                problem,
+                pairing.searcher,
+                pairing.scheduler,
+                num_workers=num_workers,
+                budget_epochs=budget_epochs,
+            )
+        )
+    ours, theirs = traces
+    assert ours == theirs, f"{problem.name}: {num_workers} workers, other decisions than Ray's"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smoke run: two problems, 3 seeds")
+    parser.add_argument("--seeds", type=int, default=_NUM_SEEDS, help="seeds of a cell")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 16], help="trials at once")
+    parser.add_argument(
+        "--problems", nargs="+", choices=_ALL_PROBLEMS, default=list(_ALL_PROBLEMS), help="which"
+    )
+    parser.add_argument(
+        "--ours", nargs="+", default=["tpe", "tpe_rungs"], help="samplers; the first is judged"
+    )
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="sweeps at once")
+    arguments = parser.parse_args()
+    arguments.budget_epochs = 100 * _MAX_T
+    if arguments.quick:
+        arguments.seeds, arguments.workers, arguments.budget_epochs = 3, [4], 300
+        arguments.problems = ["branin", "worsening"]
+    return arguments
+
+
+class _Results:
+    """Epochs by contestant, problem and number of workers.
+
+    Args:
+        outcomes: All outcomes.
+    """
+
+    def __init__(self, outcomes: Sequence[_Outcome]) -> None:
+        by_cell: dict[tuple[str, str, int], list[_Outcome]] = defaultdict(list)
+        for outcome in sorted(outcomes, key=lambda each: each.task):
+            task = outcome.task
+            by_cell[task.contestant, task.problem, task.num_workers].append(outcome)
+        self._by_cell = dict(by_cell)
+
+    def epochs(self, contestant: str, problem: str, num_workers: int) -> Epochs:
+        """Return the epochs by seed, the budget where nothing was found."""
+        cell = self._by_cell[contestant, problem, num_workers]
+        return np.array([each.epochs or each.task.budget_epochs for each in cell], dtype=float)
+
+    def told(self, contestant: str, problem: str, num_workers: int) -> str:
+        """Return the geometric mean of the epochs, and the share of seeds that found it."""
+        cell = self._by_cell[contestant, problem, num_workers]
+        mean = np.exp(np.log(self.epochs(contestant, problem, num_workers)).mean())
+        hits = sum(each.epochs is not None for each in cell) / len(cell)
+        return f"{mean:.0f} ({hits:.0%})"
+
+
+def _speed(outcomes: Sequence[_Outcome], contestant: str) -> float:
+    """Return the virtual seconds that a contestant's sweeps take in a real one."""
+    own = [each for each in outcomes if each.task.contestant == contestant]
+    return sum(each.virtual_s for each in own) / sum(each.real_s for each in own)
+
+
+def _print_cells(
+    results: _Results, contestants: Sequence[str], problems: Sequence[str], workers: Sequence[int]
+) -> list[str]:
+    """Print all cells; return those in which the first contestant is significantly worse."""
+    ours = contestants[0]
+    rows, worse = [], []
+    for num_workers, problem in itertools.product(workers, problems):
+        row = [str(num_workers), problem]
+        row += [results.told(each, problem, num_workers) for each in contestants]
+        first = results.epochs(ours, problem, num_workers)
+        for other in _AGAINST:
+            second = results.epochs(other, problem, num_workers)
+            row += [str(compare([(first, second)])), f"{p_value(first, second):.3f}"]
+            if is_worse(first, second):
+                worse.append(f"{problem}, {num_workers} workers, against {other}")
+                row[-1] += " worse"
+        rows.append(row)
+    header = ["workers", "problem", *contestants]
+    for other in _AGAINST:
+        header += [f"{ours} / {other}", "p"]
+    print_table(header, rows)
+    return worse
+
+
+def main() -> None:
+    """Run all cells and print the ratios."""
+    arguments = _arguments()
+    _quiet()
+    contestants = [*arguments.ours, *_AGAINST]
+    problems = {name: _problem(name) for name in arguments.problems}
+    print("checking that ours and Ray's decide alike on the same configs ...", flush=True)
+    for problem, num_workers in itertools.product(problems.values(), arguments.workers):
+        _assert_same_decisions(problem, num_workers, arguments.budget_epochs)
+    tasks = [
+        _Task(name, num_workers, contestant, seed, arguments.budget_epochs)
+        for seed in range(arguments.seeds)
+        for name in problems
+        for num_workers in arguments.workers
+        for contestant in contestants
+    ]
+    outcomes = []
+    for number, outcome in enumerate(_run_all(tasks, arguments.processes), 1):
+        outcomes.append(outcome)
+        if number % 100 == 0:
+            print(f"{number} of {len(tasks)} sweeps", flush=True)
+    results = _Results(outcomes)
+    print("\nEpochs to a config among the best 0.1 % (seeds that found one), ratio, 95 % interval:")
+    worse = _print_cells(results, contestants, list(problems), arguments.workers)
+
+    speed = {name: _speed(outcomes, name) for name in contestants}
+    values: dict[str, float | None] = {
+        "significantly_worse_cells": len(worse),
+        "virtual_over_real_time": min(speed.values()),
+    }
+    targets = {
+        "significantly_worse_cells": Target(0, "at most"),
+        "virtual_over_real_time": Target(_SPEED),
+    }
+    intervals = {}
+    rows = []
+    sets = {
+        "": [name for name, problem in problems.items() if not problem.held_out],
+        "held_out/": [name for name, problem in problems.items() if problem.held_out],
+    }
+    for (prefix, names), num_workers in itertools.product(sets.items(), arguments.workers):
+        for mine, other in itertools.product(arguments.ours if names else (), _AGAINST):
+            found = compare(
+                [
+                    (
+                        results.epochs(mine, each, num_workers),
+                        results.epochs(other, each, num_workers),
+                    )
+                    for each in names
+                ]
+            )
+            key = f"{prefix}{mine}/{other}/w{num_workers}"
+            values[key] = found.ratio
+            intervals[key] = [round(found.low, 3), round(found.high, 3)]
+            if mine == arguments.ours[0]:
+                targets[key] = Target(_AGAINST[other], "at most")
+            rows.append((key, str(found)))
+    print()
+    print_table(("geometric mean over problems", "ratio"), rows)
+    real_s = sum(each.real_s for each in outcomes)
+    epochs = sum(each.epochs or each.task.budget_epochs for each in outcomes)
+    print(f"\n{real_s:.0f} core seconds, {1000 * real_s / epochs:.2f} ms an epoch")
+    print_verdict(
+        "search_quality",
+        values,
+        {} if arguments.quick else targets,
+        intervals=intervals,
+        worse=worse,
+        num_seeds=arguments.seeds,
+    )
+
+
+if __name__ == "__main__":
+    main()

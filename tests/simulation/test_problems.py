@@ -1,0 +1,85 @@
+"""The problems are what they say."""
+
+import numpy as np
+import pytest
+from sampling import random_values
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.simulation import PROBLEMS, make_problem
+from tune_tf.space import flat
+
+every = pytest.mark.parametrize("name", PROBLEMS)
+
+
+@every
+def test_one_random_config_in_a_thousand_reaches_the_target(name):
+    problem = make_problem(name)
+    finals = problem.curve(random_values(problem.space, 200_000, np.random.default_rng(5)), 27)
+    assert (finals <= problem.target).mean() == pytest.approx(0.001, rel=0.3)
+
+
+@every
+def test_the_value_at_full_fidelity_does_not_depend_on_how_long_that_is(name):
+    config = make_problem(name).space.sample(np.random.default_rng(1))
+    short, long = make_problem(name, max_t=9), make_problem(name, max_t=81)
+    assert short.value(config, 9) == pytest.approx(long.value(config, 81))
+
+
+@every
+def test_a_config_by_itself_has_the_value_that_it_has_among_many(name):
+    problem = make_problem(name)
+    many = random_values(problem.space, 3, np.random.default_rng(2))
+    values = problem.curve(many, 5)
+    for index, value in enumerate(values):
+        config = {path: column[index].item() for path, column in many.items()}
+        assert problem.value(config, 5) == pytest.approx(float(value))
+
+
+def test_two_problems_are_held_out():
+    assert [name for name in PROBLEMS if make_problem(name).held_out] == ["levy", "rosenbrock"]
+
+
+def test_a_faithful_problem_ranks_short_runs_as_long_ones():
+    assert rank_correlation("mixed_faithful", 1) > 0.99
+
+
+def test_a_misleading_problem_hides_its_best_configs_from_short_runs():
+    early, late = early_and_late("misleading", 1)
+    best = np.argsort(late)[:50]
+    assert np.median([(early < early[each]).mean() for each in best]) > 0.15
+
+
+def test_a_worsening_problem_rises_with_each_iteration():
+    problem = make_problem("worsening")
+    config = problem.space.sample(np.random.default_rng(3))
+    curve = [problem.value(config, iteration) for iteration in (1, 3, 9, 27)]
+    assert curve == sorted(curve)
+    assert curve[-1] > 3 * curve[0]
+
+
+def test_a_deep_model_takes_longer():
+    problem = make_problem("mixed_faithful")
+    config = problem.space.sample(np.random.default_rng(3))
+    shallow, deep = (problem.seconds({**flat(config), "num_layers": n}) for n in (1, 6))
+    assert deep > 2 * shallow
+
+
+def test_an_unknown_problem_is_refused_with_those_that_there_are():
+    with pytest.raises(InvalidSettingsError, match=r"one of 'branin'.*did you mean 'hartmann6'"):
+        make_problem("hartman6")
+
+
+def test_a_limit_below_one_is_refused():
+    with pytest.raises(InvalidSettingsError, match="max_t must be a whole number of at least 1"):
+        make_problem("branin", max_t=0)
+
+
+def early_and_late(name, iteration):
+    problem = make_problem(name)
+    values = random_values(problem.space, 50_000, np.random.default_rng(4))
+    return problem.curve(values, iteration), problem.curve(values, 27)
+
+
+def rank_correlation(name, iteration):
+    early, late = (np.argsort(np.argsort(each)) for each in early_and_late(name, iteration))
+    return np.corrcoef(early, late)[0, 1]

@@ -1,0 +1,100 @@
+"""Problems that are looked up."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.simulation import read_table
+
+DIGITS = Path(__file__).parents[2] / "scripts/bench/tables/digits_mlp.npz"
+
+SPACE = {
+    "optimizer": {"choice": ["adam", "sgd"]},
+    "learning_rate": {"loguniform": [0.001, 1.0]},
+}
+AXES = {"optimizer": ["adam", "sgd"], "learning_rate": [0.001, 0.1, 1.0]}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Two iterations of six configs, from 1 to 12 by optimizer, learning rate and iteration."""
+    return write(tmp_path / "table.npz", np.arange(1.0, 13).reshape(2, 3, 2))
+
+
+def write(path, curves, **other):
+    logs = np.log(curves)
+    description = {
+        "name": "small",
+        "source": "made up",
+        "metric": "val_loss",
+        "mode": "min",
+        "log_low": 0.0,
+        "log_high": float(logs.max()),
+        "space": SPACE,
+        "axes": AXES,
+    }
+    codes = np.round(logs / logs.max() * 65535).astype(np.uint16)
+    np.savez_compressed(path, curves=codes, description=json.dumps(description | other))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("learning_rate", "value"), [(0.001, 2), (0.0099, 2), (0.0101, 4), (0.3, 4), (0.32, 6), (1, 6)]
+)
+def test_the_nearest_config_is_looked_up_on_the_scale_that_it_is_drawn_on(
+    table, learning_rate, value
+):
+    problem = read_table(table)
+    config = {"optimizer": "adam", "learning_rate": learning_rate}
+    assert problem.value(config, 2) == pytest.approx(value, rel=1e-3)
+
+
+def test_the_limit_is_the_length_of_the_curves_unless_less_is_asked_for(table):
+    config = {"optimizer": "sgd", "learning_rate": 1.0}
+    assert read_table(table).max_t == 2
+    assert read_table(table, max_t=1).value(config, 2) == pytest.approx(11, rel=1e-3)
+
+
+def test_more_iterations_than_there_are_is_refused(table):
+    with pytest.raises(InvalidSettingsError, match=r"max_t=3.*has 2 iterations; ask for 1 to 2"):
+        read_table(table, max_t=3)
+
+
+@pytest.mark.parametrize(("mode", "target"), [("min", 2), ("max", 12)])
+def test_the_target_is_the_best_config_where_each_makes_up_more_than_a_thousandth(
+    tmp_path, mode, target
+):
+    path = write(tmp_path / "table.npz", np.arange(1.0, 13).reshape(2, 3, 2), mode=mode)
+    assert read_table(path).target == pytest.approx(target, rel=1e-3)
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path):
+    path = tmp_path / "table.npz"
+    path.write_bytes(b"nothing")
+    with pytest.raises(InvalidSettingsError, match="is no table of learning curves"):
+        read_table(path)
+
+
+def test_a_table_without_a_description_is_refused(tmp_path):
+    path = tmp_path / "table.npz"
+    np.savez(path, curves=np.zeros((1, 1), np.uint16))
+    with pytest.raises(InvalidSettingsError, match=r"no table.*description"):
+        read_table(path)
+
+
+def test_the_table_of_the_benchmark_is_small_and_holds_27_epochs_of_2160_configs():
+    problem = read_table(DIGITS)
+    assert DIGITS.stat().st_size < 300_000
+    assert problem.max_t == 27
+    assert "2160 configs" in problem.about
+
+
+def test_a_thousandth_of_random_configs_reaches_the_target_of_the_benchmarks_table():
+    problem = read_table(DIGITS)
+    rng = np.random.default_rng(0)
+    finals = np.array([problem.value(problem.space.sample(rng), 27) for _ in range(8_000)])
+    # Two points reach it, 0.13 % of the configs together; the better one alone is too little.
+    assert 0.0005 < (finals <= problem.target).mean() < 0.0025

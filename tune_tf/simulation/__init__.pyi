@@ -1,0 +1,25 @@
+from .pairing import CONTESTANTS, Pairing, make_pairing, make_ray_pairing
+from .problem import Problem
+from .problems import PROBLEMS, make_problem
+from .surveys import Survey, survey
+from .table import read_table
+from .trace import End, Event, Trace, VirtualTrial
+from .virtual_sweep import simulate
+
+__all__ = [
+    "CONTESTANTS",
+    "PROBLEMS",
+    "End",
+    "Event",
+    "Pairing",
+    "Problem",
+    "Survey",
+    "Trace",
+    "VirtualTrial",
+    "make_pairing",
+    "make_problem",
+    "make_ray_pairing",
+    "read_table",
+    "simulate",
+    "survey",
+]

@@ -1,0 +1,96 @@
+"""Searchers and schedulers by name, made for a problem."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from optuna.samplers import RandomSampler
+from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
+from ray.tune.search import Searcher
+from ray.tune.search.optuna import OptunaSearch
+
+from tune_tf.schedulers import scheduler as make_scheduler
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.simulation.problem import Problem
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A searcher and a scheduler that are made for each other.
+
+    Args:
+        searcher: Proposes configs.
+        scheduler: Stops trials.
+    """
+
+    searcher: Searcher
+    scheduler: TrialScheduler
+
+
+def make_pairing(
+    problem: Problem,
+    sampler: str = "tpe",
+    scheduler: str = "asha",
+    *,
+    seed: int | None = None,
+    **settings: Any,
+) -> Pairing:
+    """Return tune_tf's searcher and scheduler of these names for a problem.
+
+    Args:
+        problem: What they are to search; its ``max_t`` is the scheduler's.
+        sampler: As in ``OptunaSearcher``.
+        scheduler: As in ``tune_tf.schedulers.scheduler``.
+        seed: Seed of the sampler.
+        settings: What that scheduler understands besides, such as ``grace_period``.
+
+    Raises:
+        InvalidSettingsError: A name is not known, or settings are wrong.
+    """
+    stops = make_scheduler(
+        scheduler, problem.objective, space=problem.space, max_t=problem.max_t, **settings
+    )
+    return Pairing(OptunaSearcher(problem.space, problem.objective, sampler, seed=seed), stops)
+
+
+def make_ray_pairing(
+    problem: Problem,
+    sampler: str | None = None,
+    *,
+    grace_period: int = 1,
+    reduction_factor: float = 3,
+    seed: int | None = None,
+) -> Pairing:
+    """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem, as their users do.
+
+    Args:
+        problem: What they are to search.
+        sampler: None for the one that ``OptunaSearch`` takes by itself; or ``"random"``.
+        grace_period: As in ``ASHAScheduler``.
+        reduction_factor: As in ``ASHAScheduler``.
+        seed: Seed of the sampler.
+    """
+    metric, mode = problem.objective.metric, problem.objective.mode
+    proposes = OptunaSearch(
+        OptunaSearch.convert_search_space(problem.space.to_ray()),
+        metric=metric,
+        mode=mode,
+        **({"sampler": RandomSampler(seed)} if sampler == "random" else {"seed": seed}),
+    )
+    stops = AsyncHyperBandScheduler(
+        metric=metric,
+        mode=mode,
+        max_t=problem.max_t,
+        grace_period=grace_period,
+        reduction_factor=reduction_factor,
+    )
+    return Pairing(proposes, stops)
+
+
+CONTESTANTS: Final[dict[str, Callable[[Problem, int], Pairing]]] = {
+    "tpe": lambda problem, seed: make_pairing(problem, "tpe", seed=seed),
+    "tpe_rungs": lambda problem, seed: make_pairing(problem, "tpe_rungs", seed=seed),
+    "random": lambda problem, seed: make_pairing(problem, "random", seed=seed),
+    "ray": lambda problem, seed: make_ray_pairing(problem, seed=seed),
+}
+"""Pairings with ASHA by name: ours with three samplers, and Ray's own."""

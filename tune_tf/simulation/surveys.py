@@ -1,0 +1,96 @@
+"""One pairing over several seeds: what can be expected of it."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tune_tf.simulation.pairing import Pairing
+from tune_tf.simulation.problem import Problem
+from tune_tf.simulation.trace import End, Trace
+from tune_tf.simulation.virtual_sweep import simulate
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Simulated sweeps that differ in nothing but the seed.
+
+    Args:
+        problem: What was searched.
+        traces: The sweeps.
+        budget_epochs: What each was allowed.
+        real_s: Real seconds that all of them took together.
+    """
+
+    problem: Problem
+    traces: tuple[Trace, ...]
+    budget_epochs: int
+    real_s: float
+
+    @property
+    def epochs_to_target(self) -> tuple[int | None, ...]:
+        """Epochs to a config among the best 0.1 %, by seed; None where none was found."""
+        return tuple(trace.epochs_to(self.problem.target) for trace in self.traces)
+
+    @property
+    def num_found(self) -> int:
+        """Seeds that found one."""
+        return sum(epochs is not None for epochs in self.epochs_to_target)
+
+    @property
+    def mean_epochs(self) -> float:
+        """Geometric mean of the epochs; the whole budget stands for a seed that found none."""
+        spent = [epochs or self.budget_epochs for epochs in self.epochs_to_target]
+        return math.exp(statistics.fmean(math.log(epochs) for epochs in spent))
+
+    @property
+    def median_best_value(self) -> float | None:
+        """Median over seeds of the best full run; None if a seed has none."""
+        best = [trace.best_value for trace in self.traces]
+        known = [value for value in best if value is not None]
+        return statistics.median(known) if len(known) == len(best) else None
+
+    @property
+    def num_stalled(self) -> int:
+        """Seeds in which Ray Tune would have waited for ever."""
+        return sum(trace.end is End.STALLED for trace in self.traces)
+
+    @property
+    def speed(self) -> float:
+        """Virtual seconds in a real one."""
+        return sum(trace.virtual_s for trace in self.traces) / self.real_s
+
+
+def survey(
+    problem: Problem,
+    make: Callable[[int], Pairing],
+    *,
+    num_seeds: int,
+    num_workers: int,
+    budget_epochs: int,
+) -> Survey:
+    """Simulate sweeps with seeds 0, 1, and so on.
+
+    Args:
+        problem: What is searched.
+        make: Makes a searcher and a scheduler for a seed.
+        num_seeds: Sweeps.
+        num_workers: Trials that run at a time.
+        budget_epochs: Iterations of all trials of a sweep together.
+    """
+    started = time.perf_counter()
+    traces = []
+    for seed in range(num_seeds):
+        pairing = make(seed)
+        traces.append(
+            simulate(
+                problem,
+                pairing.searcher,
+                pairing.scheduler,
+                num_workers=num_workers,
+                budget_epochs=budget_epochs,
+                seed=seed,
+            )
+        )
+    return Survey(problem, tuple(traces), budget_epochs, time.perf_counter() - started)

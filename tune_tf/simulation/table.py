@@ -1,0 +1,136 @@
+"""A problem that is looked up: learning curves of a grid of configs that were really trained."""
+
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.objective import Objective
+from tune_tf.simulation.problem import Problem, Values
+from tune_tf.space import Choice, Float, Int, SearchSpace
+
+_BEST_SHARE: Final = 0.001
+_MAX_CODE: Final = 65535
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The grid's values of one parameter.
+
+    Args:
+        parameter: What it is drawn from.
+        values: Grid values; ascending, unless it is a choice.
+    """
+
+    parameter: Choice | Float | Int
+    values: Sequence[Any]
+
+    def nearest(self, value: Any) -> int:
+        """Return the index of the nearest grid value, on a log scale where it is drawn on one."""
+        if isinstance(self.parameter, Choice):
+            return self.values.index(value)
+        return int(np.searchsorted(self._borders(), self._scaled(value)))
+
+    def shares(self) -> npt.NDArray[np.float64]:
+        """Return how likely each grid value is the nearest of a random value."""
+        if isinstance(self.parameter, Choice):
+            return np.full(len(self.values), 1 / len(self.values))
+        low, high = (self._scaled(end) for end in (self.parameter.low, self.parameter.high))
+        borders = np.clip(np.concatenate(([low], self._borders(), [high])), low, high)
+        return np.diff(borders) / (high - low)
+
+    def _borders(self) -> Any:
+        scaled = self._scaled(np.asarray(self.values, dtype=float))
+        return (scaled[1:] + scaled[:-1]) / 2
+
+    def _scaled(self, value: Any) -> Any:
+        log = not isinstance(self.parameter, Choice) and self.parameter.log
+        return np.log(value) if log else value
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Curves by grid point.
+
+    Args:
+        axes: Grid values by path.
+        curves: The metric, ``[*axes, iteration - 1]``.
+    """
+
+    axes: Mapping[str, _Axis]
+    curves: npt.NDArray[np.float64]
+
+    def value(self, values: Values, iteration: int) -> float:
+        """Return the metric of the nearest grid point."""
+        point = tuple(axis.nearest(values[path]) for path, axis in self.axes.items())
+        return float(self.curves[(*point, iteration - 1)])
+
+    def target(self, objective: Objective, max_t: int) -> float:
+        """Return the value that the best 0.1 % of random configs reach at full fidelity, exactly.
+
+        Where one grid point makes up more than that, it is the best point's value.
+        """
+        shares = np.ones(())
+        for axis in self.axes.values():
+            shares = np.multiply.outer(shares, axis.shares())
+        finals = self.curves[..., max_t - 1].ravel()
+        order = np.argsort(finals if objective.mode == "min" else -finals, kind="stable")
+        reached = np.cumsum(shares.ravel()[order]) >= _BEST_SHARE
+        return float(finals[order[int(np.argmax(reached))]])
+
+
+def read_table(path: str | Path, *, max_t: int | None = None) -> Problem:
+    """Return the problem that a table of learning curves holds.
+
+    The file is one of ``numpy.savez``: ``curves``, whole numbers of 16 bits ``[*axes, iteration]``
+    that stand for the metric's logarithm between two bounds; and ``description``, a JSON text with
+    ``name``, ``source``, ``metric``, ``mode``, ``log_low``, ``log_high``, ``space`` (as in a sweep
+    file) and ``axes`` (grid values by path).
+
+    Args:
+        path: The file.
+        max_t: Iterations of a trial that runs to its limit; all that the table has if None.
+
+    Raises:
+        InvalidSettingsError: The file cannot be read, is no such table, or has fewer iterations.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            codes, described = file["curves"], json.loads(str(file["description"]))
+        objective = Objective(described["metric"], described["mode"])
+        space = SearchSpace.from_dict(described["space"])
+        axes = {name: _axis(space, name, values) for name, values in described["axes"].items()}
+        low, high = described["log_low"], described["log_high"]
+        name, source = described["name"], described["source"]
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise InvalidSettingsError(
+            [f"{path} is no table of learning curves: {type(error).__name__}: {error}"]
+        ) from error
+    most = codes.shape[-1]
+    if max_t is not None and not 1 <= max_t <= most:
+        raise InvalidSettingsError(
+            [f"max_t={max_t}: {path} has {most} iterations; ask for 1 to {most}"]
+        )
+    grid = _Grid(axes, np.exp(low + codes / _MAX_CODE * (high - low)))
+    return Problem(
+        name=name,
+        about=f"Looked up at the nearest of {codes.size // most} configs: {source}.",
+        space=space,
+        objective=objective,
+        max_t=max_t or most,
+        curve=grid.value,
+        target=grid.target(objective, max_t or most),
+    )
+
+
+def _axis(space: SearchSpace, path: str, values: Sequence[Any]) -> _Axis:
+    parameter = space.parameters[path]
+    if not isinstance(parameter, Choice | Float | Int):
+        raise ValueError(f"{path} is a constant, which needs no axis")
+    return _Axis(parameter, values)

@@ -1,0 +1,116 @@
+"""A whole sweep in virtual time."""
+
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import ResourceChangingScheduler, TrialScheduler
+from ray.tune.search import ConcurrencyLimiter, Searcher
+
+from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.simulation.problem import Problem
+from tune_tf.simulation.trace import End, Event, Trace, VirtualTrial
+from tune_tf.simulation.virtual_controller import VirtualController, VirtualSearch, VirtualStorage
+
+
+def simulate(
+    problem: Problem,
+    searcher: Searcher,
+    scheduler: TrialScheduler,
+    *,
+    num_workers: int = 1,
+    budget_epochs: int | None = None,
+    num_samples: int | None = None,
+    max_concurrent_trials: int | None = None,
+    until: float | None = None,
+    seed: int = 0,
+) -> Trace:
+    """Run a sweep without training: real decisions, metrics from a problem, virtual time.
+
+    No Ray cluster is needed. The searcher and the scheduler are used up, as by ``tune.run``.
+
+    Args:
+        problem: What is searched.
+        searcher: Any Ray Tune searcher that has its space, metric and mode.
+        scheduler: Any Ray Tune scheduler that has its metric and mode, and does not change
+            resources.
+        num_workers: Trials that run at a time; at least 1.
+        budget_epochs: Iterations of all trials together after which the sweep is over.
+        num_samples: Trials; one of the two must be given.
+        max_concurrent_trials: Trials that may be unfinished at a time, as in ``tune.run``; paused
+            ones count. ``num_workers`` if None.
+        until: Stop at the first trial that runs to its limit with a value at least that good.
+        seed: Seed of the durations, which differ by up to 10 %, and of Python's and NumPy's global
+            generators, which Ray's schedulers draw from; both are put back afterwards.
+
+    Raises:
+        InvalidSettingsError: A number is out of range, or there is no end; all faults at once.
+    """
+    concurrent = num_workers if max_concurrent_trials is None else max_concurrent_trials
+    numbers = {
+        "num_workers": num_workers,
+        "budget_epochs": budget_epochs,
+        "num_samples": num_samples,
+        "max_concurrent_trials": max_concurrent_trials,
+    }
+    faults = [
+        Fault(name, f"must be a whole number of at least 1, not {number!r}")
+        for name, number in numbers.items()
+        if number is not None and (isinstance(number, bool) or number < 1)
+    ]
+    if budget_epochs is None and num_samples is None:
+        faults.append(Fault("", "a sweep needs an end: give budget_epochs or num_samples"))
+    if isinstance(scheduler, ResourceChangingScheduler):
+        text = "changes resources, of which simulated trials have none: simulate its base scheduler"
+        faults.append(Fault("scheduler", text))
+    if faults:
+        raise InvalidSettingsError(faults)
+    events: list[Event] = []
+    found = False
+
+    def on_event(time_s: float, trial: Trial, iteration: int, value: float) -> bool:
+        nonlocal found
+        events.append(Event(time_s, int(trial.trial_id), iteration, value, len(events) + 1))
+        met = until is not None and not problem.objective.better(until, value)
+        found = found or (met and iteration >= problem.max_t)
+        return not found and len(events) != budget_epochs
+
+    limited = ConcurrencyLimiter(searcher, concurrent)
+    with tempfile.TemporaryDirectory() as folder, _seeded(seed):
+        search = VirtualSearch(limited, num_samples, problem.max_t, VirtualStorage(folder))
+        controller = VirtualController(
+            problem,
+            search,
+            scheduler,
+            num_workers=num_workers,
+            rng=np.random.default_rng(seed),
+            on_event=on_event,
+        )
+        ended = controller.run()
+    if found:
+        end = End.FOUND
+    elif len(events) == budget_epochs:
+        end = End.OUT_OF_BUDGET
+    else:
+        end = End.FINISHED if ended and search.is_finished() else End.STALLED
+    trials = tuple(
+        VirtualTrial(number, trial.config, trial.status)
+        for number, trial in enumerate(controller.get_trials())
+    )
+    return Trace(problem.objective, problem.max_t, tuple(events), trials, end)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the generators that Ray's schedulers share with the process; put them back."""
+    kept = random.getstate(), np.random.get_state()  # noqa: NPY002 - Ray draws from it
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])  # noqa: NPY002
