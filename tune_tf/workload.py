@@ -72,6 +72,10 @@ class Workload(abc.ABC):
         """Return Keras callbacks for a trial; those for batches need ``loop="fit"``."""
         return ()
 
+    def shuffle(self, config: Config) -> bool:
+        """Return whether rows come in a new order every epoch; default True."""
+        return True
+
     def global_batch_size(self, config: Config) -> int:
         """Return the rows in one gradient update over all replicas; default ``batch_size``."""
         return int(config.get("batch_size", 32))

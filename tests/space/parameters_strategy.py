@@ -54,3 +54,43 @@ def conditional_spaces(draw):
     when = {"optimizer": draw(st.sampled_from(["sgd", ["adam", "sgd"]]))}
     hung = {name: type(it)(**{**vars(it), "when": when}) for name, it in entries.items()}
     return SearchSpace({"group": hung, "optimizer": parent, "always": draw(searched)})
+
+
+@st.composite
+def deep_spaces(draw):
+    """A space of nested groups in which parameters of every kind hang on one another in chains."""
+    paths = draw(st.lists(_deep_paths, min_size=1, max_size=8, unique=True))
+    chosen = [path for path in paths if not any(other.startswith(f"{path}/") for other in paths)]
+    entries = {}
+    for path in chosen:
+        parameter = draw(parameters)
+        when = (
+            {
+                parent: draw(_allowed(entries[parent]))
+                for parent in draw(
+                    st.lists(st.sampled_from(sorted(entries)), max_size=2, unique=True)
+                )
+            }
+            if entries
+            else {}
+        )
+        entries[path] = type(parameter)(**{**vars(parameter), "when": when or None})
+    shuffled = draw(st.permutations(list(entries)))
+    return SearchSpace({path: entries[path] for path in shuffled})
+
+
+_deep_paths = st.lists(names, min_size=1, max_size=3).map("/".join)
+
+
+def _allowed(parent):
+    """Return a strategy for the values of a parent under which another parameter is active."""
+    match parent:
+        case Choice(options):
+            return st.lists(st.sampled_from(options), min_size=1, max_size=2)
+        case Constant(value):
+            return st.just([value])
+        case Float(low, high, step=float(step)):
+            values = [low + index * step for index in range(parent.num_steps)]
+            return st.lists(st.sampled_from([*values, high]), min_size=1, max_size=3)
+        case Float(low, high) | Int(low, high):
+            return st.sampled_from([[low], [high], [low, high]])

@@ -1,5 +1,6 @@
 """When a parameter is part of a config."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +52,7 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
     def holds(self, active: Mapping[str, Any]) -> bool:
         """Return whether it holds, given the values of the active parameters by path."""
         return all(
-            path in active and hashable(active[path]) in {hashable(value) for value in allowed}
+            path in active and any(_alike(active[path], value) for value in allowed)
             for path, allowed in self.items()
         )
 
@@ -63,6 +64,16 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
             else list(allowed)
             for path, allowed in self.items()
         }
+
+
+def _alike(value: Any, allowed: Any) -> bool:
+    """Return whether two values are the same, up to the rounding of a stepped float.
+
+    Samplers count steps, and three of 0.1 are 0.30000000000000004.
+    """
+    if isinstance(value, float) and isinstance(allowed, float):
+        return math.isclose(value, allowed, rel_tol=1e-9, abs_tol=1e-15)
+    return hashable(value) == hashable(allowed)
 
 
 _MANY = (list, tuple, set, frozenset)

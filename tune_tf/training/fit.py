@@ -166,6 +166,7 @@ class FitLoop:
                 **dict(zip(names, parts, strict=False)),
                 batch_size=size if isinstance(train, tuple) else None,
                 validation_data=trial.data.validation,
+                shuffle=self._workload.shuffle(trial.config),
                 class_weight=trial.data.class_weight,
                 initial_epoch=trial.epoch,
                 epochs=_FOR_EVER,

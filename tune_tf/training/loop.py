@@ -5,6 +5,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from tune_tf.training.build import build_model
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.checkpoint import Checkpoint
@@ -197,7 +199,11 @@ class GraphLoop:
         return plain
 
     def _run(self, trial: _Trial) -> Metrics:
-        order = epoch_order(trial.seed, trial.epoch, trial.rows.num_train)
+        order = (
+            epoch_order(trial.seed, trial.epoch, trial.rows.num_train)
+            if self._workload.shuffle(trial.config)
+            else np.arange(trial.rows.num_train, dtype=np.int32)
+        )
         return trial.program.epoch(trial.rows.train, trial.rows.validation, order)
 
     def _make_program(

@@ -1,0 +1,152 @@
+"""What a hypermodel's ``fit`` hands to ``keras.Model.fit``, found without training.
+
+``HyperModel.fit`` may choose what the training loop is given: the batch size, the order of rows,
+prepared inputs. A stand-in for the model takes that down; the trial's own loop then keeps to it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tune_tf.errors import WorkloadError
+
+OWN_LOOP = (
+    "only a fit that prepares the arguments of one `return model.fit(...)` can be taken over. For "
+    "an update of your own write a tune_tf.Workload with `train_step`; what keras.Model.fit does "
+    'by itself, such as callbacks for batches or tf.data, works with loop="fit"'
+)
+
+
+@dataclass(frozen=True)
+class FitArguments:
+    """What ``keras.Model.fit`` was given; as there, apart from what a trial decides itself.
+
+    Args:
+        x: Inputs to train on, or a data set.
+        y: Targets.
+        sample_weight: Weights of the rows.
+        validation_data: Rows to validate on.
+        class_weight: Weight of each class in the loss.
+        batch_size: Rows of a global batch, None where nothing was said.
+        epochs: Epochs of a trial, None where nothing was said.
+        shuffle: Whether rows come in a new order every epoch.
+        callbacks: Keras callbacks.
+    """
+
+    x: Any = None
+    y: Any = None
+    sample_weight: Any = None
+    validation_data: Any = None
+    class_weight: Mapping[int, float] | None = None
+    batch_size: int | None = None
+    epochs: int | None = None
+    shuffle: bool = True
+    callbacks: Sequence[Any] = ()
+
+
+class FitRecorder:
+    """Stands in for the model in ``HyperModel.fit``, and takes down what its ``fit`` is given.
+
+    Args:
+        owner: What the errors call the hypermodel.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._taken: list[FitArguments] = []
+        self._history = _History(owner)
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int | None = None,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Mapping[int, float] | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: Any = 1,
+    ) -> "_History":
+        """Take down the arguments of ``keras.Model.fit``; how much is printed is left aside.
+
+        Raises:
+            WorkloadError: An argument has no counterpart in a trial.
+        """
+        without = {
+            "validation_split": validation_split,
+            "initial_epoch": initial_epoch,
+            "steps_per_epoch": steps_per_epoch,
+            "validation_steps": validation_steps,
+            "validation_freq": None if validation_freq == 1 else validation_freq,
+        }
+        given = ", ".join(f"{name}={value!r}" for name, value in without.items() if value)
+        if given:
+            raise WorkloadError(
+                f"{self._owner}: fit gives {given} to model.fit, which has no counterpart: a trial "
+                "trains and validates on all rows every epoch; put the rows to validate on into "
+                "Data(validation=...) and leave the rest out"
+            )
+        several = isinstance(callbacks, list | tuple)
+        self._taken.append(
+            FitArguments(
+                x=x,
+                y=y,
+                sample_weight=sample_weight,
+                validation_data=validation_data,
+                class_weight=class_weight,
+                batch_size=None if batch_size is None else int(batch_size),
+                epochs=None if epochs is None else int(epochs),
+                shuffle=bool(shuffle),
+                callbacks=tuple(callbacks) if several else (callbacks,) if callbacks else (),
+            )
+        )
+        return self._history
+
+    def taken(self, returned: Any) -> FitArguments:
+        """Return the arguments, given what ``HyperModel.fit`` returned.
+
+        Raises:
+            WorkloadError: It did more than to return what ``model.fit`` returned.
+        """
+        if len(self._taken) != 1:
+            times = "never" if not self._taken else f"{len(self._taken)} times"
+            raise WorkloadError(f"{self._owner}: fit calls model.fit {times}; {OWN_LOOP}")
+        if returned is not self._history:
+            raise WorkloadError(
+                f"{self._owner}: fit returns {returned!r} instead of what model.fit returned; a "
+                f"trial reports every metric, and the objective names one; {OWN_LOOP}"
+            )
+        return self._taken[0]
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse everything but ``fit``."""
+        if name.startswith("__"):  # what Python itself asks of any object
+            raise AttributeError(name)
+        raise WorkloadError(f"{self._owner}: fit uses model.{name}; {OWN_LOOP}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse to be called as a layer."""
+        raise WorkloadError(f"{self._owner}: fit calls the model; {OWN_LOOP}")
+
+
+class _History:
+    """Stands in for what ``keras.Model.fit`` returns."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise WorkloadError(
+            f"{self._owner}: fit uses .{name} of what model.fit returned; a trial reports every "
+            f"metric, and the objective names one; {OWN_LOOP}"
+        )
