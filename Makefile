@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+EXTRAS ?= bench,cmaes
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
 .PHONY: help install sweep test test-fast lint format bench clean
@@ -14,7 +15,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (a minute or two the first time) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]' --group dev
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]' --group dev
 	@touch $@
 
 install: $(VENV)/.installed ## virtual environment with everything

@@ -7,6 +7,7 @@ framework. Whatever brings in Ray, TensorFlow, Optuna or MLflow is imported on f
 import lazy_loader as _lazy
 
 from tune_tf.config import SweepConfig
+from tune_tf.constraint import Constraint
 from tune_tf.errors import TuneTfError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
@@ -25,12 +26,14 @@ _load, _list, _ = _lazy.attach(
         "trainables": ["MirroredTrainable", "trainable"],
         "sweep": ["resume_sweep", "run_sweep"],
         "results": ["SweepResult"],
+        "workloads.hypermodel": ["from_hypermodel"],
     },
 )
 
 __all__ = [
     "Choice",
     "Constant",
+    "Constraint",
     "Data",
     "Float",
     "Int",
@@ -47,6 +50,7 @@ __all__ = [
     "TuneTfError",
     "Workload",
     "__version__",
+    "from_hypermodel",
     "resume_sweep",
     "run_sweep",
     "scheduler",

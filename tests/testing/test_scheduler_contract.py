@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 import pytest
 
 from tune_tf.schedulers import scheduler
+from tune_tf.space import Float, SearchSpace
 from tune_tf.testing import SchedulerContract
 
+SPACE = SearchSpace({"rate": Float(0.0, 1.0)})
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 
@@ -29,7 +31,8 @@ class OfOurs(SchedulerContract):
 
     @classmethod
     def make_scheduler(cls):
-        return scheduler(cls.name, cls.objective, max_t=cls.max_t, **cls.settings)
+        limits = {} if "base" in cls.settings else {"max_t": cls.max_t}
+        return scheduler(cls.name, cls.objective, space=SPACE, **limits, **cls.settings)
 
 
 class TestFifo(OfOurs):
@@ -40,3 +43,49 @@ class TestFifo(OfOurs):
 class TestAsha(OfOurs):
     name = "asha"
     settings: ClassVar = {"reduction_factor": 2}
+
+
+class TestPromotionAsha(OfOurs):
+    name = "asha"
+    settings: ClassVar = {"type": "promotion", "reduction_factor": 2}
+
+
+class TestPasha(OfOurs):
+    """With two rungs its limit cannot grow."""
+
+    name = "pasha"
+    settings: ClassVar = {"reduction_factor": 4}
+
+
+class TestHyperband(OfOurs):
+    """A bracket goes on with the trials proposed so far: all of them are, at once."""
+
+    name = "hyperband"
+    max_concurrent_trials = 8
+    settings: ClassVar = {"reduction_factor": 2}
+
+
+class TestBohb(TestHyperband):
+    name = "bohb"
+
+
+class TestMedianStopping(OfOurs):
+    name = "median_stopping"
+    settings: ClassVar = {"min_samples_required": 2}
+
+
+class TestPbt(OfOurs):
+    """The worst trials go on as others, and to their limit."""
+
+    name = "pbt"
+    settings: ClassVar = {"perturbation_interval": 3, "mutations": ["rate"]}
+    stops_trials = False
+
+
+class TestPb2(TestPbt):
+    name = "pb2"
+
+
+class TestResourceChanging(OfOurs):
+    name = "resource_changing"
+    settings: ClassVar = {"base": {"name": "asha", "reduction_factor": 2, "max_t": 4}}

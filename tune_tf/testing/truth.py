@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import STOP_REASON, Outcome
-from tune_tf.searchers.book import TUNE_TRIAL_ID
+from tune_tf.searchers.facts import TUNE_TRIAL_ID
 from tune_tf.tracking.entry import STOP_REASON_TAG, TRIAL_ID
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ _BOOKKEEPING = frozenset(
     {
         "checkpoint_dir_name",
         "config",
+        "config_changed_at",
         "date",
         "done",
         "episodes_this_iter",

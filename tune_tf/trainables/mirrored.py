@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LoopKind = Literal["graph", "fit"]
 
-_NUMBER = re.compile(r"_(\d{5,})$")
+_NUMBER = re.compile(r"_(\d{5,7})$")  # a searcher's id of eight digits is no number of a trial
 
 
 class MirroredTrainable(tune.Trainable):

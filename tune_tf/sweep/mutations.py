@@ -1,0 +1,57 @@
+"""Which parameters a scheduler may change in running trials."""
+
+import ray
+
+from tune_tf.config import SweepConfig
+from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings, ResourceChangingSettings
+from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.space import Constant, Float
+from tune_tf.workload import Workload
+
+
+def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...] | None:
+    """Return the parameters to change: those named, or all that a checkpoint lets change.
+
+    A parameter that shapes the model cannot change while a trial goes on from its checkpoint. To
+    know, models are built by a task on the Ray cluster; this process stays without TensorFlow.
+
+    Returns:
+        Paths; None if the scheduler changes nothing, or no cluster is connected to look.
+
+    Raises:
+        InvalidSettingsError: A parameter that is named cannot change, or none can.
+    """
+    settings = config.scheduler
+    if isinstance(settings, ResourceChangingSettings):
+        settings = settings.base
+    if not isinstance(settings, PbtSettings | Pb2Settings) or not ray.is_initialized():
+        return None
+    paths = settings.mutations or _candidates(config, only_floats=settings.name == "pb2")
+    structural = ray.get(_structural.remote(workload, config.space, paths))
+    allowed = tuple(path for path in paths if path not in structural)
+    where = "scheduler.mutations"
+    told = [f"{path} cannot change while a trial runs: {structural[path]}" for path in structural]
+    if settings.mutations and structural:
+        raise InvalidSettingsError([Fault(where, f"{each}; leave it out") for each in told])
+    if not allowed:
+        why = "; ".join(told) or "all are constants or have a `when`"
+        text = f"no parameter of the space can change while a trial runs ({why}): use asha"
+        raise InvalidSettingsError([Fault(where, text)])
+    return allowed
+
+
+def _candidates(config: SweepConfig, *, only_floats: bool) -> list[str]:
+    return [
+        path
+        for path, parameter in config.space.parameters.items()
+        if not isinstance(parameter, Constant)
+        and not parameter.when
+        and (isinstance(parameter, Float) or not only_floats)
+    ]
+
+
+@ray.remote(num_cpus=1, max_retries=0)
+def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    from tune_tf.training.mutability import structural_parameters  # TensorFlow loads there
+
+    return structural_parameters(workload, space, paths)

@@ -1,0 +1,68 @@
+"""The parts of a sweep as its settings ask for them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tune_tf.config import SweepConfig
+from tune_tf.folder import SweepFolder
+from tune_tf.schedulers import scheduler
+from tune_tf.searchers import OptunaSearcher, WarmStart
+from tune_tf.tracking import MLflowCallback
+
+
+def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) -> Any:
+    """Return who stops trials.
+
+    Args:
+        config: The sweep's settings.
+        mutations: Parameters that a trial may change while it runs, where the scheduler changes
+            any; None for what the settings say.
+
+    Raises:
+        InvalidSettingsError: The scheduler refuses its settings.
+    """
+    settings = config.scheduler.model_dump()
+    if mutations is not None:
+        settings.get("base", settings)["mutations"] = list(mutations)
+    return scheduler(**settings, objective=config.leading_objective, space=config.space)
+
+
+def make_searcher(folder: SweepFolder) -> OptunaSearcher:
+    """Return who proposes configs.
+
+    Raises:
+        TuneTfError: The sampler cannot take the space, or the study cannot be gone on with.
+    """
+    config, searcher = folder.config, folder.config.searcher
+    earlier = searcher.warm_start_from
+    return OptunaSearcher(
+        config.space,
+        config.objectives,
+        searcher.sampler,
+        seed=searcher.seed,
+        storage=folder.study_storage,
+        study_name=searcher.study_name or folder.sweep_id,
+        constraints=config.constraints,
+        points_to_evaluate=searcher.points_to_evaluate,
+        warm_start_from=earlier and WarmStart(earlier, _tracking_uri(folder, earlier)),
+        allow_changed_space=searcher.allow_changed_space,
+    )
+
+
+def make_tracker(folder: SweepFolder) -> MLflowCallback | None:
+    """Return who writes the trials to MLflow; None where tracking is off."""
+    if folder.config.mlflow is None or folder.tracking_uri is None:
+        return None
+    return MLflowCallback(
+        folder.tracking_uri,
+        folder.config.mlflow.experiment_name,
+        sweep_name=folder.sweep_id,
+        objective=folder.config.leading_objective,
+        constraints=folder.config.constraints,
+        sweep_id=folder.sweep_id,
+        artifacts={"sweep.yaml": folder.config.to_yaml()},
+    )
+
+
+def _tracking_uri(folder: SweepFolder, earlier: str) -> str | None:
+    return folder.tracking_uri if earlier.startswith("mlflow:") else None

@@ -1,0 +1,72 @@
+"""What a sweep would do, checked as far as that is possible without training."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tune_tf.config import SweepConfig, import_workload
+from tune_tf.resources import TrialResources
+from tune_tf.searchers.samplers import make_sampler
+from tune_tf.sweep.cluster import num_fitting
+from tune_tf.sweep.mutations import allowed_mutations
+from tune_tf.sweep.parts import make_scheduler
+from tune_tf.tracking import MLflowCallback
+from tune_tf.trainables.factory import default_resources
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep would do.
+
+    Args:
+        config: The sweep's settings.
+        resources: What a trial reserves.
+        max_concurrent_trials: Trials at a time.
+        examples: A few configs of the space.
+        mutations: Parameters that the scheduler changes in running trials; None where it changes
+            none, or before a Ray cluster is connected.
+    """
+
+    config: SweepConfig
+    resources: TrialResources
+    max_concurrent_trials: int
+    examples: tuple[dict[str, Any], ...]
+    mutations: tuple[str, ...] | None = None
+
+
+def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPlan:
+    """Check a sweep as far as that is possible without training, on the cluster of the moment.
+
+    Args:
+        config: The sweep's settings.
+        base_dir: What the workload's path is relative to; the working directory by default.
+
+    Raises:
+        WorkloadError: The workload cannot be imported.
+        InvalidSettingsError: A part refuses its settings.
+        UnavailableResourcesError: No machine can hold a trial.
+    """
+    base_dir = base_dir or Path.cwd()
+    workload = import_workload(config.workload, base_dir)
+    make_scheduler(config)
+    make_sampler(
+        config.searcher.sampler,
+        config.searcher.seed,
+        space=config.space,
+        num_objectives=len(config.objectives),
+    )
+    if config.mlflow is not None:
+        MLflowCallback(config.mlflow.tracking_uri, config.mlflow.experiment_name)
+    resources = config.resources or default_resources(config.parallelism)
+    fitting = num_fitting(resources)
+    wanted = config.max_concurrent_trials or fitting
+    rng = np.random.default_rng(config.seed)
+    return SweepPlan(
+        config,
+        resources,
+        min(wanted, fitting, config.budget.num_samples),
+        tuple(config.space.sample(rng) for _ in range(3)),
+        allowed_mutations(config, workload),
+    )

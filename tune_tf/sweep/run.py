@@ -1,0 +1,137 @@
+"""A sweep from its settings to its result: puts the parts together and calls ``tune.run``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ray import tune
+from ray.tune.logger import JsonLoggerCallback
+from ray.tune.utils import flatten_dict
+
+from tune_tf.config import SweepConfig, import_workload
+from tune_tf.folder import SweepFolder
+from tune_tf.results import SweepResult
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment
+from tune_tf.sweep.guards import KeepScheduler, RefuseBrokenWorkload, told_plainly
+from tune_tf.sweep.parts import make_scheduler, make_searcher, make_tracker
+from tune_tf.sweep.plan import SweepPlan, plan_sweep
+from tune_tf.sweep.trial_results import trial_name, trial_result
+from tune_tf.tracking import Endings
+from tune_tf.tracking.endings import last_report
+from tune_tf.trainables import trainable
+from tune_tf.trainables.recycling import RecycleActors
+
+
+def run_sweep(
+    config: SweepConfig,
+    *,
+    base_dir: str | Path | None = None,
+    callbacks: Sequence[tune.Callback] = (),
+) -> SweepResult:
+    """Run a sweep to its end, or until Ctrl-C.
+
+    Starts a Ray cluster on this machine, and ends it again, where none is connected; set
+    ``RAY_ADDRESS`` or call ``ray.init`` first for another.
+
+    Args:
+        config: The sweep's settings.
+        base_dir: What the workload's path is relative to; the working directory by default.
+        callbacks: More Tune callbacks, called after the sweep's own.
+
+    Returns:
+        All trials and the best one; ``interrupted`` tells whether a resume would go on.
+
+    Raises:
+        TuneTfError: Before any trial starts, where something is wrong that can be known.
+    """
+    base_dir = Path(base_dir or Path.cwd())
+    with cluster():
+        plan = plan_sweep(config, base_dir=base_dir)
+        folder = SweepFolder.create(config, base_dir)
+        return _run(folder, plan, resume=False, callbacks=callbacks)
+
+
+def resume_sweep(
+    path: str | Path,
+    *,
+    storage_path: str | Path = "sweeps",
+    callbacks: Sequence[tune.Callback] = (),
+) -> SweepResult:
+    """Go on with a sweep that was interrupted or killed.
+
+    Trials that have ended are not run again; those that were running go on from their last
+    checkpoint.
+
+    Args:
+        path: The sweep's folder, its id, or its name for the latest sweep of that name.
+        storage_path: Where sweeps are looked for by id or name.
+        callbacks: More Tune callbacks, as many as at the start.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        TuneTfError: As for :func:`run_sweep`.
+    """
+    folder = SweepFolder.open(path, storage_path)
+    with cluster():
+        plan = plan_sweep(folder.config, base_dir=folder.base_dir)
+        return _run(folder, plan, resume=folder.was_snapshot, callbacks=callbacks)
+
+
+def _run(
+    folder: SweepFolder, plan: SweepPlan, *, resume: bool, callbacks: Sequence[tune.Callback]
+) -> SweepResult:
+    config = folder.config
+    scheduler = make_scheduler(config, plan.mutations)
+    searcher = make_searcher(folder)
+    tracker = make_tracker(folder)
+    endings = tracker or Endings(config.leading_objective)
+    own = [
+        endings,
+        KeepScheduler(scheduler),
+        RecycleActors(),
+        JsonLoggerCallback(),
+        RefuseBrokenWorkload(),
+    ]
+    with environment(TUNE_ENVIRONMENT), told_plainly(folder):
+        analysis = tune.run(
+            trainable(
+                import_workload(config.workload, folder.base_dir),
+                config.parallelism,
+                resources=plan.resources,
+                loop=config.loop,
+                seed=config.seed,
+                checkpoint_interval_s=config.checkpoint_interval_s,
+            ),
+            name=folder.sweep_id,
+            storage_path=str(folder.path.parent),
+            num_samples=config.budget.num_samples,
+            time_budget_s=config.budget.time_budget_s,
+            search_alg=searcher,
+            scheduler=scheduler,
+            max_concurrent_trials=plan.max_concurrent_trials,
+            max_failures=config.max_failures,
+            reuse_actors=config.reuse_actors and not scheduler.fresh_actors,
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_at_end=True, num_to_keep=scheduler.num_to_keep
+            ),
+            callbacks=[*own, *callbacks],
+            resume_config=tune.ResumeConfig() if resume else None,
+            resume=True if resume else None,
+            trial_name_creator=trial_name,
+            trial_dirname_creator=trial_name,
+            raise_on_failed_trial=False,
+            verbose=0,
+        )
+        last = {trial.trial_id: flatten_dict(last_report(trial)) for trial in analysis.trials}
+        searcher.finish(endings.outcomes, last)
+    results = (
+        trial_result(trial, endings.outcomes.get(trial.trial_id), config.constraints)
+        for trial in analysis.trials
+    )
+    return SweepResult(
+        sweep_id=folder.sweep_id,
+        path=folder.path,
+        config=config,
+        base_dir=folder.base_dir,
+        trials=tuple(sorted(results, key=lambda result: result.number)),
+        mlflow_run_id=tracker.parent_run_id if tracker else None,
+    )

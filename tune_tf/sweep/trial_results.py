@@ -1,0 +1,71 @@
+"""The trials of a finished sweep as plain data."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ray.tune.experiment import Trial
+
+from tune_tf.constraint import Constraint, is_feasible
+from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_CAUSE, Outcome
+from tune_tf.results import TrialResult
+from tune_tf.tracking.ending import cause_of
+from tune_tf.tracking.endings import error_of, last_report
+
+_NUMBER = re.compile(r"^(\d+)")
+_BOOKKEEPING = frozenset(
+    {
+        CONFIG_CHANGED_AT,
+        "episodes_total",
+        "iterations_since_restore",
+        "pid",
+        "time_since_restore",
+        "time_this_iter_s",
+        "time_total_s",
+        "timestamp",
+        "timesteps_total",
+        "training_iteration",
+    }
+)
+
+
+def trial_name(trial: Trial) -> str:
+    """Name a trial by its place in the order of proposal, which its seed follows from."""
+    return f"trial_{trial_number(trial):05d}"
+
+
+def trial_number(trial: Trial) -> int:
+    """Return a trial's place in the order of proposal, from 0."""
+    match = _NUMBER.match(trial.experiment_tag or "")
+    return int(match[1]) - 1 if match else 0
+
+
+def trial_result(
+    trial: Trial, outcome: Outcome | None, constraints: Sequence[Constraint]
+) -> TrialResult:
+    """Return what is kept of a trial.
+
+    Args:
+        trial: Tune's trial.
+        outcome: How it ended; None if it has not.
+        constraints: What its last metrics are to keep.
+    """
+    last = last_report(trial)
+    checkpoint = trial.checkpoint
+    return TrialResult(
+        trial_id=trial.trial_id,
+        number=trial_number(trial),
+        config=trial.config,
+        outcome=outcome,
+        cause=cause_of(error_of(trial)) if trial.status == Trial.ERROR else last.get(STOP_CAUSE),
+        iterations=int(last.get("training_iteration", 0)),
+        metrics={
+            name: float(value)
+            for name, value in last.items()
+            if isinstance(value, float | int)
+            and not isinstance(value, bool)
+            and name not in _BOOKKEEPING
+        },
+        checkpoint=Path(checkpoint.path) if checkpoint else None,
+        feasible=is_feasible(constraints, last),
+    )
