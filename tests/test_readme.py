@@ -1,3 +1,5 @@
+"""The README and the guides: every block of code is run, or says why not."""
+
 import re
 import subprocess
 import sys
@@ -9,22 +11,25 @@ from tune_tf.config import SweepConfig
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"<!-- test: (\w+).*?-->\n```\w+\n(.*?)```", re.DOTALL)
-BLOCKS = BLOCK.findall((ROOT / "README.md").read_text())
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(kind: str) -> list[str]:
-    return [text for name, text in BLOCKS if name == kind]
+    found = [block for page in PAGES for block in BLOCK.findall(page.read_text())]
+    return [text for name, text in found if name == kind]
 
 
-def test_every_block_of_code_says_how_it_is_tested():
-    assert len(BLOCKS) == len(re.findall(r"^```\w+$", (ROOT / "README.md").read_text(), re.M))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_of_code_says_how_it_is_tested(page):
+    text = page.read_text()
+    assert len(BLOCK.findall(text)) == len(re.findall(r"^```\w+$", text, re.M))
 
 
 @pytest.mark.ray
 @pytest.mark.tf
 @pytest.mark.slow
-@pytest.mark.parametrize("code", blocks("python"), ids=["tune_run", "own_model"])
-def test_the_readmes_python_runs(code, tmp_path):
+@pytest.mark.parametrize("code", blocks("python"), ids=["tune_run", "own_model", "keras_tuner"])
+def test_the_documented_python_runs(code, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
@@ -38,10 +43,35 @@ def test_a_sweep_by_plain_tune_run_takes_eight_lines():
 
 
 @pytest.mark.parametrize("text", blocks("sweep"))
-def test_the_readmes_sweep_file_is_right(text, tmp_path):
+def test_a_documented_sweep_file_is_right(text, tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text(text)
-    assert SweepConfig.from_yaml(path).parallelism.num_replicas == 2
+    assert SweepConfig.from_yaml(path).name.startswith("digits-")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_documented_contract_of_a_scheduler_passes(tmp_path):
+    cluster = """
+import ray
+
+
+@pytest.fixture(scope="session")
+def ray_cluster():
+    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+"""
+    (code,) = blocks("contract")
+    (tmp_path / "test_mine.py").write_text(code + cluster)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import sys
 import time
 from pathlib import Path
 
+import optuna
 import pytest
-from three_systems import assert_truth, parent_run, seen_in
+from three_systems import assert_truth, parent_run, seen_in, study_of
 
 from tune_tf.folder import SweepFolder
 
@@ -104,6 +105,25 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     if blow is not signal.SIGKILL:
         assert all(path.read_text() == results[path] for path in over)  # none was run again
     assert SweepFolder.open("tiny", tmp_path / "sweeps").path == folder
+    _assert_that_optuna_draws(folder)
+
+
+def _assert_that_optuna_draws(folder: Path) -> None:
+    """Optuna's own figures are drawn of the study as it is, and its trials name their runs."""
+    study = study_of(folder)
+    assert sum(optuna.importance.get_param_importances(study).values()) == pytest.approx(1)
+    for draw in (
+        optuna.visualization.plot_optimization_history,
+        optuna.visualization.plot_intermediate_values,
+        optuna.visualization.plot_param_importances,
+        optuna.visualization.plot_parallel_coordinate,
+        optuna.visualization.plot_slice,
+    ):
+        assert draw(study).data
+    for trial in study.trials:
+        assert trial.user_attrs["epochs"] >= 1
+        assert trial.user_attrs["seconds"] > 0
+        assert len(trial.user_attrs["mlflow_run_id"]) == 32
 
 
 BAD = {

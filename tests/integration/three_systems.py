@@ -62,12 +62,17 @@ def _tune(folder: Path) -> dict[str, str]:
     return {state["trial_id"]: state["status"] for state in states}
 
 
-def _optuna(folder: Path) -> dict[str, str]:
+def study_of(folder: Path) -> optuna.Study:
+    """Return the sweep's study, read as Optuna's own tools read it."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
-    study = optuna.load_study(study_name=folder.name, storage=storage)
+    return optuna.load_study(study_name=folder.name, storage=storage)
+
+
+def _optuna(folder: Path) -> dict[str, str]:
+    study = study_of(folder)
     ids = [trial.user_attrs["tune_trial_id"] for trial in study.trials]
     assert len(set(ids)) == len(ids)
     return {trial.user_attrs["tune_trial_id"]: trial.state.name for trial in study.trials}

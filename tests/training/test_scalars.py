@@ -76,7 +76,7 @@ def _values_after(loop, workload, config):
     return values
 
 
-@pytest.mark.parametrize(("optimizer", "base", "attribute"), _optimizer_cases())
+@pytest.mark.parametrize(("optimizer", "base", "attribute"), list(_optimizer_cases()))
 def test_a_scalar_of_an_optimizer_is_carried(optimizer, base, attribute, replicas_of, warm_loops):
     workload = Given(lambda config: of_optimizer(optimizer, config), DATA)
     name = (optimizer, *base)
