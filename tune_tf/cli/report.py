@@ -142,7 +142,8 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
 def _print_front(result: "SweepResult", console: Console) -> None:
     """Print the trials of the Pareto front with their objectives."""
     objectives = result.config.objectives
-    table = Table(title=f"Pareto front: {len(result.pareto_front)} trials")
+    count = len(result.pareto_front)
+    table = Table(title=f"Pareto front: {count} trial{'' if count == 1 else 's'}")
     table.add_column("trial")
     for objective in objectives:
         table.add_column(f"{objective.mode} {objective.metric}")
