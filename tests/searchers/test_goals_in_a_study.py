@@ -274,3 +274,13 @@ def test_options_of_any_kind_survive_a_warm_start(tmp_path):
 def test_a_sampler_that_makes_nothing_of_constraints_is_told_of(sampler, told, caplog):
     make(LOSS, sampler=sampler, constraints={"speed": ">= 1"})
     assert ("makes nothing of constraints: speed >= 1" in caplog.text) is told
+
+
+def test_a_run_that_was_known_too_late_is_kept_with_the_study():
+    searcher = make()
+    run(searcher, "early", result(1, mlflow_run_id="r0"))
+    run(searcher, "late", result(1))
+    results = {"early": {"mlflow_run_id": "r0"}, "late": {"mlflow_run_id": "r1"}}
+    searcher.finish({"early": Outcome.COMPLETED, "late": Outcome.COMPLETED}, results)
+    assert searcher.study.trials[0].user_attrs["mlflow_run_id"] == "r0"
+    assert searcher.study.user_attrs["mlflow_run_ids"] == {"1": "r1"}

@@ -13,7 +13,7 @@ from store import Store
 
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.outcome import STOP_REASON
+from tune_tf.outcome import STOP_REASON, Outcome
 
 pytestmark = pytest.mark.ray
 
@@ -90,6 +90,34 @@ def test_an_interrupted_sweep_leaves_no_run_running(callback_of, trial_of, clien
     assert {run.info.status for run in store.children} == {"KILLED"}
     assert store.parent.info.status == "KILLED"
     assert store.parent.data.params == {}
+
+
+def test_a_sweep_interrupted_while_its_trials_were_starting_is_killed(
+    callback_of, trial_of, client
+):
+    callback = callback_of()
+    callback.setup()
+    trial = trial_of("starting", status="PENDING")
+    callback.on_step_end(1, [trial])
+    trial.set_status("TERMINATED")  # as Tune's own cleaning up does
+    callback.on_experiment_end([trial])
+    store = Store(client)
+    assert (store.parent.info.status, store.children) == ("KILLED", [])
+
+
+def test_a_trial_that_the_time_budget_ended_before_it_started_has_no_run(
+    callback_of, trial_of, client
+):
+    callback = callback_of()
+    callback.setup()
+    trial = trial_of("starting", status="PENDING")
+    callback.on_step_end(1, [trial])
+    trial.set_status("TERMINATED")
+    callback.on_step_end(2, [trial])
+    callback.on_experiment_end([trial])
+    store = Store(client)
+    assert callback.outcomes == {"starting": Outcome.OUT_OF_BUDGET}
+    assert (store.parent.info.status, store.children) == ("FINISHED", [])
 
 
 def test_a_stamp_that_is_there_is_kept(callback_of, trial_of):

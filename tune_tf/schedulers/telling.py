@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ray.tune.experiment import Trial
-from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from tune_tf.bookkeeping import reported
 from tune_tf.config import SchedulerSettings
 from tune_tf.config.scheduler_settings import LimitedSettings
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError
@@ -26,9 +26,6 @@ TIME: Final = "training_iteration"
 """The result's key that limits count."""
 
 _TRAINABLES_OWN = (Outcome.COMPLETED, Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR)
-
-
-_FILLED_IN = frozenset({*AUTO_RESULT_KEYS, *DEBUG_METRICS, "timestamp", "done"})
 
 
 @dataclass(frozen=True)
@@ -107,12 +104,7 @@ class Telling(Resuming, FIFOScheduler):
         if decided := self._decided_before(trial, iteration):
             return decided
         if self.objective.metric not in result:
-            own = {
-                name: value
-                for name, value in result.items()
-                if name not in _FILLED_IN and not name.startswith("config/")
-            }
-            raise UnknownMetricError(self.objective.missing(own))
+            raise UnknownMetricError(self.objective.missing(reported(result)))
         if not is_finite(result[self.objective.metric]):
             cause = self._not_finite(result)
             self._stops[trial.trial_id] = _Stop(Outcome.DIVERGED, iteration, cause)

@@ -16,8 +16,8 @@ from optuna.storages import BaseStorage
 from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_CAUSE, STOP_REASON, Outcome
-from tune_tf.searchers.facts import TUNE_TRIAL_ID
+from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.searchers.facts import LATE_RUN_IDS, TUNE_TRIAL_ID
 from tune_tf.searchers.finite import FiniteSampler
 from tune_tf.searchers.page import NO_STEP, Entry, Page, last_step, num_asked
 from tune_tf.searchers.rehearsal import diverged_points, rehearse
@@ -205,6 +205,21 @@ class TrialBook:
             return values
         curve = self._frozen(trial.number).intermediate_values
         return (curve[max(curve)],) if curve else ()
+
+    def link(self, run_ids: Mapping[str, str | None]) -> None:
+        """Keep MLflow's runs of trials, by Tune's id, whose end was told before they were known.
+
+        Optuna lets nothing be added to a trial that has ended, so the study keeps them.
+        """
+        late = {
+            str(trial.number): run_ids[tune_id]
+            for trial in self.study.get_trials(deepcopy=False)
+            if MLFLOW_RUN_ID not in trial.user_attrs
+            and run_ids.get(tune_id := trial.user_attrs.get(TUNE_TRIAL_ID, ""))
+        }
+        if late:
+            known = self.study.user_attrs.get(LATE_RUN_IDS, {})
+            self.study.set_user_attr(LATE_RUN_IDS, {**known, **late})
 
     def give_up_orphans(self) -> None:
         """Tell Optuna that orphans which no trial took up will not be finished."""

@@ -9,6 +9,9 @@ from tune_tf.searchers.verdict import TIME
 TUNE_TRIAL_ID: Final = "tune_trial_id"
 """User attribute that holds Tune's id of the trial."""
 
+LATE_RUN_IDS: Final = "mlflow_run_ids"
+"""User attribute of the study: MLflow's run by number, of trials that ended before it was known."""
+
 WARM_START: Final = "warm_start"
 """User attribute of a trial that was run elsewhere: where it comes from."""
 

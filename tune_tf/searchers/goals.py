@@ -7,6 +7,7 @@ from typing import Any
 
 from optuna.study import StudyDirection
 
+from tune_tf.bookkeeping import reported
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError, near_ones
 from tune_tf.objective import Objective
@@ -107,11 +108,12 @@ class Goals:
         missing = [metric for metric in wanted if metric not in result]
         if not missing:
             return
-        reported = sorted(name for name, value in result.items() if isinstance(value, float | int))
-        what = " and ".join(f"{wanted[metric]}{near_ones(metric, reported)}" for metric in missing)
+        own = reported(result)
+        names = sorted(name for name, value in own.items() if isinstance(value, float | int))
+        what = " and ".join(f"{wanted[metric]}{near_ones(metric, names)}" for metric in missing)
         verb = "is" if len(missing) == 1 else "are"
         raise UnknownMetricError(
-            f"{what} {verb} not reported; the trial reports {', '.join(reported)}"
+            f"{what} {verb} not reported; the trial reports {', '.join(names)}"
         )
 
     def values(self, result: Mapping[str, Any]) -> tuple[float, ...] | None:

@@ -17,7 +17,7 @@ from ray.tune.search.variant_generator import parse_spec_vars
 from tune_tf.constraint import Constraint
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
-from tune_tf.outcome import Outcome, is_finite
+from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.searchers import witness
 from tune_tf.searchers.book import TrialBook
 from tune_tf.searchers.facts import changed, facts_of
@@ -246,7 +246,8 @@ class OptunaSearcher(Searcher):
         Args:
             outcomes: How trials ended, by Tune's id. Those that Optuna knows the end of, or does
                 not know at all, are skipped; ``INTERRUPTED`` ones stay RUNNING, for a resume.
-            results: Last results by Tune's id, flat, as far as they are known.
+            results: Last results by Tune's id, flat, as far as they are known. MLflow's run ids
+                in them are kept with the study where a trial had ended before its was known.
         """
         with self._plainly():
             for trial_id, outcome in outcomes.items():
@@ -254,6 +255,7 @@ class OptunaSearcher(Searcher):
                 verdict = dropped(outcome, self._book.last_values(trial_id), self.goals)
                 violations = self.goals.violations(last) if last else {}
                 self._book.tell(trial_id, verdict, facts_of(last, self._rungs()), violations)
+            self._book.link({key: last.get(MLFLOW_RUN_ID) for key, last in (results or {}).items()})
             if Outcome.INTERRUPTED not in outcomes.values():
                 self._book.give_up_orphans()
 

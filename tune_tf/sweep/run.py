@@ -9,6 +9,7 @@ from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.folder import SweepFolder
+from tune_tf.outcome import MLFLOW_RUN_ID
 from tune_tf.results import SweepResult
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment
 from tune_tf.sweep.guards import KeepScheduler, RefuseBrokenWorkload, told_plainly
@@ -121,7 +122,14 @@ def _run(
             raise_on_failed_trial=False,
             verbose=0,
         )
-        last = {trial.trial_id: flatten_dict(last_report(trial)) for trial in analysis.trials}
+        run_ids = tracker.run_ids() if tracker else {}
+        last = {
+            trial.trial_id: {
+                **flatten_dict(last_report(trial)),
+                MLFLOW_RUN_ID: run_ids.get(trial.trial_id),
+            }
+            for trial in analysis.trials
+        }
         searcher.finish(endings.outcomes, last)
     results = (
         trial_result(trial, endings.outcomes.get(trial.trial_id), config.constraints)

@@ -6,27 +6,14 @@ from pathlib import Path
 
 from ray.tune.experiment import Trial
 
+from tune_tf.bookkeeping import reported
 from tune_tf.constraint import Constraint, is_feasible
-from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_CAUSE, Outcome
+from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.results import TrialResult
 from tune_tf.tracking.ending import cause_of
 from tune_tf.tracking.endings import error_of, last_report
 
 _NUMBER = re.compile(r"^(\d+)")
-_BOOKKEEPING = frozenset(
-    {
-        CONFIG_CHANGED_AT,
-        "episodes_total",
-        "iterations_since_restore",
-        "pid",
-        "time_since_restore",
-        "time_this_iter_s",
-        "time_total_s",
-        "timestamp",
-        "timesteps_total",
-        "training_iteration",
-    }
-)
 
 
 def trial_name(trial: Trial) -> str:
@@ -61,10 +48,8 @@ def trial_result(
         iterations=int(last.get("training_iteration", 0)),
         metrics={
             name: float(value)
-            for name, value in last.items()
-            if isinstance(value, float | int)
-            and not isinstance(value, bool)
-            and name not in _BOOKKEEPING
+            for name, value in reported(last).items()
+            if isinstance(value, float | int) and not isinstance(value, bool)
         },
         checkpoint=Path(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(constraints, last),

@@ -200,7 +200,7 @@ class MLflowCallback(Endings):
         if self._writer is None:
             return
         super().on_experiment_end([trial for trial in trials if trial.trial_id in self._known])
-        self._end_sweep(trials, left=any(not trial.is_finished() for trial in trials))
+        self._end_sweep(trials, left=any(t.trial_id not in self.outcomes for t in trials))
         self._writer.close(_CLOSE_TIMEOUT_S)
         self._run_ids, self._parent_run_id = self.run_ids(), self.parent_run_id
         self._writer = self._runs = None

@@ -29,6 +29,8 @@ class Endings(Callback):
     def __init__(self, objective: Objective | None = None) -> None:
         self._objective = objective
         self._open: dict[str, Trial] = {}
+        self._unstarted: dict[str, Trial] = {}
+        self._num_noticed = 0
         self._outcomes: dict[str, Outcome] = {}
 
     @property
@@ -85,24 +87,34 @@ class Endings(Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Note the trials that Tune stopped without a word, as it does out of time."""
+        for trial in trials[self._num_noticed :]:
+            if trial.trial_id not in self._open and trial.trial_id not in self._outcomes:
+                self._unstarted[trial.trial_id] = trial
+        self._num_noticed = len(trials)
         for trial in [trial for trial in self._open.values() if trial.is_finished()]:
             self._end(trial, "stopped")
+        for trial in [trial for trial in self._unstarted.values() if trial.is_finished()]:
+            del self._unstarted[trial.trial_id]
+            if last_report(trial):
+                self._end(trial, "stopped")
+            else:
+                self._outcomes[trial.trial_id] = Outcome.OUT_OF_BUDGET
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Note what became of the trials that have not ended by themselves."""
         for trial in trials:
-            if trial.trial_id in self._outcomes:
-                continue
-            # Tune's own cleaning up has stopped those that ran until now.
-            until_now = trial.trial_id in self._open or not trial.is_finished()
-            self._end(trial, "unfinished" if until_now else "stopped")
+            # Tune's own cleaning up has stopped them, also those that were about to start.
+            if trial.trial_id not in self._outcomes:
+                self._end(trial, "unfinished")
 
     def get_state(self) -> dict[str, Any] | None:
         """Return what a resumed sweep needs."""
         return {"ended": {key: outcome.value for key, outcome in self._outcomes.items()}}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take up a sweep that was interrupted."""
+        """Take up a sweep that was interrupted, or start one."""
+        self._unstarted.clear()
+        self._num_noticed = 0
         self._outcomes = {key: Outcome.of_tag(tag) for key, tag in state.get("ended", {}).items()}
 
     def _track(self, trial: Trial) -> None:
@@ -110,6 +122,7 @@ class Endings(Callback):
         if over or trial.trial_id in self._open:
             return
         self._outcomes.pop(trial.trial_id, None)
+        self._unstarted.pop(trial.trial_id, None)
         self._open[trial.trial_id] = trial
         self.trial_opened(trial)
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tune_tf.bookkeeping import reported
+
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
 MAX_TAG_LENGTH = 8000
@@ -17,35 +19,6 @@ MAX_TAG_LENGTH = 8000
 TIME_TOTAL = "tune/time_total_s"
 """The one of Ray's own numbers that is logged, with every result: it marks the steps a run has."""
 
-_BOOKKEEPING = frozenset(
-    {
-        "checkpoint_dir_name",
-        "config",
-        "config_changed_at",
-        "date",
-        "done",
-        "episodes_this_iter",
-        "episodes_total",
-        "experiment_id",
-        "experiment_tag",
-        "hostname",
-        "iterations_since_restore",
-        "node_ip",
-        "pid",
-        "should_checkpoint",
-        "time_since_restore",
-        "time_this_iter_s",
-        "time_total_s",
-        "timestamp",
-        "timesteps_since_restore",
-        "timesteps_this_iter",
-        "timesteps_total",
-        "training_iteration",
-        "trial_id",
-        "trial_name",
-        "warmup_time",
-    }
-)
 _FORBIDDEN = re.compile(r"[^/\w.\- :]")
 
 
@@ -91,9 +64,7 @@ def metrics_of(result: Mapping[str, Any]) -> dict[str, float]:
         result: A result as Ray Tune hands it to callbacks; nested values are joined by ``/``.
     """
     metrics = {
-        key_of(name): float(value)
-        for name, value in flat({k: v for k, v in result.items() if k not in _BOOKKEEPING})
-        if is_number(value)
+        key_of(name): float(value) for name, value in flat(reported(result)) if is_number(value)
     }
     time_total = result.get("time_total_s")
     if is_number(time_total):

@@ -1,0 +1,46 @@
+"""What stands in a result beside the metrics that a trial reports."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tune_tf.outcome import CONFIG_CHANGED_AT
+
+BOOKKEEPING: Final = frozenset(
+    {
+        CONFIG_CHANGED_AT,
+        "checkpoint_dir_name",
+        "config",
+        "date",
+        "done",
+        "episodes_this_iter",
+        "episodes_total",
+        "experiment_id",
+        "experiment_tag",
+        "hostname",
+        "iterations_since_restore",
+        "node_ip",
+        "pid",
+        "should_checkpoint",
+        "time_since_restore",
+        "time_this_iter_s",
+        "time_total_s",
+        "timestamp",
+        "timesteps_since_restore",
+        "timesteps_this_iter",
+        "timesteps_total",
+        "training_iteration",
+        "trial_id",
+        "trial_name",
+        "warmup_time",
+    }
+)
+"""Keys that Ray Tune or a scheduler of ours fills in."""
+
+
+def reported(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a trial itself has put into a result, nested or flat."""
+    return {
+        name: value
+        for name, value in result.items()
+        if name not in BOOKKEEPING and not name.startswith("config/")
+    }
