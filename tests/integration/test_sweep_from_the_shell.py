@@ -62,6 +62,41 @@ assert abs(accuracy - result.best_value) < 1e-6, (accuracy, result.best_value)
     assert done.returncode == 0, done.stderr
 
 
+PAIRINGS = {
+    "pbt": (
+        "searcher.sampler=qmc",
+        "scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",
+        "budget.num_samples=4",
+    ),
+    "promotion": (
+        "searcher.sampler=tpe_rungs",
+        "scheduler={name: asha, type: promotion, max_t: 9}",
+        "objective=[{metric: val_accuracy, mode: max}]",
+        "constraints={val_loss: '<= 9'}",
+    ),
+    "two objectives": (
+        "searcher.sampler=nsga2",
+        "objective=[{metric: val_accuracy, mode: max}, {metric: loss, mode: min}]",
+        "leading_metric=loss",
+    ),
+}
+
+
+@pytest.mark.parametrize("settings", PAIRINGS.values(), ids=PAIRINGS.keys())
+def test_a_pairing_of_sampler_and_scheduler_ends_alike_in_three_systems(
+    finished, sweep_file, tmp_path, settings
+):
+    code, out, err = finished("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+
+    assert code == 0, err
+    result = json.loads(out)
+    trials = assert_truth(Path(result["path"]))
+    assert len(trials) == sum(result["trials"].values())
+    assert result["trials"]["completed"] >= 1
+    assert result["best"]["number"] in range(len(trials))
+    assert result["pareto_front"]
+
+
 def _wait_for_trials(folder: Path, count: int, timeout_s: float = 120) -> Path:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:

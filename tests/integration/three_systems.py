@@ -20,6 +20,7 @@ class Seen:
     mlflow: str
     reason: str
     steps: tuple[int, ...]
+    changed_at: int | None = None
 
 
 def seen_in(folder: Path) -> dict[str, Seen]:
@@ -29,13 +30,21 @@ def seen_in(folder: Path) -> dict[str, Seen]:
     but never started.
     """
     tune = _tune(folder)
-    study = _optuna(folder)
+    study = {trial.user_attrs["tune_trial_id"]: trial for trial in study_of(folder).trials}
+    assert len(study) == len(study_of(folder).trials)
     runs = _mlflow(folder)
     assert sorted(tune) == sorted(study)
     assert set(runs) <= set(tune)
     assert {tune[trial_id] for trial_id in set(tune) - set(runs)} <= {"PENDING"}
     return {
-        trial_id: Seen(tune[trial_id], study[trial_id], status, reason, steps)
+        trial_id: Seen(
+            tune[trial_id],
+            study[trial_id].state.name,
+            status,
+            reason,
+            steps,
+            study[trial_id].user_attrs.get("config_changed_at"),
+        )
         for trial_id, (status, reason, steps) in runs.items()
     }
 
@@ -50,8 +59,11 @@ def assert_truth(folder: Path) -> dict[str, Seen]:
             outcome.tune,
             outcome.optuna,
             outcome.mlflow,
-        )
-        assert trial.steps == tuple(range(1, len(trial.steps) + 1))
+        ), trials
+        last = trial.changed_at or max(trial.steps, default=0)
+        own = tuple(step for step in trial.steps if step <= last)
+        assert own == tuple(range(1, last + 1)), trials
+        assert len(set(trial.steps)) == len(trial.steps), trials
     return trials
 
 
@@ -69,13 +81,6 @@ def study_of(folder: Path) -> optuna.Study:
 
     storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
     return optuna.load_study(study_name=folder.name, storage=storage)
-
-
-def _optuna(folder: Path) -> dict[str, str]:
-    study = study_of(folder)
-    ids = [trial.user_attrs["tune_trial_id"] for trial in study.trials]
-    assert len(set(ids)) == len(ids)
-    return {trial.user_attrs["tune_trial_id"]: trial.state.name for trial in study.trials}
 
 
 def parent_run(folder: Path) -> Any:

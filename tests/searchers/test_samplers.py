@@ -77,6 +77,15 @@ SEVERAL = [name for name in KINDS if name not in ("tpe_rungs", "cmaes")]
 table = pytest.mark.parametrize("name", KINDS)
 
 
+@pytest.fixture(autouse=True)
+def _packages(request):
+    """Skip what needs a package that is not there: the Gaussian process's are large."""
+    given = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if given.get("name") == "gp" or request.node.get_closest_marker("gp"):
+        for package in ("torch", "greenlet"):
+            pytest.importorskip(package)
+
+
 def loss(params):
     return abs(params["rate"] - 0.3) + params["units"] / 9
 
@@ -364,6 +373,7 @@ def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, rando
     assert (seventeenth(ours) == seventeenth(RandomSampler(seed=1))) is random
 
 
+@pytest.mark.gp
 def test_a_gaussian_process_copes_with_results_that_have_no_constraints():
     rule = shown_rule("gp", has_constraints=True)
     sampler = make_sampler("gp", 1, space=NUMBERS, has_constraints=True)

