@@ -134,6 +134,7 @@ class Telling(Resuming, FIFOScheduler):
             self._note_stop(trial)
             stop = self._stops.get(trial.trial_id, _Stop(Outcome.OUT_OF_BUDGET, 0))
             self._write(trial, stop.outcome, stop.cause)
+            _put_into_snapshot(tune_controller, trial)
         with self._deciding(trial):
             super().on_trial_remove(tune_controller, trial)
 
@@ -219,3 +220,14 @@ class Telling(Resuming, FIFOScheduler):
         if name not in result:
             return f"{name} is not reported at iteration {iteration}"
         return f"{name} is {result[name]} at iteration {iteration}"
+
+
+def _put_into_snapshot(controller: Any, trial: Trial) -> None:
+    """Have Tune write a trial's end, which it forgets of one that waits without an actor.
+
+    A resume would run it again. There is no public way; without this one the end is lost only if
+    the driver is.
+    """
+    mark = getattr(controller, "_mark_trial_to_checkpoint", None)
+    if mark is not None:
+        mark(trial)
