@@ -159,7 +159,7 @@ def _assert_that_optuna_draws(folder: Path) -> None:
     for trial in study.trials:
         assert trial.user_attrs["epochs"] >= 1
         assert trial.user_attrs["seconds"] > 0
-        run_id = trial.user_attrs.get("mlflow_run_id") or late[str(trial.number)]
+        run_id = late.get(str(trial.number)) or trial.user_attrs["mlflow_run_id"]
         assert len(run_id) == 32
 
 

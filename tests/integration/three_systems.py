@@ -9,6 +9,7 @@ import mlflow
 import optuna
 
 from tune_tf.outcome import Outcome
+from tune_tf.searchers.facts import tune_trial_id
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,10 @@ def seen_in(folder: Path) -> dict[str, Seen]:
     but never started.
     """
     tune = _tune(folder)
-    study = {trial.user_attrs["tune_trial_id"]: trial for trial in study_of(folder).trials}
-    assert len(study) == len(study_of(folder).trials)
+    optuna_study = study_of(folder)
+    attrs = optuna_study.user_attrs
+    study = {tune_trial_id(trial, attrs): trial for trial in optuna_study.trials}
+    assert len(study) == len(optuna_study.trials)
     runs = _mlflow(folder)
     assert sorted(tune) == sorted(study)
     assert set(runs) <= set(tune)

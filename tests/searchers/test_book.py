@@ -9,6 +9,7 @@ from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers.book import TrialBook
+from tune_tf.searchers.facts import tune_trial_id
 from tune_tf.searchers.goals import Goals
 from tune_tf.searchers.page import Page
 from tune_tf.searchers.storages import open_study
@@ -146,6 +147,22 @@ def test_trials_asked_for_after_the_last_save_are_handed_out_again_in_order(stor
     assert states(book) == ["COMPLETE"] * 5
     assert [trial.value for trial in book.study.trials] == [0.125, 0.5, 0.125, 0.125, 0.125]
     assert book.study.trials[2].intermediate_values == {1: 0.5, 2: 0.125}
+
+
+def test_a_trial_that_ended_unsaved_and_runs_again_is_linked_to_the_new_one(storage):
+    book = open_book(storage)
+    asked(book, "a")
+    page = book.page.copy()
+    asked(book, "b")
+    book.tell("b", Verdict(Outcome.COMPLETED, 0.5, 3))
+    again = open_book(storage, page)
+    again.find_orphans({"a"})
+    again.ask("c")
+    again.link({"a": "run a", "c": "run c"})
+    attrs = again.study.user_attrs
+    assert [tune_trial_id(trial, attrs) for trial in again.study.trials] == ["a", "c"]
+    assert attrs["mlflow_run_ids"] == {"0": "run a", "1": "run c"}
+    assert states(again) == ["RUNNING", "COMPLETE"]
 
 
 def test_a_second_kill_amid_the_handing_out_loses_nothing(storage):

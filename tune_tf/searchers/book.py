@@ -17,7 +17,7 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
-from tune_tf.searchers.facts import LATE_RUN_IDS, TUNE_TRIAL_ID
+from tune_tf.searchers.facts import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
 from tune_tf.searchers.finite import FiniteSampler
 from tune_tf.searchers.page import NO_STEP, Entry, Page, last_step, num_asked
 from tune_tf.searchers.rehearsal import diverged_points, rehearse
@@ -207,18 +207,18 @@ class TrialBook:
         return (curve[max(curve)],) if curve else ()
 
     def link(self, run_ids: Mapping[str, str | None]) -> None:
-        """Keep MLflow's runs of trials, by Tune's id, whose end was told before they were known.
+        """Keep MLflow's runs of trials, by Tune's id, that the trials do not name themselves.
 
         Optuna lets nothing be added to a trial that has ended, so the study keeps them.
         """
-        late = {
-            str(trial.number): run_ids[tune_id]
-            for trial in self.study.get_trials(deepcopy=False)
-            if MLFLOW_RUN_ID not in trial.user_attrs
-            and run_ids.get(tune_id := trial.user_attrs.get(TUNE_TRIAL_ID, ""))
-        }
+        attrs = self.study.user_attrs
+        late = {}
+        for trial in self.study.get_trials(deepcopy=False):
+            run_id = run_ids.get(tune_trial_id(trial, attrs) or "")
+            if run_id and trial.user_attrs.get(MLFLOW_RUN_ID) != run_id:
+                late[str(trial.number)] = run_id
         if late:
-            known = self.study.user_attrs.get(LATE_RUN_IDS, {})
+            known = attrs.get(LATE_RUN_IDS, {})
             self.study.set_user_attr(LATE_RUN_IDS, {**known, **late})
 
     def give_up_orphans(self) -> None:
@@ -258,6 +258,8 @@ class TrialBook:
         frozen = self._frozen(number)
         entry = self.page.entries[tune_id] = Entry(number, finished=frozen.state.is_finished())
         if entry.finished:
+            known = self.study.user_attrs.get(RELINKED, {})
+            self.study.set_user_attr(RELINKED, {**known, str(number): tune_id})
             again = FixedTrial(frozen.params, number)
             return dict(self._suggest(again) or again.params)
         entry.reported = last_step(frozen)

@@ -3,14 +3,23 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from optuna.trial import FrozenTrial
+
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, is_finite
 from tune_tf.searchers.verdict import TIME
 
 TUNE_TRIAL_ID: Final = "tune_trial_id"
 """User attribute that holds Tune's id of the trial."""
 
+RELINKED: Final = "tune_trial_ids"
+"""User attribute of the study: Tune's id by number, of trials that had ended and were run again.
+
+A trial that ended in the last moments before a kill, which Tune had not saved, runs again under its
+number and another id of Tune's; Optuna lets nothing be changed on a trial that has ended.
+"""
+
 LATE_RUN_IDS: Final = "mlflow_run_ids"
-"""User attribute of the study: MLflow's run by number, of trials that ended before it was known."""
+"""User attribute of the study: MLflow's run by number, where the trial names none or an old one."""
 
 WARM_START: Final = "warm_start"
 """User attribute of a trial that was run elsewhere: where it comes from."""
@@ -25,6 +34,17 @@ EPOCHS: Final = "epochs"
 """User attribute: how many iterations the trial ran."""
 
 _SECONDS_OF_TUNE = "time_total_s"
+
+
+def tune_trial_id(trial: FrozenTrial, study_attrs: Mapping[str, Any]) -> str | None:
+    """Return Tune's id of an Optuna trial; None if it never ran under Tune.
+
+    Args:
+        trial: The trial.
+        study_attrs: ``study.user_attrs``.
+    """
+    again: str | None = study_attrs.get(RELINKED, {}).get(str(trial.number))
+    return again or trial.user_attrs.get(TUNE_TRIAL_ID)
 
 
 def facts_of(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any]:

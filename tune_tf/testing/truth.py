@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
-from tune_tf.searchers.facts import TUNE_TRIAL_ID
+from tune_tf.searchers.facts import tune_trial_id
 from tune_tf.tracking.entry import STOP_REASON_TAG, TRIAL_ID
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def standings(
         experiment_name: MLflow's experiment of the sweep, which holds no other.
         metric: Whose curve is compared.
     """
-    told = {trial.user_attrs[TUNE_TRIAL_ID]: trial for trial in study.trials}
+    attrs = study.user_attrs
+    told = {str(tune_trial_id(trial, attrs)): trial for trial in study.trials}
     assert len(told) == len(study.trials), "a trial stands in Optuna twice"
     experiment = client.get_experiment_by_name(experiment_name)
     runs = [
