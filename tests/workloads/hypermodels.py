@@ -1,8 +1,25 @@
-"""Hypermodels as KerasTuner's tutorials write them."""
+"""Hypermodels as KerasTuner's tutorials write them, and as workloads of a few rows."""
 
 import keras
 import keras_tuner
+import numpy as np
 from keras import layers
+
+from tune_tf import Data, from_hypermodel
+
+X = np.linspace(-1, 1, 6 * 64, dtype="float32").reshape(6, 8, 8, 1)
+Y = np.arange(6) % 3
+DATA = Data(train=(X, Y), validation=(X[:2], Y[:2]), test=(X[:1], Y[:1]))
+
+
+def taken_over(build, data=DATA, **arguments):
+    """Return a hypermodel as a workload of six rows."""
+    return from_hypermodel(build, data, **arguments)
+
+
+def space(build, **arguments):
+    """Return the parameters that a hypermodel is found to have."""
+    return dict(taken_over(build, **arguments).space.parameters)
 
 
 class Classifier(keras_tuner.HyperModel):
@@ -38,3 +55,9 @@ class Classifier(keras_tuner.HyperModel):
 
     def fit(self, hp, model, *args, **kwargs):
         return model.fit(*args, batch_size=hp.Choice("batch_size", [64, 128]), **kwargs)
+
+
+def branches(hp):
+    """A build that takes its branches in plain Python."""
+    if hp.Boolean("deep") and hp.Choice("kind", ["a", "b", "c"]) in "bc":
+        hp.Float("rate", 0, 1)

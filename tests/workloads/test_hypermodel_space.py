@@ -1,0 +1,282 @@
+"""The search space of a hypermodel: scopes, loops and branches become conditions."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("keras_tuner")
+
+from hypermodels import branches, space, taken_over
+
+from tune_tf import Choice, Float, Int
+from tune_tf.errors import InvalidSettingsError, WorkloadError
+from tune_tf.space import flat
+from tune_tf.workloads.hypermodel_probing import probed
+
+pytestmark = pytest.mark.tf
+
+
+def nested_scopes(hp):
+    hp.Choice("model", ["mlp", "cnn", "none"])
+    with hp.conditional_scope("model", ["mlp", "cnn"]):
+        hp.Choice("norm", ["batch", "layer"])
+        with hp.conditional_scope("norm", "batch"):
+            hp.Float("eps", 0, 1)
+
+
+def name_scopes(hp):
+    with hp.name_scope("head"):
+        hp.Choice("kind", ["a", "b"])
+        with hp.name_scope("deep"):
+            hp.Int("int", 1, 2)
+        hp.Int("units", 1, 2, parent_name="kind", parent_values="b")
+
+
+def odd_names(hp):
+    hp.Int("learning.rate", 1, 2)
+    hp.Int("learning_rate", 1, 3)
+    hp.Int("a", 1, 2)
+    hp.Int("a/b", 1, 2)
+    hp.Int("a//choice", 1, 2)
+    hp.Int("größe der schicht", 1, 2)
+    hp.Int(7, 1, 2)
+
+
+def one_name_in_two_scopes(hp):
+    hp.Choice("model", ["mlp", "cnn", "rnn"])
+    for model, high in {"mlp": 4, "cnn": 8, "rnn": 4}.items():
+        with hp.conditional_scope("model", [model]):
+            hp.Int("units", 1, high)
+
+
+def within_and_without(hp):
+    hp.Choice("model", ["mlp", "cnn"])
+    with hp.conditional_scope("model", ["mlp"]):
+        hp.Int("units", 1, 4)
+    hp.Int("units", 1, 4)
+
+
+def loops(hp):
+    for b in range(hp.Int("blocks", 0, 2)):
+        for i in range(hp.Int(f"layers_{b}", 1, 2)):
+            hp.Int(f"units_{b}_{i}", 4, 8)
+
+
+def thresholds(hp):
+    if hp.Float("dropout", 0, 1) > 0.5:
+        hp.Int("patience", 1, 2)
+    if hp.Int("units", 1, 1000) > 500:
+        hp.Int("bottleneck", 1, 2)
+
+
+def never(hp):
+    hp.Choice("model", ["mlp"])
+    with hp.conditional_scope("model", ["cnn"]):
+        hp.Int("filters", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        pytest.param(
+            nested_scopes,
+            {
+                "model": Choice(["mlp", "cnn", "none"]),
+                "norm": Choice(["batch", "layer"], when={"model": ["mlp", "cnn"]}),
+                "eps": Float(0, 1, when={"model": ["mlp", "cnn"], "norm": "batch"}),
+            },
+            id="nested-scopes",
+        ),
+        pytest.param(
+            name_scopes,
+            {
+                "head/kind": Choice(["a", "b"]),
+                "head/deep/int_": Int(1, 2),
+                "head/units": Int(1, 2, when={"head/kind": "b"}),
+            },
+            id="name-scopes",
+        ),
+        pytest.param(
+            odd_names,
+            {
+                "learning_rate": Int(1, 2),
+                "learning_rate-2": Int(1, 3),
+                "a-2": Int(1, 2),
+                "a/b": Int(1, 2),
+                "a/_/choice_": Int(1, 2),
+                "größe der schicht": Int(1, 2),
+                "7": Int(1, 2),
+            },
+            id="odd-names",
+        ),
+        pytest.param(
+            one_name_in_two_scopes,
+            {
+                "model": Choice(["mlp", "cnn", "rnn"]),
+                "units": Int(1, 4, when={"model": ["mlp", "rnn"]}),
+                "units-2": Int(1, 8, when={"model": "cnn"}),
+            },
+            id="one-name-in-two-scopes",
+        ),
+        pytest.param(
+            within_and_without,
+            {"model": Choice(["mlp", "cnn"]), "units": Int(1, 4)},
+            id="within-and-without-a-scope",
+        ),
+        pytest.param(
+            loops,
+            {
+                "blocks": Int(0, 2),
+                "layers_0": Int(1, 2, when={"blocks": [1, 2]}),
+                "units_0_0": Int(4, 8, when={"blocks": [1, 2]}),
+                "units_0_1": Int(4, 8, when={"blocks": [1, 2], "layers_0": 2}),
+                "layers_1": Int(1, 2, when={"blocks": 2}),
+                "units_1_0": Int(4, 8, when={"blocks": 2}),
+                "units_1_1": Int(4, 8, when={"blocks": 2, "layers_1": 2}),
+            },
+            id="loops",
+        ),
+        pytest.param(
+            branches,
+            {
+                "deep": Choice([True, False]),
+                "kind": Choice(["a", "b", "c"], when={"deep": True}),
+                "rate": Float(0, 1, when={"deep": True, "kind": ["b", "c"]}),
+            },
+            id="python-branches",
+        ),
+        pytest.param(
+            thresholds,
+            {
+                "dropout": Float(0, 1),
+                "units": Int(1, 1000),
+                "patience": Int(1, 2),
+                "bottleneck": Int(1, 2),
+            },
+            id="thresholds-are-no-conditions",
+        ),
+        pytest.param(never, {"model": Choice(["mlp"])}, id="a-scope-that-never-opens"),
+    ],
+)
+def test_scopes_and_loops_become_conditions(build, expected):
+    assert space(build) == expected
+
+
+def test_parents_stand_within_the_scopes_of_their_children():
+    with pytest.raises(WorkloadError, match="defaults of all hyperparameters raised ValueError"):
+        space(lambda hp: hp.Int("b", 1, 2, parent_name="c", parent_values=1))
+
+
+def test_a_config_of_the_tutorial_holds_exactly_what_its_build_asks_for(tutorial):
+    assert_configs_hold_what_is_asked_for(tutorial, num_samples=15)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(loops, id="loops"),
+        pytest.param(branches, id="python-branches"),
+        pytest.param(one_name_in_two_scopes, id="one-name-in-two-scopes"),
+        pytest.param(name_scopes, id="name-scopes"),
+    ],
+)
+def test_a_config_holds_exactly_what_the_build_asks_for(build):
+    assert_configs_hold_what_is_asked_for(taken_over(build), num_samples=40)
+
+
+def assert_configs_hold_what_is_asked_for(workload, num_samples):
+    """Compare configs with what the build takes where KerasTuner's own container has the values."""
+    name_of = {path: name for name, paths in workload._found.paths.items() for path in paths}
+    rng = np.random.default_rng(0)
+    for _ in range(num_samples):
+        given = {name_of[path]: v for path, v in flat(workload.space.sample(rng)).items()}
+        assert probed(workload._declare, given).values == given
+
+
+def test_a_build_gets_the_values_of_its_trial_and_no_others():
+    seen = {}
+
+    def build(hp):
+        one_name_in_two_scopes(hp)
+        seen.update(hp.values)
+        return hp.get("units")
+
+    workload = taken_over(build)
+    seen.clear()
+
+    assert workload.build_model({"model": "cnn", "units-2": 7, "mine": 3}) == 7
+    assert seen == {"model": "cnn", "units": 7}
+
+
+def test_inactive_values_are_none_to_the_build():
+    def build(hp):
+        hp.Choice("optimizer", ["adam", "sgd"])
+        return hp.Float("momentum", 0, 1, parent_name="optimizer", parent_values="sgd"), (
+            "momentum" in hp
+        )
+
+    workload = taken_over(build)
+    rays_way = {"optimizer": "adam", "momentum": None}
+    assert workload.build_model({"optimizer": "adam"}) == (None, False)
+    assert workload.build_model(rays_way) == (None, False)
+    assert workload.build_model({"optimizer": "sgd", "momentum": 0.5}) == (0.5, True)
+
+
+def hidden(hp):
+    a, b = hp.Float("a", 0, 1), hp.Float("b", 0, 1)
+    if (a, b) == (0.3, 0.6):
+        return hp.Int("c", 1, 5, default=2)
+    return None
+
+
+def test_what_probing_cannot_find_keeps_its_default_and_is_told(caplog):
+    assert taken_over(hidden).build_model({"a": 0.3, "b": 0.6}) == 2
+    assert "'c' is not in the search space and keeps its default 2" in caplog.text
+
+
+def test_probes_lead_to_what_is_hidden():
+    workload = taken_over(hidden, probes=[{"a": 0.3, "b": 0.6}])
+
+    assert workload.space.parameters["c"] == Int(1, 5)
+    assert workload.build_model({"a": 0.3, "b": 0.6, "c": 4}) == 4
+
+
+def test_values_that_depend_on_others_are_those_of_the_first_declaration(caplog):
+    found = space(lambda hp: hp.Int("b", 1, hp.Int("a", 2, 3)))
+
+    assert found == {"a": Int(2, 3), "b": Int(1, 2)}
+    assert caplog.text.count("'b' has values that depend on others") == 1
+
+
+def test_combinations_that_cannot_be_built_hide_nothing():
+    def build(hp):
+        if hp.Int("poolings", 1, 4) > 2:
+            raise ValueError("no pixels are left")
+        if hp.Boolean("dense"):
+            hp.Int("units", 1, 2)
+
+    found = space(build)
+    assert found["units"] == Int(1, 2, when={"dense": True})
+
+
+def test_one_name_for_two_ranges_at_once_is_refused():
+    def build(hp):
+        hp.Choice("model", ["mlp", "cnn"])
+        hp.Int("units", 1, 4)
+        hp.Int("units", 1, 8, parent_name="model", parent_values="cnn")
+
+    with pytest.raises(
+        InvalidSettingsError, match=r"^units: .* active together: .* name of its own"
+    ):
+        space(build)
+
+
+def test_a_build_without_hyperparameters_is_refused():
+    with pytest.raises(
+        InvalidSettingsError, match=r"declares no hyperparameters .* nothing to sear"
+    ):
+        space(lambda hp: None)
+
+
+def test_a_build_that_fails_with_its_defaults_is_told():
+    with pytest.raises(WorkloadError, match="defaults of all hyperparameters raised ZeroDivision"):
+        space(lambda hp: 1 / hp.Int("a", 0, 1))

@@ -1,0 +1,98 @@
+"""One hyperparameter of KerasTuner and its counterpart in a search space."""
+
+import pytest
+
+pytest.importorskip("keras_tuner")
+
+import keras_tuner
+from hypermodels import space, taken_over
+from keras_tuner.engine import hyperparameters as kinds
+
+from tune_tf import Choice, Constant, Float, Int
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.workloads.hyperparameter import Hyperparameter
+
+pytestmark = pytest.mark.tf
+
+
+@pytest.mark.parametrize(
+    ("declare", "parameter"),
+    [
+        pytest.param(lambda hp: hp.Int("a", 1, 4), Int(1, 4), id="int"),
+        pytest.param(lambda hp: hp.Int("a", 3, 3), Int(3, 3), id="one-int"),
+        pytest.param(lambda hp: hp.Int("a", 6, 12, step=3), Int(6, 12, step=3), id="stepped-int"),
+        pytest.param(lambda hp: hp.Int("a", 6, 13, step=3), Int(6, 12, step=3), id="int-short"),
+        pytest.param(lambda hp: hp.Int("a", 1, 4, step=9), Int(1, 1), id="int-step-too-long"),
+        pytest.param(
+            lambda hp: hp.Int("a", 1, 9, sampling="log"), Int(1, 9, log=True), id="log-int"
+        ),
+        pytest.param(
+            lambda hp: hp.Int("a", 2, 33, step=2, sampling="log"),
+            Choice([2, 4, 8, 16, 32]),
+            id="int-powers",
+        ),
+        pytest.param(
+            lambda hp: hp.Int("a", 1, 8, step=2, sampling="reverse_log"),
+            Choice([8, 7, 5, 1]),
+            id="int-reverse-powers",
+        ),
+        pytest.param(lambda hp: hp.Float("a", 0, 1), Float(0, 1), id="float"),
+        pytest.param(
+            lambda hp: hp.Float("a", 0, 1, step=0.2), Float(0, 1, step=0.2), id="stepped-float"
+        ),
+        pytest.param(
+            lambda hp: hp.Float("a", 0, 0.9, step=0.2), Float(0, 0.8, step=0.2), id="float-short"
+        ),
+        pytest.param(
+            lambda hp: hp.Float("a", 1e-4, 1, sampling="log"), Float(1e-4, 1, log=True), id="log"
+        ),
+        pytest.param(
+            lambda hp: hp.Float("a", 0.5, 8, step=4, sampling="log"),
+            Choice([0.5, 2.0, 8.0]),
+            id="float-powers",
+        ),
+        pytest.param(lambda hp: hp.Choice("a", ["x", "y"]), Choice(["x", "y"]), id="choice"),
+        pytest.param(lambda hp: hp.Choice("a", [3, 1, 3]), Choice([3, 1]), id="repeated-option"),
+        pytest.param(
+            lambda hp: hp.Choice("a", [1, 2], ordered=False), Choice([1, 2]), id="unordered"
+        ),
+        pytest.param(lambda hp: hp.Boolean("a"), Choice([True, False]), id="boolean"),
+        pytest.param(lambda hp: hp.Fixed("a", 0.5), Constant(0.5), id="fixed"),
+    ],
+)
+def test_each_kind_has_its_counterpart(declare, parameter):
+    assert space(declare) == {"a": parameter}
+
+
+def test_reverse_log_is_searched_evenly_and_said_so():
+    with pytest.warns(UserWarning, match="'a': sampling='reverse_log' is searched evenly from 0.1"):
+        found = space(lambda hp: hp.Float("a", 0.1, 1, sampling="reverse_log"))
+    assert found == {"a": Float(0.1, 1)}
+
+
+def test_a_hyperparameter_of_another_class_is_refused_by_name():
+    with pytest.raises(InvalidSettingsError, match=r"^odd: .* class HyperParameter have no count"):
+        Hyperparameter.of(kinds.HyperParameter("odd"), {})
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        pytest.param(lambda hp: hp.Int("a", 1, 4), id="int"),
+        pytest.param(lambda hp: hp.Int("a", 1, 9, sampling="log"), id="log-int"),
+        pytest.param(lambda hp: hp.Float("a", 0.1, 0.7, step=0.2), id="stepped-float"),
+        pytest.param(lambda hp: hp.Float("a", 1e-4, 1e-1, sampling="log"), id="log-float"),
+        pytest.param(lambda hp: hp.Int("a", 2, 32, step=2, sampling="log"), id="int-powers"),
+    ],
+)
+def test_both_ends_reach_the_build_as_keras_tuner_has_them(declare):
+    workload = taken_over(declare)
+    parameter = workload.space.parameters["a"]
+    given = vars(parameter)
+    ends = given["options"] if isinstance(parameter, Choice) else (given["low"], given["high"])
+
+    hps = keras_tuner.HyperParameters()
+    declare(hps)
+    (hp,) = hps.space
+    assert (ends[0], ends[-1]) == (hp.min_value, hp.max_value)
+    assert [workload.build_model({"a": end}) for end in ends] == list(ends)

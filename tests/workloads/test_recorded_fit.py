@@ -1,0 +1,166 @@
+"""A hypermodel's own ``fit``: what it chooses is searched, and the trial trains with it."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("keras_tuner")
+
+import keras
+import keras_tuner
+from hypermodels import DATA, X, Y, branches, space, taken_over
+from keras import layers
+
+from tune_tf import Choice, Data, Float, Int
+from tune_tf.data.loads import RecordingConfig
+from tune_tf.errors import WorkloadError
+
+pytestmark = pytest.mark.tf
+
+
+def fitting(fit):
+    """Return a hypermodel with a ``fit`` of its own."""
+
+    class Fitted(keras_tuner.HyperModel):
+        def build(self, hp):
+            return hp.Choice("model", ["a", "b"])
+
+        def fit(self, hp, model, *args, **kwargs):
+            return fit(self, hp, model, *args, **kwargs)
+
+    return Fitted()
+
+
+def choosing(self, hp, model, x, y, validation_data, callbacks=None, **kwargs):
+    if hp.Boolean("scale"):
+        x = keras.ops.convert_to_tensor(x) * 2
+    with hp.conditional_scope("model", ["b"]):
+        hp.Float("temperature", 1, 2)
+    return model.fit(
+        x,
+        y,
+        validation_data=validation_data,
+        batch_size=hp.Choice("batch_size", [2, 3]),
+        class_weight={0: hp.Float("weight", 1, 2), 1: 1.0, 2: 1.0},
+        epochs=hp.Int("epochs", 2, 3),
+        callbacks=[*callbacks, keras.callbacks.EarlyStopping(patience=hp.Int("patience", 1, 9))],
+        **kwargs,
+    )
+
+
+CHOSEN = {"model": "a", "scale": True, "batch_size": 3, "weight": 1.5, "epochs": 2, "patience": 7}
+
+
+def test_what_fit_chooses_is_searched():
+    assert space(fitting(choosing)) == {
+        "model": Choice(["a", "b"]),
+        "scale": Choice([True, False]),
+        "temperature": Float(1, 2, when={"model": "b"}),
+        "batch_size": Choice([2, 3]),
+        "weight": Float(1, 2),
+        "epochs": Int(2, 3),
+        "patience": Int(1, 9),
+    }
+
+
+def test_the_trial_trains_with_what_fit_chose():
+    workload = taken_over(fitting(choosing))
+    data = workload.load_data(CHOSEN)
+
+    np.testing.assert_array_equal(data.train[0], 2 * X)
+    assert type(data.train[0]) is np.ndarray
+    assert data.validation is not None
+    assert data.test is DATA.test
+    assert data.class_weight == {0: 1.5, 1: 1.0, 2: 1.0}
+    assert workload.global_batch_size(CHOSEN) == 3
+
+
+def test_callbacks_and_epochs_of_fit_steer_the_trial():
+    workload = taken_over(fitting(choosing), callbacks=[keras.callbacks.TerminateOnNaN()])
+    nan, early, last = workload.callbacks(CHOSEN)
+    model = keras.Sequential([keras.Input((1,)), layers.Dense(1)])
+    model.stop_training = False
+    last.set_model(model)
+
+    stops = []
+    for epoch in range(2):
+        last.on_epoch_end(epoch)
+        stops.append(model.stop_training)
+    assert (type(nan).__name__, early.patience, stops) == ("TerminateOnNaN", 7, [False, True])
+    assert workload.callbacks(CHOSEN)[0] is not nan
+
+
+def test_data_are_loaded_again_only_for_what_fit_asks():
+    plain, reads = taken_over(branches), {}
+    plain.load_data(RecordingConfig(plain.default_config, reads))
+    assert reads == {}
+
+    own = taken_over(fitting(choosing))
+    own.load_data(RecordingConfig({**CHOSEN, "unrelated": 1}, reads))
+    assert {path[0] for path in reads} == set(CHOSEN)
+
+
+def test_arguments_of_a_search_reach_the_trial():
+    weights = np.ones(6, "float32")
+    workload = taken_over(branches, data=Data(train=(X, Y, weights)), batch_size=5, verbose=0)
+
+    assert workload.global_batch_size(workload.default_config) == 5
+    assert workload.load_data({}).train[2] is weights
+    assert taken_over(branches).global_batch_size({}) == 32
+
+
+def trains_by_tape(self, hp, model, x, y, **kwargs):
+    return model(x)
+
+
+def returns_a_number(self, hp, model, *args, **kwargs):
+    return min(model.fit(*args, **kwargs).history["val_loss"])
+
+
+@pytest.mark.parametrize(
+    ("fit", "match"),
+    [
+        pytest.param(trains_by_tape, "fit calls the model; .*train_step.*loop=", id="tape"),
+        pytest.param(
+            lambda self, hp, model, *args, **kw: model.optimizer, r"fit uses model\.opt", id="part"
+        ),
+        pytest.param(returns_a_number, r"fit uses \.history of what model.fit ret", id="history"),
+        pytest.param(
+            lambda self, hp, model, *args, **kw: 0.5, "fit calls model.fit never;", id="never"
+        ),
+        pytest.param(
+            lambda self, hp, model, *args, **kw: [model.fit(*args, **kw) for _ in "12"],
+            "fit calls model.fit 2 times; .*train_step",
+            id="twice",
+        ),
+        pytest.param(
+            lambda self, hp, model, *args, **kw: {"loss": 1.0} if model.fit(*args) else 0,
+            r"fit returns \{'loss': 1.0\} instead",
+            id="dict",
+        ),
+        pytest.param(
+            lambda self, hp, model, *args, **kw: model.fit(*args, validation_split=0.2),
+            r"fit gives validation_split=0.2 to model.fit, which has no counterpart",
+            id="split",
+        ),
+    ],
+)
+def test_a_fit_that_trains_in_its_own_way_is_refused(fit, match):
+    with pytest.raises(WorkloadError, match=f"^Fitted: {match}"):
+        space(fitting(fit))
+
+
+def test_a_fit_that_fails_is_told():
+    def fit(self, hp, model, *args, **kwargs):
+        return model.fit(*args, batch_size=kwargs["batch_size"])
+
+    with pytest.raises(WorkloadError, match="raised KeyError: 'batch_size'"):
+        space(fitting(fit))
+
+
+def test_the_order_of_rows_is_as_fit_wants_it():
+    def fit(self, hp, model, *args, **kwargs):
+        return model.fit(*args, shuffle=hp.Boolean("shuffle", default=True), **kwargs)
+
+    workload = taken_over(fitting(fit))
+    given = [workload.shuffle({"model": "a", "shuffle": each}) for each in (True, False)]
+    assert given == [True, False]
