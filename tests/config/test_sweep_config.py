@@ -1,4 +1,4 @@
-"""SweepConfig: the schema of a sweep file, its errors, and the import of workloads."""
+"""SweepConfig: the schema of a sweep file and its errors."""
 
 import json
 import pickle
@@ -6,59 +6,20 @@ import subprocess
 import sys
 
 import pytest
+from sweep_files import MINIMAL, SWEEP
 
 from tune_tf.config import (
     BudgetSettings,
     MLflowSettings,
     SearcherSettings,
     SweepConfig,
-    import_workload,
 )
 from tune_tf.config.scheduler_settings import AshaSettings
-from tune_tf.errors import InvalidSettingsError, WorkloadError
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
-from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
-
-SWEEP = """\
-name: digits-cnn
-workload: tune_tf.workloads.digits:DigitsCNN
-objective: {metric: val_accuracy, mode: max}
-space:
-  optimizer:     {choice: [adamw, sgd]}
-  momentum:      {uniform: [0.0, 0.99], when: {optimizer: sgd}}
-  learning_rate: {loguniform: [1.0e-4, 1.0e-1]}
-  filters:       {choice: [8, 16, 32]}
-  batch_size:    64
-searcher:    {name: optuna, sampler: tpe, seed: 7}
-scheduler:   {name: asha, max_t: 27, grace_period: 1, reduction_factor: 3}
-parallelism: {kind: mirrored, num_replicas: 2}
-resources:   {cpus: 2, gpus: 0}
-budget:      {num_samples: 32, time_budget_s: 3600}
-mlflow:      {tracking_uri: "sqlite:///mlflow.db", experiment_name: digits}
-storage_path: ./sweeps
-"""
-
-MINIMAL = {
-    "name": "small",
-    "workload": "models/mine.py:Mine",
-    "objective": {"metric": "loss", "mode": "min"},
-    "space": {"learning_rate": {"uniform": [0, 1]}, "batch_size": {"choice": [2, 4]}},
-    "budget": {"num_samples": 4},
-}
-
-
-@pytest.fixture
-def sweep(tmp_path):
-    """Return a function that writes a sweep file."""
-
-    def write(text):
-        path = tmp_path / "sweep.yaml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
+from tune_tf.space import Choice, Float, Int, SearchSpace
 
 
 def test_a_sweep_file_becomes_value_objects(sweep):
@@ -244,94 +205,6 @@ BAD = {
         "must hold configs like {learning_rate: 0.1}, not 3",
     ),
     "number-as-key": ({"searcher": {3: 1}}, "searcher.3", "unknown key"),
-    "max-t": ({"scheduler": {"max_t": 0}}, "scheduler.max_t", "must be at least 1, not 0"),
-    "max-t-half": ({"scheduler": {"max_t": 1.5}}, "scheduler.max_t", "whole number, not 1.5"),
-    "grace": (
-        {"scheduler": {"name": "asha", "max_t": 3, "grace_period": 4}},
-        "scheduler.grace_period",
-        "is 4 but max_t is 3",
-    ),
-    "grace-of-fifo": (
-        {"scheduler": {"grace_period": 4}},
-        "scheduler.grace_period",
-        "belongs to asha, pasha, median_stopping, but the scheduler is fifo: write name: asha",
-    ),
-    "reduction": (
-        {"scheduler": {"name": "asha", "reduction_factor": 1}},
-        "scheduler.reduction_factor",
-        "must be more than 1",
-    ),
-    "scheduler": (
-        {"scheduler": {"name": "hyperbnad"}},
-        "scheduler.name",
-        "not 'hyperbnad'; did you mean 'hyperband'?",
-    ),
-    "scheduler-text": ({"scheduler": "asha"}, "scheduler", f"{SECTION} of settings, not 'asha'"),
-    "scheduler-key": (
-        {"scheduler": {"name": "pbt", "synchron": True}},
-        "scheduler.synchron",
-        "did you mean 'synch'?; known are name, max_t, perturbation_interval",
-    ),
-    "milestones": (
-        {"scheduler": {"name": "hyperband", "reduction_factor": 1.5}},
-        "scheduler.reduction_factor",
-        "must be at least 2",
-    ),
-    "quantile": (
-        {"scheduler": {"name": "pbt", "quantile_fraction": 0.6}},
-        "scheduler.quantile_fraction",
-        "must be at most 0.5, not 0.6",
-    ),
-    "probability": (
-        {"scheduler": {"name": "pbt", "resample_probability": 2}},
-        "scheduler.resample_probability",
-        "a probability from 0 to 1, not 2",
-    ),
-    "interval": (
-        {"scheduler": {"name": "pb2", "max_t": 3, "perturbation_interval": 4}},
-        "scheduler.perturbation_interval",
-        "is 4 but max_t is 3: no trial would ever be changed",
-    ),
-    "factors": (
-        {"scheduler": {"name": "pbt", "perturbation_factors": [0]}},
-        "scheduler.perturbation_factors",
-        "a list of numbers above 0, like [1.2, 0.8], not [0]",
-    ),
-    "mutations-text": (
-        {"scheduler": {"name": "pbt", "mutations": "learning_rate"}},
-        "scheduler.mutations",
-        "must be a list of parameters",
-    ),
-    "mutations-none": (
-        {"scheduler": {"name": "pbt", "mutations": []}},
-        "scheduler.mutations",
-        "leave it out for all",
-    ),
-    "mutations-twice": (
-        {"scheduler": {"name": "pbt", "mutations": ["learning_rate", "learning_rate"]}},
-        "scheduler.mutations",
-        "names learning_rate twice",
-    ),
-    "samples": (
-        {"scheduler": {"name": "median_stopping", "min_samples_required": 0}},
-        "scheduler.min_samples_required",
-        "must be at least 1, not 0",
-    ),
-    "limit-of-base": (
-        {"scheduler": {"name": "resource_changing", "max_t": 9}},
-        "scheduler.max_t",
-        "but the scheduler is resource_changing",
-    ),
-    "base": (
-        {"scheduler": {"name": "resource_changing", "base": {"name": "asha", "max_t": 0}}},
-        "scheduler.base.max_t",
-        "must be at least 1, not 0",
-    ),
-    "base-of-itself": (
-        {"scheduler": {"name": "resource_changing", "base": {"name": "resource_changing"}}},
-        "scheduler.base.name",
-        "not 'resource_changing'",
-    ),
     "kind": ({"parallelism": {"kind": "miror"}}, "parallelism.kind", "one of 'mirrored', not"),
     "replicas": ({"parallelism": {"num_replicas": 0}}, "parallelism", "not 0"),
     "rows": (
@@ -384,127 +257,11 @@ def test_an_empty_mapping_lacks_what_has_no_default():
     assert missing == ["name", "workload", "objective", "space", "budget"]
 
 
-def test_all_faults_of_a_file_are_told_in_its_order_with_their_lines(sweep):
-    path = sweep("""\
-name: bad name
-wrkload: a
-objective: {metric: loss, mode: lowest}
-space:
-  learning_rate: {uniform: [1, 0]}
-  depth:
-    choice: []
-  batch_size: 1
-  batch_size: 1
-searcher: {seed: x}
-parallelism: {num_replicas: 2}
-resources:
-  gpus: 1
-budget:
-  num_samples: 0
-""")
-    with pytest.raises(InvalidSettingsError, match=r"sweep.yaml: 10 faults") as caught:
-        SweepConfig.from_yaml(path)
-    assert [(fault.line, fault.where) for fault in caught.value.faults] == [
-        (1, "name"),
-        (1, "workload"),
-        (2, "wrkload"),
-        (3, "objective"),
-        (5, "space.learning_rate"),
-        (6, "space.depth"),
-        (9, "space.batch_size"),
-        (10, "searcher.seed"),
-        (12, "resources"),
-        (15, "budget.num_samples"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        pytest.param("", "sweep.yaml: 1 fault\n  is empty", id="empty"),
-        pytest.param("- 1\n", "line 1: must be a mapping", id="list"),
-        pytest.param("name: a\nb: [\n", "line 3: is not YAML", id="syntax"),
-    ],
-)
-def test_a_file_that_is_no_mapping_is_refused(text, match, sweep):
-    with pytest.raises(InvalidSettingsError, match=match):
-        SweepConfig.from_yaml(sweep(text))
-
-
-def test_a_missing_file_says_where_it_was_looked_for(tmp_path):
-    with pytest.raises(InvalidSettingsError, match=f"no such file; looked for {tmp_path}"):
-        SweepConfig.from_yaml(tmp_path / "nowhere.yaml")
-
-
-def test_overrides_win_over_the_file(sweep):
-    overrides = [
-        "space.filters.choice=[16,32]",
-        "space.learning_rate.constant=0.01",
-        "space.batch_size.int=[32, 64]",
-        "budget.num_samples=8",
-        "mlflow=null",
-        "max_failures=2",
-    ]
-    config = SweepConfig.from_yaml(sweep(SWEEP), overrides)
-    assert config.space.parameters["filters"] == Choice([16, 32])
-    assert config.space.parameters["learning_rate"] == Constant(0.01)
-    assert config.space.parameters["batch_size"] == Int(32, 64)
-    assert (config.budget.num_samples, config.mlflow, config.max_failures) == (8, None, 2)
-
-
-@pytest.mark.parametrize(
-    ("override", "text"),
-    [
-        pytest.param("budget", "must be key=value", id="malformed"),
-        pytest.param("budget.num_samples=0", "must be at least 1, not 0", id="bad-value"),
-        pytest.param("budget.num_sample=8", "did you mean 'num_samples'?", id="unknown-key"),
-        pytest.param("bugdet.num_samples=8", "did you mean 'budget'?", id="unknown-section"),
-        pytest.param("space.filtres.choice=[1]", "has no 'filtres'; did you mean", id="parameter"),
-        pytest.param("space.filters.chioce=[1]", "'chioce' beside 'choice'", id="kind"),
-        pytest.param("space.filters.int=[5,1]", "low 5 is above high 1", id="ends"),
-        pytest.param("seed.x=1", "must be a whole number, not {'x': 1}", id="below-a-default"),
-    ],
-)
-def test_a_bad_override_is_named(override, text, sweep):
-    with pytest.raises(InvalidSettingsError, match="--set") as caught:
-        SweepConfig.from_yaml(sweep(SWEEP), [override])
-    assert caught.value.source == "--set"
-    assert override in str(caught.value)
-    assert text in str(caught.value)
-
-
 def test_the_json_schema_knows_every_setting():
     schema = SweepConfig.json_schema()
     assert set(schema["properties"]) == set(SweepConfig.from_dict(MINIMAL).to_dict())
     assert schema["additionalProperties"] is False
     json.dumps(schema)
-
-
-def test_the_json_schema_tells_schedulers_apart_by_their_name():
-    schema = SweepConfig.json_schema()
-    section = schema["properties"]["scheduler"]
-    assert section["discriminator"]["propertyName"] == "name"
-    kinds = {name: schema["$defs"][f"{name}Settings"] for name in ("Fifo", "Asha", "Pbt")}
-    assert "required" not in kinds["Fifo"]
-    assert kinds["Asha"]["required"] == ["name"]
-    assert "grace_period" not in kinds["Pbt"]["properties"]
-
-
-def test_all_faults_of_a_scheduler_are_told_at_once():
-    scheduler = {"name": "pbt", "max_t": 3, "hard_stop": True, "sync": 1, "quantile_fraction": -1}
-    with pytest.raises(InvalidSettingsError, match="4 faults") as caught:
-        SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler})
-    assert {fault.where for fault in caught.value.faults} == {
-        "scheduler.hard_stop",
-        "scheduler.sync",
-        "scheduler.quantile_fraction",
-        "scheduler.perturbation_interval",
-    }
-
-
-def test_the_limit_of_a_scheduler_around_another_is_that_ones():
-    scheduler = {"name": "resource_changing", "base": {"name": "asha", "max_t": 7}}
-    assert SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler}).scheduler.max_t == 7
 
 
 def test_settings_load_no_framework():
@@ -514,74 +271,3 @@ def test_settings_load_no_framework():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
-
-
-WORKLOADS = """\
-from dataclasses import dataclass
-from tune_tf.workload import Workload
-
-class Mine(Workload):
-    def load_data(self, config): ...
-    def build_model(self, config): ...
-
-@dataclass
-class Sized(Mine):
-    size: int
-
-sized = Sized(3)
-other = 5
-"""
-
-
-@pytest.fixture
-def workloads(tmp_path, monkeypatch):
-    """Return a folder with a file of workloads."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "my_workloads.py").write_text(WORKLOADS)
-    (tmp_path / "broken_one.py").write_text("import no_such_module_at_all\n")
-    yield tmp_path
-    sys.modules.pop("my_workloads", None)
-
-
-@pytest.mark.parametrize(
-    ("reference", "kind"),
-    [
-        pytest.param("my_workloads.py:Mine", "Mine", id="class-of-a-file"),
-        pytest.param("my_workloads.py:sized", "Sized", id="instance-of-a-file"),
-        pytest.param("my_workloads:Mine", "Mine", id="class-of-a-module"),
-    ],
-)
-def test_a_workload_is_imported(reference, kind, workloads):
-    assert type(import_workload(reference, workloads)).__name__ == kind
-
-
-@pytest.mark.parametrize(
-    ("reference", "match"),
-    [
-        pytest.param("nowhere.py:Mine", "there is no file /.*/nowhere.py", id="no-file"),
-        pytest.param("nowhere.at:Mine", "there is no module 'nowhere'; looked in", id="no-module"),
-        pytest.param("broken_one.py:A", "raised ModuleNotFoundError: .*at_all", id="broken-file"),
-        pytest.param("broken_one:A", "importing broken_one raised Mod.*at_all", id="broken-module"),
-        pytest.param(
-            "my_workloads.py:Mime",
-            r"has no 'Mime'; did you mean 'Mine'\?; its workloads are Mine, Sized, sized",
-            id="no-attribute",
-        ),
-        pytest.param("my_workloads.py:Sized", r"Sized\(\) raised TypeError", id="arguments"),
-        pytest.param("my_workloads.py:other", "other is 5, which is no", id="no-workload"),
-    ],
-)
-def test_a_workload_that_cannot_be_imported_says_why(reference, match, workloads):
-    with pytest.raises(WorkloadError, match=match):
-        import_workload(reference, workloads)
-
-
-def test_a_workload_of_a_file_is_pickled_whole(workloads):
-    cloudpickle = pytest.importorskip("cloudpickle")
-    data = cloudpickle.dumps(import_workload("my_workloads.py:sized", workloads))
-    (workloads / "my_workloads.py").unlink()
-    code = "import sys, pickle; print(pickle.load(sys.stdin.buffer).size)"
-    found = subprocess.run(
-        [sys.executable, "-c", code], input=data, capture_output=True, check=True
-    )
-    assert found.stdout.strip() == b"3"

@@ -1,0 +1,137 @@
+"""What each scheduler can be told, and how a mistake is told."""
+
+import pytest
+from sweep_files import MINIMAL
+
+from tune_tf.config import (
+    SweepConfig,
+)
+from tune_tf.errors import InvalidSettingsError
+
+SECTION = "must be a mapping"
+BAD = {
+    "max-t": ({"scheduler": {"max_t": 0}}, "scheduler.max_t", "must be at least 1, not 0"),
+    "max-t-half": ({"scheduler": {"max_t": 1.5}}, "scheduler.max_t", "whole number, not 1.5"),
+    "grace": (
+        {"scheduler": {"name": "asha", "max_t": 3, "grace_period": 4}},
+        "scheduler.grace_period",
+        "is 4 but max_t is 3",
+    ),
+    "grace-of-fifo": (
+        {"scheduler": {"grace_period": 4}},
+        "scheduler.grace_period",
+        "belongs to asha, pasha, median_stopping, but the scheduler is fifo: write name: asha",
+    ),
+    "reduction": (
+        {"scheduler": {"name": "asha", "reduction_factor": 1}},
+        "scheduler.reduction_factor",
+        "must be more than 1",
+    ),
+    "scheduler": (
+        {"scheduler": {"name": "hyperbnad"}},
+        "scheduler.name",
+        "not 'hyperbnad'; did you mean 'hyperband'?",
+    ),
+    "scheduler-text": ({"scheduler": "asha"}, "scheduler", f"{SECTION} of settings, not 'asha'"),
+    "scheduler-key": (
+        {"scheduler": {"name": "pbt", "synchron": True}},
+        "scheduler.synchron",
+        "did you mean 'synch'?; known are name, max_t, perturbation_interval",
+    ),
+    "milestones": (
+        {"scheduler": {"name": "hyperband", "reduction_factor": 1.5}},
+        "scheduler.reduction_factor",
+        "must be at least 2",
+    ),
+    "quantile": (
+        {"scheduler": {"name": "pbt", "quantile_fraction": 0.6}},
+        "scheduler.quantile_fraction",
+        "must be at most 0.5, not 0.6",
+    ),
+    "probability": (
+        {"scheduler": {"name": "pbt", "resample_probability": 2}},
+        "scheduler.resample_probability",
+        "a probability from 0 to 1, not 2",
+    ),
+    "interval": (
+        {"scheduler": {"name": "pb2", "max_t": 3, "perturbation_interval": 4}},
+        "scheduler.perturbation_interval",
+        "is 4 but max_t is 3: no trial would ever be changed",
+    ),
+    "factors": (
+        {"scheduler": {"name": "pbt", "perturbation_factors": [0]}},
+        "scheduler.perturbation_factors",
+        "a list of numbers above 0, like [1.2, 0.8], not [0]",
+    ),
+    "mutations-text": (
+        {"scheduler": {"name": "pbt", "mutations": "learning_rate"}},
+        "scheduler.mutations",
+        "must be a list of parameters",
+    ),
+    "mutations-none": (
+        {"scheduler": {"name": "pbt", "mutations": []}},
+        "scheduler.mutations",
+        "leave it out for all",
+    ),
+    "mutations-twice": (
+        {"scheduler": {"name": "pbt", "mutations": ["learning_rate", "learning_rate"]}},
+        "scheduler.mutations",
+        "names learning_rate twice",
+    ),
+    "samples": (
+        {"scheduler": {"name": "median_stopping", "min_samples_required": 0}},
+        "scheduler.min_samples_required",
+        "must be at least 1, not 0",
+    ),
+    "limit-of-base": (
+        {"scheduler": {"name": "resource_changing", "max_t": 9}},
+        "scheduler.max_t",
+        "but the scheduler is resource_changing",
+    ),
+    "base": (
+        {"scheduler": {"name": "resource_changing", "base": {"name": "asha", "max_t": 0}}},
+        "scheduler.base.max_t",
+        "must be at least 1, not 0",
+    ),
+    "base-of-itself": (
+        {"scheduler": {"name": "resource_changing", "base": {"name": "resource_changing"}}},
+        "scheduler.base.name",
+        "not 'resource_changing'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "where", "text"), BAD.values(), ids=BAD)
+def test_a_bad_setting_is_told_with_its_place_and_what_is_allowed(changes, where, text):
+    with pytest.raises(InvalidSettingsError, match=r"\w") as caught:
+        SweepConfig.from_dict({**MINIMAL, **changes})
+    (fault,) = caught.value.faults
+    assert fault.where == where
+    assert text in fault.what
+
+
+def test_the_json_schema_tells_schedulers_apart_by_their_name():
+    schema = SweepConfig.json_schema()
+    section = schema["properties"]["scheduler"]
+    assert section["discriminator"]["propertyName"] == "name"
+    kinds = {name: schema["$defs"][f"{name}Settings"] for name in ("Fifo", "Asha", "Pbt")}
+    assert "required" not in kinds["Fifo"]
+    assert kinds["Asha"]["required"] == ["name"]
+    assert "grace_period" not in kinds["Pbt"]["properties"]
+
+
+def test_all_faults_of_a_scheduler_are_told_at_once():
+    scheduler = {"name": "pbt", "max_t": 3, "hard_stop": True, "sync": 1, "quantile_fraction": -1}
+    with pytest.raises(InvalidSettingsError, match="4 faults") as caught:
+        SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler})
+    assert {fault.where for fault in caught.value.faults} == {
+        "scheduler.hard_stop",
+        "scheduler.sync",
+        "scheduler.quantile_fraction",
+        "scheduler.perturbation_interval",
+    }
+
+
+def test_the_limit_of_a_scheduler_around_another_is_that_ones():
+    scheduler = {"name": "resource_changing", "base": {"name": "asha", "max_t": 7}}
+    assert SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler}).scheduler.max_t == 7
