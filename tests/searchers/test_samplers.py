@@ -3,7 +3,7 @@ import warnings
 
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import FloatDistribution
 from optuna.samplers import (
     BaseSampler,
     BruteForceSampler,
@@ -17,10 +17,9 @@ from optuna.samplers import (
     TPESampler,
 )
 from optuna.storages import InMemoryStorage
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
+from sampler_spaces import CONDITIONAL, FINITE, MIXED, NUMBERS, define
 
-from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers import sampler_kind
 from tune_tf.searchers.finite import FiniteSampler, grid_points
 from tune_tf.searchers.samplers import (
     SAMPLERS,
@@ -33,28 +32,13 @@ from tune_tf.searchers.samplers import (
 from tune_tf.searchers.shown import Shown
 from tune_tf.searchers.shown_rules import AS_TOLD, AtHighestRung, AtRungs, WithoutCurves
 from tune_tf.searchers.suggestions import suggest_of
-from tune_tf.space import Choice, Float, Int, SearchSpace
-
-NUMBERS = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "units": Int(1, 9)})
-MIXED = SearchSpace({"rate": Float(0, 1), "units": Int(1, 9), "act": Choice(["relu", None, [1]])})
-FINITE = SearchSpace({"rate": Float(0, 1, step=0.25), "units": Int(1, 9), "act": Choice([1, "a"])})
-CONDITIONAL = SearchSpace(
-    {
-        "depth": Int(1, 3),
-        "width": Int(8, 64, when={"depth": [2, 3]}),
-        "skip": Float(0, 1, step=0.5, when={"width": 8, "depth": 3}),
-    }
-)
+from tune_tf.space import Float, SearchSpace
 
 
 class Own(BaseSampler):
     """A sampler that is not Optuna's."""
 
     infer_relative_search_space = sample_relative = sample_independent = None
-
-
-def define(trial):
-    return {"rate": trial.suggest_float("rate", 0, 1)}
 
 
 KINDS = {
@@ -162,88 +146,6 @@ def test_nothing_is_logged_or_warned_of_to_who_chose_by_name(name, caplog):
 def test_a_sampler_that_is_made_is_used_as_it_is():
     sampler = TPESampler()
     assert make_sampler(sampler, None, space=MIXED) is sampler
-
-
-def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
-    with pytest.raises(
-        InvalidSettingsError,
-        match=r"unknown sampler 'tpes': it must be one of 'bohb', .* did you mean 'tpe'",
-    ):
-        make_sampler("tpes", 1, space=MIXED)
-
-
-def test_a_seed_beside_a_sampler_that_is_made_is_refused():
-    with pytest.raises(InvalidSettingsError, match="seed=3 has no effect"):
-        make_sampler(TPESampler(), 3, space=MIXED)
-
-
-REFUSED = {
-    "cmaes-choice": ("cmaes", MIXED, r"^act: is a choice, and sampler 'cmaes' takes numbers only"),
-    "cmaes-choice-in-group": (
-        "cmaes",
-        SearchSpace({"g": {"act": Choice([1, 2])}}),
-        r"^g\.act: is a choice, .*: make it a range, or use 'tpe', .* or 'bohb'$",
-    ),
-    "cmaes-choice-in-dict": (
-        "cmaes",
-        {"act": CategoricalDistribution([1, 2])},
-        "^act: is a choice",
-    ),
-    "grid-endless": ("grid", MIXED, r"^rate: has endlessly many values.* give it a step"),
-    "grid-log": ("grid", NUMBERS, r"^rate: is a logarithmic range, .* 'grid' cannot take"),
-    "grid-log-int": ("grid", {"n": IntDistribution(1, 9, log=True)}, "^n: is a logarithmic"),
-    "grid-callable": ("grid", define, "'grid' must know the space beforehand"),
-    "grid-large": (
-        "grid",
-        {name: IntDistribution(1, 101) for name in "abc"},
-        "'grid' would try 1030301 configs, more than 1000000",
-    ),
-    "bruteforce-endless": ("bruteforce", MIXED, "^rate: has endlessly many values"),
-    "bohb-callable": ("bohb", define, "'bohb' must know the space beforehand"),
-}
-
-
-@pytest.mark.parametrize(("name", "space", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_space_that_a_sampler_cannot_take_is_refused(name, space, message):
-    with pytest.raises(InvalidSettingsError, match=message):
-        make_sampler(name, 1, space=space)
-
-
-def test_a_grid_of_a_conditional_space_is_refused_and_who_can_is_named():
-    with pytest.raises(InvalidSettingsError, match=r"(?s)width: has a `when`.*bruteforce.*skip:"):
-        make_sampler("grid", 1, space=CONDITIONAL)
-
-
-@pytest.mark.parametrize("name", ["cmaes", "tpe_rungs", "bohb"])
-def test_several_objectives_are_refused_by_samplers_of_one(name):
-    with pytest.raises(InvalidSettingsError, match=f"'{name}' takes one objective, not 2: .*'tpe'"):
-        make_sampler(name, 1, space=NUMBERS, num_objectives=2)
-
-
-def test_all_that_is_wrong_is_told_at_once(monkeypatch):
-    monkeypatch.setattr(sampler_kind, "find_spec", lambda package: None)
-    with pytest.raises(InvalidSettingsError, match=r"(?s)3 faults.*cmaes.*one objective.*act:"):
-        make_sampler("cmaes", 1, space=MIXED, num_objectives=2)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("cmaes", "needs cmaes, which is not installed: pip install cmaes$"),
-        ("gp", "needs torch and scipy and greenlet, .* are .*: pip install torch scipy greenlet$"),
-        ("qmc", "needs scipy, which is not installed: pip install scipy$"),
-        ("bohb", "needs hpbandster and ConfigSpace, .*: pip install hpbandster ConfigSpace$"),
-    ],
-)
-def test_a_missing_package_is_named_with_the_command(name, message, monkeypatch):
-    monkeypatch.setattr(sampler_kind, "find_spec", lambda package: None)
-    with pytest.raises(InvalidSettingsError, match=message):
-        make_sampler(name, 1, space=NUMBERS)
-
-
-def test_a_choice_of_one_is_no_obstacle():
-    space = SearchSpace({"act": Choice(["relu"]), "rate": Float(0, 1)})
-    assert isinstance(make_sampler("cmaes", 1, space=space), CmaEsSampler)
 
 
 @pytest.mark.parametrize(
@@ -354,11 +256,6 @@ def test_a_sampler_without_a_seed_of_ours_is_seeded_afresh(sampler):
     assert first_draw(old) != first_draw(RandomSampler(seed=7))
 
 
-def test_a_grid_that_is_taken_up_again_keeps_its_order():
-    old = make_sampler("grid", 7, space=FINITE)
-    assert renewed(old, "grid", 7, 5, space=FINITE) is old
-
-
 @pytest.mark.parametrize(("rungs", "random"), [((), True), ((1,), False)], ids=["no", "a rung"])
 def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, random):
     def seventeenth(sampler):
@@ -385,76 +282,3 @@ def test_a_gaussian_process_copes_with_results_that_have_no_constraints():
             trial.set_constraint("size", -1.0)
         study.tell(trial, number)
     assert NUMBERS.validate(suggest_of(NUMBERS)(study.ask())) == []
-
-
-def test_what_an_earlier_sweep_tried_beside_the_grid_is_not_counted():
-    sampler = make_sampler("grid", 1, space={"b": IntDistribution(1, 2)})
-    study = optuna.create_study(sampler=sampler)
-    wider = {"b": IntDistribution(1, 9)}
-    for value in (1, 8, 9):
-        study.add_trial(create_trial(value=1.0, params={"b": value}, distributions=wider))
-    assert not sampler.exhausted(study)
-    study.add_trial(create_trial(value=1.0, params={"b": 2}, distributions=wider))
-    assert sampler.exhausted(study)
-
-
-SMALL = SearchSpace({"a": Choice(["x", "y"]), "b": Float(0.1, 0.3, step=0.1), "c": Int(1, 1)})
-TREE = SearchSpace({"a": Choice(["x", "y"]), "b": Int(1, 2, when={"a": "y"})})
-
-
-@pytest.mark.parametrize("num_running", [1, 3], ids=["one at a time", "three at a time"])
-@pytest.mark.parametrize(
-    ("name", "space", "num_configs"),
-    [("grid", SMALL, 6), ("bruteforce", SMALL, 6), ("bruteforce", TREE, 3)],
-    ids=["grid", "bruteforce", "conditional"],
-)
-def test_finite_samplers_hand_out_each_config_once_and_are_exhausted(
-    name, space, num_configs, num_running
-):
-    storage = Shown(InMemoryStorage(), rule=shown_rule(name))
-    sampler = make_sampler(name, 3, space=space)
-    study = optuna.create_study(storage=storage, sampler=sampler)
-    running, configs = [], []
-    while not sampler.exhausted(study):
-        running.append(study.ask())
-        configs.append(suggest_of(space)(running[-1]))
-        if len(running) == num_running:
-            study.tell(running.pop(0), 1.0)
-    for trial in running:
-        study.tell(trial, 1.0)
-    assert len(configs) == len({str(config) for config in configs}) == num_configs
-    assert all(space.validate(config) == [] for config in configs)
-    assert sampler.exhausted(study)
-
-
-def test_an_exhaustive_search_of_a_callable_knows_its_end():
-    sampler = make_sampler("bruteforce", 1, space=define)
-    study = optuna.create_study(sampler=sampler)
-    num_asked = 0
-    while not sampler.exhausted(study):
-        trial = study.ask()
-        if trial.suggest_categorical("a", ["x", "y"]) == "y":
-            trial.suggest_int("b", 1, 3)
-        num_asked += 1
-    assert num_asked == 4
-
-
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-@pytest.mark.parametrize("make", [lambda: GridSampler({"b": [1, 2]}), BruteForceSampler])
-def test_a_users_own_finite_sampler_does_not_raise_at_its_end(make):
-    sampler = make_sampler(make(), None, space=define)
-    study = optuna.create_study(sampler=sampler)
-    for _ in range(2):
-        trial = study.ask()
-        trial.suggest_int("b", 1, 2)
-        study.tell(trial, 1.0)
-    assert sampler.exhausted(study)
-
-
-def test_the_number_of_points_of_a_grid_is_known():
-    assert make_sampler("grid", 1, space=SMALL).num_points == 6
-    assert make_sampler("bruteforce", 1, space=SMALL).num_points is None
-
-
-def test_the_points_of_a_grid_are_exact():
-    assert grid_points({"a": FloatDistribution(0.1, 0.7, step=0.2)}) == {"a": [0.1, 0.3, 0.5, 0.7]}
