@@ -1,4 +1,9 @@
-"""Settings that the tests of this folder start from."""
+"""Settings that the tests of this folder start from, and what is wrong with a change of them."""
+
+import pytest
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import InvalidSettingsError
 
 SWEEP = """\
 name: digits-cnn
@@ -26,3 +31,11 @@ MINIMAL = {
     "space": {"learning_rate": {"uniform": [0, 1]}, "batch_size": {"choice": [2, 4]}},
     "budget": {"num_samples": 4},
 }
+
+
+def fault_of(changes):
+    """Return the one fault of the smallest settings with some changes."""
+    with pytest.raises(InvalidSettingsError, match=r"\w") as caught:
+        SweepConfig.from_dict({**MINIMAL, **changes})
+    (fault,) = caught.value.faults
+    return fault
