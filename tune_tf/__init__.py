@@ -11,7 +11,7 @@ from tune_tf.constraint import Constraint
 from tune_tf.errors import TuneTfError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.parallelism import Mirrored
+from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 from tune_tf.version import __version__
@@ -23,7 +23,7 @@ _load, _list, _ = _lazy.attach(
         "schedulers": ["scheduler"],
         "searchers": ["OptunaSearcher"],
         "tracking": ["MLflowCallback"],
-        "trainables": ["MirroredTrainable", "trainable"],
+        "trainables": ["MirroredTrainable", "MultiWorkerTrainable", "trainable"],
         "sweep": ["resume_sweep", "run_sweep"],
         "results": ["SweepResult"],
         "workloads.hypermodel": ["from_hypermodel"],
@@ -40,6 +40,8 @@ __all__ = [
     "MLflowCallback",
     "Mirrored",
     "MirroredTrainable",
+    "MultiWorker",
+    "MultiWorkerTrainable",
     "Objective",
     "OptunaSearcher",
     "Outcome",

@@ -79,6 +79,14 @@ class UnavailableResourcesError(TuneTfError, RuntimeError):
     """The devices asked for are not there: ask for fewer, or add machines."""
 
 
+class WorkerError(TuneTfError, RuntimeError):
+    """A worker of a trial raised: mend what its text says."""
+
+
+class WorkerLostError(WorkerError, ConnectionError):
+    """A worker of a trial died, or the node it was on: restore the trial from its checkpoint."""
+
+
 class CheckpointError(TuneTfError, RuntimeError):
     """A checkpoint cannot be read or does not fit the model: use another one."""
 

@@ -39,5 +39,5 @@ class TrialResources:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """The one placement-group bundle of a trial that lives on a single node."""
+        """The placement-group bundle of a process that has all of this."""
         return {"CPU": float(self.cpus)} | ({"GPU": float(self.gpus)} if self.gpus else {})

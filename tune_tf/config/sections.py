@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from dataclasses import asdict, fields
+from typing import Annotated, Any, get_args
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
@@ -10,10 +11,12 @@ from tune_tf.config.fault_text import shown, unknown
 from tune_tf.constraint import Constraint
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism, Placement
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import KINDS
+
+_PARALLELISMS: dict[str, type[Parallelism]] = {each.kind: each for each in (Mirrored, MultiWorker)}
 
 
 def _keys(value: object, known: tuple[str, ...]) -> dict[str, Any]:
@@ -82,14 +85,21 @@ def _space(value: object) -> SearchSpace:
 
 
 def _parallelism(value: object) -> Parallelism:
-    if isinstance(value, Mirrored):
+    if isinstance(value, Parallelism):
         return value
-    settings = _keys(value, ("kind", "num_replicas"))
-    kind = settings.pop("kind", Mirrored.kind)
-    if kind != Mirrored.kind:
-        text = f"must be {one_of([Mirrored.kind])}, not {kind!r}{near_ones(kind, [Mirrored.kind])}"
+    kind = value.get("kind", Mirrored.kind) if isinstance(value, Mapping) else Mirrored.kind
+    made = _PARALLELISMS.get(kind) if isinstance(kind, str) else None
+    if made is None:
+        kinds = list(_PARALLELISMS)
+        text = f"must be {one_of(kinds)}, not {kind!r}{near_ones(kind, kinds)}"
         raise InvalidSettingsError([Fault("kind", text)])
-    return Mirrored(**settings)
+    settings = _keys(value, ("kind", *(field.name for field in fields(made))))
+    settings.pop("kind", None)
+    return made(**settings)
+
+
+def _plain_parallelism(parallelism: Parallelism) -> dict[str, Any]:
+    return {"kind": parallelism.kind, **asdict(parallelism)}
 
 
 def _resources(value: object) -> TrialResources | None:
@@ -155,9 +165,22 @@ _OBJECTIVE_SCHEMA = _object(
 _OBJECTIVES_SCHEMA = {
     "anyOf": [_OBJECTIVE_SCHEMA, {"type": "array", "items": _OBJECTIVE_SCHEMA, "minItems": 1}]
 }
-_PARALLELISM_SCHEMA = _object(
-    {"kind": {"const": "mirrored"}, "num_replicas": {"type": "integer", "minimum": 1}}
-)
+_COUNT = {"type": "integer", "minimum": 1}
+_PARALLELISM_SCHEMA = {
+    "anyOf": [
+        _object({"kind": {"const": Mirrored.kind}, "num_replicas": _COUNT}),
+        _object(
+            {
+                "kind": {"const": MultiWorker.kind},
+                "num_workers": {"type": "integer", "minimum": 2},
+                "replicas_per_worker": _COUNT,
+                "min_workers": {"anyOf": [_COUNT, {"type": "null"}]},
+                "placement": {"enum": list(get_args(Placement))},
+            },
+            ["kind"],
+        ),
+    ]
+}
 _RESOURCES_SCHEMA = {
     "anyOf": [
         _object({"cpus": {"type": "integer", "minimum": 1}, "gpus": {"type": "number"}}),
@@ -210,7 +233,7 @@ SpaceSection = Annotated[
 ParallelismSection = Annotated[
     Parallelism,
     PlainValidator(_parallelism),
-    PlainSerializer(lambda it: {"kind": it.kind, "num_replicas": it.num_replicas}),
+    PlainSerializer(_plain_parallelism),
     WithJsonSchema(_PARALLELISM_SCHEMA),
 ]
 

@@ -124,7 +124,8 @@ class SweepConfig(Settings):
                 "global batch has at least one row for each replica; raise the batch size or use "
                 "fewer replicas"
             )
-            raise InvalidSettingsError([Fault("num_replicas", text)])
+            place = "num_replicas" if isinstance(parallelism, Mirrored) else "num_workers"
+            raise InvalidSettingsError([Fault(place, text)])
         return parallelism
 
     @field_validator("resources")

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import ray
 
 from tune_tf.errors import UnavailableResourcesError
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.room import num_trials, room_by_node
 
 # How Tune behaves below us, unless the user's environment says otherwise.
 TUNE_ENVIRONMENT = {
@@ -23,27 +25,26 @@ TUNE_ENVIRONMENT = {
 }
 
 
-def num_fitting(resources: TrialResources) -> int:
+def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> int:  # noqa: B008  frozen
     """Return how many trials the cluster can hold at a time.
 
+    Args:
+        resources: What a trial reserves.
+        parallelism: How it is spread.
+
     Raises:
-        UnavailableResourcesError: No machine can hold a single one.
+        UnavailableResourcesError: There is no room for a single one.
     """
-    check_cluster(resources)
+    check_cluster(resources, parallelism)
     if ray.is_initialized():
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    else:
-        nodes = [{"CPU": float(os.cpu_count() or 1), "GPU": resources.gpus}]
-    fitting = sum(
-        int(min(node.get(kind, 0) // count for kind, count in resources.bundle.items()))
-        for node in nodes
-    )
-    if fitting < 1:
+        return num_trials(room_by_node(parallelism.shares(resources)[0]), parallelism)
+    num_cpus = os.cpu_count() or 1
+    if resources.cpus > num_cpus:
         raise UnavailableResourcesError(
-            f"a trial asks for {resources.cpus} CPUs, but this machine has {os.cpu_count()}: it "
+            f"a trial asks for {resources.cpus} CPUs, but this machine has {num_cpus}: it "
             "would wait for ever; ask for less, or connect to a Ray cluster"
         )
-    return fitting
+    return 1 if resources.gpus else num_cpus // resources.cpus
 
 
 @contextlib.contextmanager

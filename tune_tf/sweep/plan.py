@@ -60,7 +60,7 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
     if config.mlflow is not None:
         MLflowCallback(config.mlflow.tracking_uri, config.mlflow.experiment_name)
     resources = config.resources or default_resources(config.parallelism)
-    fitting = num_fitting(resources)
+    fitting = num_fitting(resources, config.parallelism)
     wanted = config.max_concurrent_trials or fitting
     rng = np.random.default_rng(config.seed)
     return SweepPlan(

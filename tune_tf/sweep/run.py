@@ -19,6 +19,7 @@ from tune_tf.sweep.trial_results import trial_name, trial_result
 from tune_tf.tracking import Endings
 from tune_tf.tracking.endings import last_report
 from tune_tf.trainables import trainable
+from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.recycling import RecycleActors
 
 
@@ -91,6 +92,7 @@ def _run(
         RecycleActors(),
         JsonLoggerCallback(),
         RefuseBrokenWorkload(),
+        *fewer_workers(config.parallelism),
     ]
     with environment(TUNE_ENVIRONMENT), told_plainly(folder):
         analysis = tune.run(

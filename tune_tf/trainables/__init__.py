@@ -2,5 +2,6 @@
 
 from tune_tf.trainables.factory import trainable
 from tune_tf.trainables.mirrored import MirroredTrainable
+from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 
-__all__ = ["MirroredTrainable", "trainable"]
+__all__ = ["MirroredTrainable", "MultiWorkerTrainable", "trainable"]

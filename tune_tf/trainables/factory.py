@@ -7,10 +7,12 @@ import ray
 from ray import tune
 
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError, one_of
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
+from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.recycling import Recycling
+from tune_tf.trainables.room import largest_node, num_trials, room_by_node
 from tune_tf.workload import Workload
 
 _LOOPS = ("graph", "fit")
@@ -64,12 +66,13 @@ def trainable(
         )
     if resources is not None:
         parallelism.check(resources)
+    trains_here = isinstance(parallelism, Mirrored)
     prepared = tune.with_parameters(
-        MirroredTrainable,
+        MirroredTrainable if trains_here else MultiWorkerTrainable,
         workload=workload,
         parallelism=parallelism,
         resources=resources or default_resources(parallelism),
-        loop=loop,
+        **({"loop": loop} if trains_here else {}),
         seed=seed,
         checkpoint_interval_s=checkpoint_interval_s,
         recycling=recycling,
@@ -92,35 +95,52 @@ def default_resources(parallelism: Parallelism) -> TrialResources:
     return parallelism.resources(gpus_in_cluster=_cluster().get("GPU", 0) > 0)
 
 
-def check_cluster(resources: TrialResources) -> None:
-    """Refuse a reservation that no node of the running cluster can ever hold.
+def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> None:  # noqa: B008  frozen
+    """Refuse a reservation that the running cluster can never hold.
+
+    Args:
+        resources: What a trial reserves.
+        parallelism: How it is spread.
 
     Raises:
-        UnavailableResourcesError: Says what was asked for and what the largest node has.
+        UnavailableResourcesError: Says what was asked for and what there is.
     """
     if not ray.is_initialized():
         return
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    wanted = resources.bundle
-    if any(all(node.get(kind, 0) >= count for kind, count in wanted.items()) for node in nodes):
+    share = parallelism.shares(resources)[0]
+    room = room_by_node(share)
+    if num_trials(room, parallelism):
         return
-    most = {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in wanted}
-    asked, there = (
-        ", ".join(f"{count:g} {kind}" for kind, count in counts.items())
-        for counts in (wanted, most)
-    )
+    asked = _told(share.bundle)
+    if not any(room):
+        raise UnavailableResourcesError(
+            f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
+            "but no node of the Ray cluster has that (the most of each: "
+            f"{_told(largest_node(share))}): it would wait for ever; ask for less, or add a machine"
+        )
+    nodes = f"{sum(map(bool, room))} of {len(room)} nodes"
     raise UnavailableResourcesError(
-        f"a trial asks for {asked}, but no node of the Ray cluster has that (the most of each: "
-        f"{there}): it would wait for ever; ask for less, or add a machine"
+        f"a trial asks for {parallelism.num_workers} workers with {asked} each, placement "
+        f"{parallelism.placement!r}, but the Ray cluster has room for {sum(room)} such workers on "
+        f"{nodes}: it would wait for ever; use fewer workers"
+        + (", another placement" if parallelism.placement == "strict_spread" else "")
+        + ", or add machines"
     )
+
+
+def _told(counts: dict[str, float]) -> str:
+    return ", ".join(f"{count:g} {kind}" for kind, count in counts.items())
 
 
 def _placement_group(
     parallelism: Parallelism, resources: TrialResources | None, config: Any
 ) -> tune.PlacementGroupFactory:
     wanted = resources or default_resources(parallelism)
-    check_cluster(wanted)
-    return tune.PlacementGroupFactory([wanted.bundle])
+    check_cluster(wanted, parallelism)
+    bundles = [share.bundle for share in parallelism.shares(wanted)]
+    if isinstance(parallelism, MultiWorker):
+        bundles = [{}, *bundles]  # the trial's own actor stands beside its first worker
+    return tune.PlacementGroupFactory(bundles, strategy=parallelism.placement.upper())
 
 
 def _cluster() -> dict[str, float]:

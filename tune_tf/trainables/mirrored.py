@@ -1,29 +1,25 @@
 """A trial on the devices of one node."""
 
-import hashlib
-import math
 import os
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ray import tune
-from ray.tune.result import DONE, SHOULD_CHECKPOINT
+from ray.tune.result import SHOULD_CHECKPOINT
 
-from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
+from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.recycling import RECYCLE, Recycling
+from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
     from tune_tf.training.loop import Loop
 
 LoopKind = Literal["graph", "fit"]
-
-_NUMBER = re.compile(r"_(\d{5,7})$")  # a searcher's id of eight digits is no number of a trial
 
 
 class MirroredTrainable(tune.Trainable):
@@ -86,13 +82,10 @@ class MirroredTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""
-        metrics = {name: value for name, value in self._loop.epoch().items() if _is_metric(value)}
-        result: dict[str, Any] = dict(metrics)
-        if not math.isfinite(metrics.get("loss", 0.0)):
-            cause = f"loss is {metrics['loss']} at iteration {self.iteration + 1}"
-            result |= {DONE: True, STOP_REASON: Outcome.DIVERGED.value, STOP_CAUSE: cause}
-        elif self._loop.stop_training:
-            result |= {DONE: True, STOP_REASON: Outcome.COMPLETED.value}
+        metrics = self._loop.epoch()
+        result = epoch_result(
+            metrics, iteration=self.iteration + 1, stop_training=self._loop.stop_training
+        )
         interval = self._checkpoint_interval_s
         if interval is not None and self._clock() - self._last_checkpoint >= interval:
             result[SHOULD_CHECKPOINT] = True
@@ -134,18 +127,7 @@ class MirroredTrainable(tune.Trainable):
         return TrialResources(cpus=max(1, int(reserved.get("CPU", 1))), gpus=reserved.get("GPU", 0))
 
     def _seed(self) -> int:
-        """Return the trial's seed, from the sweep's and the number at the end of its name or id.
-
-        Tune's own ids end in a number; names that :func:`tune_tf.run_sweep` gives do too. Without
-        a number all trials of a sweep start from the same seed.
-        """
-        from tune_tf.training.seeds import trial_seed
-
-        if self._sweep_seed is None:
-            digest = hashlib.sha256(self.trial_id.encode()).digest()
-            return int.from_bytes(digest[:4], "big")
-        match = _NUMBER.search(self.trial_name) or _NUMBER.search(self.trial_id)
-        return trial_seed(self._sweep_seed, int(match[1]) if match else 0)
+        return seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
 
 
 def _make_loop(kind: LoopKind, workload: Workload, replicas: Any) -> "Loop":
@@ -156,8 +138,3 @@ def _make_loop(kind: LoopKind, workload: Workload, replicas: Any) -> "Loop":
     from tune_tf.training.loop import GraphLoop
 
     return GraphLoop(workload, replicas)
-
-
-def _is_metric(value: Any) -> bool:
-    """Whether Tune can take a value; per-class arrays stay inside the trial."""
-    return isinstance(value, int | float)

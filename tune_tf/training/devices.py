@@ -78,8 +78,9 @@ def _claim(resources: TrialResources, num_replicas: int) -> Devices:
         return _claim_gpus(gpus, resources, num_replicas)
     if gpus:
         _configure(lambda: tf.config.set_visible_devices([], "GPU"))
-    if num_replicas > 1:
-        _configure(lambda: _split_cpu(num_replicas))
+    if num_replicas == 1:  # no operation yet: several workers can be joined only before the first
+        return Devices(("CPU:0",))
+    _configure(lambda: _split_cpu(num_replicas))
     cpus = tf.config.list_logical_devices("CPU")
     if len(cpus) < num_replicas:
         raise UnavailableResourcesError(

@@ -1,0 +1,178 @@
+"""One process of a trial that several processes train together.
+
+Loads TensorFlow in its methods only: whoever starts workers elsewhere stays free of it.
+"""
+
+import importlib.metadata
+import os
+import pickle
+import platform
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.errors import WorkloadError
+from tune_tf.resources import TrialResources
+from tune_tf.training.meeting import WorkerFacts
+from tune_tf.workload import Config, Workload
+
+if TYPE_CHECKING:
+    from tune_tf.data import LoadCache
+    from tune_tf.training.devices import Devices
+    from tune_tf.training.loop import GraphLoop
+
+Files = dict[str, bytes]
+"""Files of a checkpoint by name: the process that keeps them may be on another node."""
+
+_VERSIONED = ("tensorflow", "keras", "numpy")
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What a worker reports of an epoch.
+
+    Args:
+        metrics: By Keras' names; over the rows of all workers.
+        stop_training: Whether a callback asked to end the trial.
+        num_programs: Programs that the process has traced so far.
+    """
+
+    metrics: dict[str, Any]
+    stop_training: bool
+    num_programs: int
+
+
+class Worker:
+    """A worker: it meets the others, joins them, and trains one trial after another with them.
+
+    Args:
+        rank: Its number in the trial, from 0.
+        host: Address of its node, as the other nodes reach it.
+        node: Name of its node, for messages.
+    """
+
+    def __init__(self, rank: int, host: str, node: str) -> None:
+        self._rank = rank
+        self._host = host
+        self._node = node
+        self._port: socket.socket | None = None
+        self._workload: Workload
+        self._devices: Devices
+        self._loop: GraphLoop
+        self._data: LoadCache[Any]
+
+    def meet(
+        self, workload: bytes, resources: TrialResources, replicas_per_worker: int
+    ) -> WorkerFacts:
+        """Take over the workload, claim this process' devices and say who this is.
+
+        Args:
+            workload: What the trials train, pickled.
+            resources: What this worker reserved.
+            replicas_per_worker: Copies of the model here.
+
+        Raises:
+            WorkloadError: The workload cannot be imported on this node.
+            UnavailableResourcesError: The devices reserved are not there.
+        """
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        self._workload = self._unpickled(workload)
+        import tensorflow as tf
+
+        from tune_tf.training.devices import claim_devices
+
+        self._devices = claim_devices(resources, replicas_per_worker)
+        # Bound until TensorFlow takes over, so that nobody nearby is given the same port.
+        self._port = socket.socket()
+        self._port.bind(("", 0))
+        return WorkerFacts(
+            self._rank,
+            self._node,
+            f"{self._host}:{self._port.getsockname()[1]}",
+            {name: importlib.metadata.version(name) for name in _VERSIONED}
+            | {"Python": ".".join(platform.python_version_tuple()[:2])},
+            len(tf.config.get_visible_devices("GPU")),
+        )
+
+    def join(self, addresses: tuple[str, ...]) -> None:
+        """Connect with the other workers.
+
+        Args:
+            addresses: ``host:port`` of every worker, by rank.
+
+        Raises:
+            PortTakenError: This worker's port was taken meanwhile.
+        """
+        import keras
+
+        from tune_tf.data import LoadCache, rows_of
+        from tune_tf.training.loop import GraphLoop
+        from tune_tf.training.multi_worker_replicas import MultiWorkerReplicas
+        from tune_tf.training.placed import place
+        from tune_tf.training.replicas import Replicas
+
+        if self._port is not None:
+            self._port.close()
+        replicas = (
+            MultiWorkerReplicas(self._devices, addresses, self._rank)
+            if len(addresses) > 1
+            else Replicas(self._devices)
+        )
+
+        def load(config: Config) -> Any:
+            rows = rows_of(self._workload.load_data(config), floatx=keras.config.floatx())
+            return place(rows, replicas)
+
+        self._loop = GraphLoop(self._workload, replicas)
+        self._data = LoadCache(load)
+
+    def start(self, config: dict[str, Any], seed: int) -> None:
+        """Begin a trial, after ending the one before."""
+        self._loop.finish()
+        self._loop.start(config, self._data.get(config), seed)
+
+    def epoch(self) -> EpochReport:
+        """Train and validate for one epoch, together with the others."""
+        metrics = self._loop.epoch()
+        return EpochReport(metrics, self._loop.stop_training, self._loop.num_programs)
+
+    def state(self) -> Files | None:
+        """Return the trial's checkpoint; None from all but the first worker.
+
+        All are asked: some variables are read by reducing them over the workers.
+        """
+        state = self._loop.state()
+        if self._rank:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            state.write(Path(folder))
+            return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+    def restore(self, files: Files) -> None:
+        """Go on from a checkpoint, also one that another number of workers made."""
+        from tune_tf.training.checkpoint import Checkpoint
+
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in files.items():
+                Path(folder, name).write_bytes(content)
+            checkpoint = Checkpoint.read(Path(folder))
+        self._loop.restore(checkpoint)
+
+    def finish(self) -> None:
+        """End the trial."""
+        self._loop.finish()
+
+    def _unpickled(self, workload: bytes) -> Workload:
+        try:
+            made = pickle.loads(workload)  # noqa: S301  our own driver's
+        except Exception as error:
+            raise WorkloadError(
+                f"worker {self._rank} on {self._node} cannot import the workload "
+                f"({type(error).__name__}: {error}): its module and all that it imports must be "
+                "installed on every node, or be sent there by Ray's runtime_env (working_dir, pip)"
+            ) from error
+        if not isinstance(made, Workload):
+            raise WorkloadError(f"the workload must be a tune_tf.Workload, not {type(made)}")
+        return made

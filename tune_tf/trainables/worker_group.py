@@ -1,0 +1,225 @@
+"""The worker actors of one trial: started in its placement group, watched, and ended together."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkerLostError
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.worker_actor import WorkerActor
+from tune_tf.training.meeting import PortTakenError, addresses_of
+from tune_tf.workload import Workload
+
+_log = logging.getLogger(__name__)
+
+_MEETINGS = 3
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How long a group waits before it takes a worker for lost, all in seconds.
+
+    Args:
+        pulse_s: Between two questions whether the workers are alive.
+        silent_s: Without an answer to them.
+        verdict_s: After a worker said that it lost another one, for Ray to say which died.
+        join_s: For all workers to connect.
+        finish_s: For a trial's end, before the processes are killed.
+    """
+
+    pulse_s: float = 3.0
+    silent_s: float = 20.0
+    verdict_s: float = 15.0
+    join_s: float = 300.0
+    finish_s: float = 10.0
+
+
+class WorkerGroup:
+    """Starts workers in the bundles of a placement group and lets them do things together.
+
+    The first worker that fails ends all: the others would wait for it for ever.
+
+    Args:
+        workload: What the trials train.
+        resources: What each worker reserved.
+        num_workers: One a bundle, in their order.
+        replicas_per_worker: Copies of the model in each.
+        placement_group: Where they live.
+        watch: When a worker counts as lost.
+        actor: The actor class.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        resources: TrialResources,
+        *,
+        num_workers: int,
+        replicas_per_worker: int,
+        placement_group: PlacementGroup,
+        watch: Watch = Watch(),
+        actor: Any = WorkerActor,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._workload = ray.put(ray.cloudpickle.dumps(workload))
+        self._resources = resources
+        self._num_workers = num_workers
+        self._replicas_per_worker = replicas_per_worker
+        self._placement_group = placement_group
+        self._watch = watch
+        self._actor = ray.remote(concurrency_groups={"pulse": 1})(actor)
+        self._clock = clock
+        self._workers: list[Any] = []
+        self._meet()
+
+    def ask(
+        self,
+        method: str,
+        *arguments: Any,
+        watched: bool = True,
+        timeout_s: float | None = None,
+    ) -> list[Any]:
+        """Let all workers do the same at once; return what each returned, by rank.
+
+        Args:
+            method: A method of :class:`tune_tf.trainables.worker.Worker`.
+            arguments: The same for all.
+            watched: Whether a silent process counts as lost; not while it loads its modules.
+            timeout_s: Seconds for all of them together; None for as long as they are alive.
+
+        Raises:
+            TuneTfError: What the first worker that failed says; all have ended then.
+        """
+        if not self._workers:
+            raise WorkerLostError("the workers of this trial have ended")
+        answers = [worker.do.remote(method, *arguments) for worker in self._workers]
+        try:
+            self._await(answers, watched=watched, timeout_s=timeout_s)
+            return list(ray.get(answers))
+        except BaseException as error:
+            told = self._told(error, answers)
+            self.end()
+            if told is error:
+                raise
+            raise told from None
+
+    def end(self, *, finish: bool = False) -> None:
+        """End all processes.
+
+        Args:
+            finish: Whether to tell the trial's callbacks first.
+        """
+        workers, self._workers = self._workers, []
+        if finish and workers:
+            answers = [worker.do.remote("finish") for worker in workers]
+            ray.wait(answers, num_returns=len(answers), timeout=self._watch.finish_s)
+        for worker in workers:
+            ray.kill(worker)
+
+    def _meet(self) -> None:
+        """Start the workers and connect them, again with new ports where one was taken."""
+        for meeting in range(1, _MEETINGS + 1):
+            self._workers = [self._started(rank) for rank in range(self._num_workers)]
+            facts = self.ask(
+                "meet", self._workload, self._resources, self._replicas_per_worker, watched=False
+            )
+            try:
+                addresses = addresses_of(facts)
+            except UnavailableResourcesError:
+                self.end()
+                raise
+            try:
+                self.ask("join", addresses, timeout_s=self._watch.join_s)
+            except PortTakenError as error:
+                if meeting == _MEETINGS:
+                    raise
+                _log.warning("%s; the workers start again on other ports", error)
+            else:
+                return
+
+    def _started(self, rank: int) -> Any:
+        place = PlacementGroupSchedulingStrategy(
+            placement_group=self._placement_group, placement_group_bundle_index=rank
+        )
+        return self._actor.options(
+            scheduling_strategy=place,
+            num_cpus=self._resources.cpus,
+            num_gpus=self._resources.gpus,
+            max_restarts=0,
+        ).remote(rank)
+
+    def _await(self, answers: Sequence[Any], *, watched: bool, timeout_s: float | None) -> None:
+        """Wait until all have answered.
+
+        Raises:
+            RayError: The first that fails, or whose process died.
+            WorkerLostError: One is silent for too long, or not all answered in time.
+        """
+        started = self._clock()
+        waiting = list(answers)
+        pulses: dict[int, Any] = {}
+        heard: dict[int, float] = {}
+        while waiting:
+            done, waiting = ray.wait(waiting, timeout=self._watch.pulse_s)
+            ray.get(done)
+            if done:
+                continue
+            now = self._clock()
+            if timeout_s is not None and now - started > timeout_s:
+                raise WorkerLostError(
+                    f"the workers did not connect within {timeout_s:g} s: check that their nodes "
+                    "reach each other on any port"
+                )
+            if watched:
+                self._feel_pulses(pulses, heard, now)
+
+    def _feel_pulses(self, pulses: dict[int, Any], heard: dict[int, float], now: float) -> None:
+        """Ask for signs of life, one question at a time; refuse a silence that is too long."""
+        for rank, worker in enumerate(self._workers):
+            if rank in pulses and ray.wait([pulses[rank]], timeout=0)[0]:
+                ray.get(pulses.pop(rank))
+                heard[rank] = now
+            if rank not in pulses:
+                pulses[rank] = worker.pulse.remote()
+            if now - heard.setdefault(rank, now) > self._watch.silent_s:
+                raise WorkerLostError(
+                    f"worker {rank} has given no sign of life for {self._watch.silent_s:g} s: its "
+                    "node is down, cut off or frozen"
+                )
+
+    def _told(self, error: BaseException, answers: Sequence[Any]) -> BaseException:
+        """Return an error as the trial should raise it."""
+        if isinstance(error, RayTaskError):
+            cause = error.cause
+            if isinstance(cause, WorkerLostError):
+                return self._death(answers) or cause
+            return cause if isinstance(cause, TuneTfError) else error
+        if isinstance(error, RayActorError):
+            return self._death(answers) or WorkerLostError(str(error))
+        return error
+
+    def _death(self, answers: Sequence[Any]) -> WorkerLostError | None:
+        """Return which worker died; None if Ray knows of none in time.
+
+        Those that lost a peer know it before Ray does, and cannot say whether its node died too.
+        """
+        waiting = {answer: rank for rank, answer in enumerate(answers)}
+        deadline = self._clock() + self._watch.verdict_s
+        while waiting and (left := deadline - self._clock()) > 0:
+            for answer in ray.wait(list(waiting), timeout=left)[0]:
+                rank = waiting.pop(answer)
+                try:
+                    ray.get(answer)
+                except RayActorError as error:
+                    return WorkerLostError(f"worker {rank} died: {error}")
+                except RayTaskError:
+                    continue
+        return None
