@@ -1,9 +1,9 @@
-"""Mirrored: replicas on the devices of one node."""
+"""How a trial is spread: replicas on one node, and in several processes."""
 
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism import Mirrored
+from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 
 
@@ -52,3 +52,64 @@ def test_replicas_on_cpus_need_one_each():
 def test_unusable_resources_are_refused(num_replicas, gpus, match):
     with pytest.raises(InvalidSettingsError, match=match):
         Mirrored(num_replicas).check(TrialResources(cpus=1, gpus=gpus))
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        pytest.param({"num_workers": 1}, "at least 2, not 1: one process is kind 'mirr", id="one"),
+        pytest.param({"num_workers": True}, "num_workers must be .* not True", id="bool"),
+        pytest.param({"replicas_per_worker": 0}, "replicas_per_worker must .* not 0", id="none"),
+        pytest.param({"min_workers": 0}, "min_workers must be a whole .* not 0", id="no worker"),
+        pytest.param({"min_workers": 3}, "at most num_workers, 2, not 3", id="more than all"),
+        pytest.param({"placement": "spred"}, "did you mean 'spread'", id="placement"),
+        pytest.param({"num_workers": 0, "placement": "no"}, "2 faults", id="both"),
+    ],
+)
+def test_bad_settings_of_workers_are_refused(settings, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        MultiWorker(**settings)
+
+
+def test_a_replica_of_every_worker_reserves_a_device():
+    spread = MultiWorker(3, replicas_per_worker=2)
+
+    assert spread.resources(gpus_in_cluster=True) == TrialResources(cpus=6, gpus=6)
+    assert MultiWorker(3).resources(gpus_in_cluster=False) == TrialResources(cpus=3)
+
+
+def test_all_workers_get_the_same_share():
+    assert MultiWorker(2).shares(TrialResources(cpus=6, gpus=2)) == (TrialResources(3, 1),) * 2
+    assert Mirrored(2).shares(TrialResources(cpus=6)) == (TrialResources(6),)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "resources", "match"),
+    [
+        pytest.param(
+            MultiWorker(2), TrialResources(cpus=3), "cpus is 3, which does not divide", id="cpus"
+        ),
+        pytest.param(
+            MultiWorker(2), TrialResources(2, 3), "gpus is 3, which does not divide", id="gpus"
+        ),
+        pytest.param(
+            MultiWorker(2), TrialResources(2, 0.5), "gpus is 0.5, which does not", id="share"
+        ),
+        pytest.param(
+            MultiWorker(2), TrialResources(2, 4), "is 4 but the trial has 2 repl", id="idle gpus"
+        ),
+        pytest.param(
+            MultiWorker(2, 2),
+            TrialResources(4),
+            "a worker on CPUs has one replica",
+            id="two on cpu",
+        ),
+    ],
+)
+def test_resources_that_workers_cannot_share_are_refused(parallelism, resources, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        parallelism.check(resources)
+
+
+def test_resources_for_each_worker_pass():
+    MultiWorker(2, replicas_per_worker=2).check(TrialResources(cpus=2, gpus=4))

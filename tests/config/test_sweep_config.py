@@ -77,6 +77,9 @@ def test_what_is_left_out_has_defaults():
 VARIANTS = {
     "minimal": {},
     "no-tracking": {"mlflow": None},
+    "workers": {
+        "parallelism": {"kind": "multi_worker", "num_workers": 2, "placement": "strict_spread"}
+    },
     "asha": {"scheduler": {"name": "asha", "grace_period": 3}},
     "promotion": {"scheduler": {"name": "asha", "type": "promotion"}},
     "pasha": {"scheduler": {"name": "pasha", "max_t": 9}},
@@ -205,12 +208,31 @@ BAD = {
         "must hold configs like {learning_rate: 0.1}, not 3",
     ),
     "number-as-key": ({"searcher": {3: 1}}, "searcher.3", "unknown key"),
-    "kind": ({"parallelism": {"kind": "miror"}}, "parallelism.kind", "one of 'mirrored', not"),
+    "kind": (
+        {"parallelism": {"kind": "miror"}},
+        "parallelism.kind",
+        "one of 'mirrored', 'multi_worker', not",
+    ),
     "replicas": ({"parallelism": {"num_replicas": 0}}, "parallelism", "not 0"),
     "rows": (
         {"parallelism": {"num_replicas": 3}},
         "parallelism.num_replicas",
         "is 3 but space.batch_size goes down to 2",
+    ),
+    "rows-of-workers": (
+        {"parallelism": {"kind": "multi_worker", "num_workers": 3}},
+        "parallelism.num_workers",
+        "makes 3 replicas but space.batch_size goes down to 2",
+    ),
+    "key-of-workers": (
+        {"parallelism": {"kind": "multi_worker", "num_replicas": 2}},
+        "parallelism.num_replicas",
+        "unknown key",
+    ),
+    "workers": (
+        {"parallelism": {"kind": "multi_worker", "num_workers": 1}},
+        "parallelism",
+        "num_workers must be a whole number of at least 2",
     ),
     "cpus": ({"resources": {"cpus": 0}}, "resources", "cpus must be a whole number"),
     "gpu-key": ({"resources": {"gpu": 1}}, "resources.gpu", "did you mean 'gpus'?"),

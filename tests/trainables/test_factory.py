@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
-from tune_tf.parallelism import Mirrored
+from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
 from tune_tf.trainables.factory import check_cluster
@@ -46,6 +46,18 @@ class NeedsArguments(Nothing):
         ),
         pytest.param(
             Nothing,
+            {"loop": "fit", "parallelism": MultiWorker(2)},
+            "trains one replica only",
+            id="fit of workers",
+        ),
+        pytest.param(
+            Nothing,
+            {"parallelism": MultiWorker(2), "resources": TrialResources(cpus=3)},
+            "cpus is 3, which does not divide",
+            id="cpus of workers",
+        ),
+        pytest.param(
+            Nothing,
             {"parallelism": Mirrored(2), "resources": TrialResources(gpus=1)},
             r"gpus is 1 but parallelism\.num_replicas is 2",
             id="gpus",
@@ -62,6 +74,15 @@ def test_it_reserves_what_the_parallelism_needs(workload):
     made = trainable(workload, Mirrored(2))
 
     assert made.default_resource_request({}).bundles == [{"CPU": 2.0}]
+
+
+def test_it_reserves_a_bundle_a_worker_beside_an_empty_one_of_its_own():
+    made = trainable(Nothing, MultiWorker(2, placement="spread"), resources=TrialResources(cpus=4))
+    request = made.default_resource_request({})
+
+    assert request.bundles == [{"CPU": 2.0}, {"CPU": 2.0}]
+    assert request.head_bundle_is_empty
+    assert request.strategy == "SPREAD"
 
 
 def test_given_resources_win():

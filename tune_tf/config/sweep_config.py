@@ -119,13 +119,13 @@ class SweepConfig(Settings):
         batch_size = space.parameters.get("batch_size") if space else None
         smallest = batch_size.smallest if batch_size else None
         if smallest is not None and smallest < parallelism.num_replicas:
+            num, alone = parallelism.num_replicas, isinstance(parallelism, Mirrored)
             text = (
-                f"is {parallelism.num_replicas} but space.batch_size goes down to {smallest:g}: a "
-                "global batch has at least one row for each replica; raise the batch size or use "
-                "fewer replicas"
+                f"{f'is {num}' if alone else f'makes {num} replicas'} but space.batch_size goes "
+                f"down to {smallest:g}: a global batch has at least one row for each replica; "
+                "raise the batch size or use fewer replicas"
             )
-            place = "num_replicas" if isinstance(parallelism, Mirrored) else "num_workers"
-            raise InvalidSettingsError([Fault(place, text)])
+            raise InvalidSettingsError([Fault("num_replicas" if alone else "num_workers", text)])
         return parallelism
 
     @field_validator("resources")

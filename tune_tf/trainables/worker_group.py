@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -28,15 +28,17 @@ class Watch:
 
     Args:
         pulse_s: Between two questions whether the workers are alive.
-        silent_s: Without an answer to them.
-        verdict_s: After a worker said that it lost another one, for Ray to say which died.
+        silent_s: Without an answer to them; the others end then.
+        verdict_s: After that, for Ray to find out whether the node died: the trial fails then.
+        retry_s: Between two questions to a worker that cannot be reached.
         join_s: For all workers to connect.
         finish_s: For a trial's end, before the processes are killed.
     """
 
     pulse_s: float = 3.0
     silent_s: float = 20.0
-    verdict_s: float = 15.0
+    verdict_s: float = 60.0
+    retry_s: float = 0.5
     join_s: float = 300.0
     finish_s: float = 10.0
 
@@ -105,7 +107,7 @@ class WorkerGroup:
             self._await(answers, watched=watched, timeout_s=timeout_s)
             return list(ray.get(answers))
         except BaseException as error:
-            told = self._told(error, answers)
+            told = self._judged(error)
             self.end()
             if told is error:
                 raise
@@ -195,31 +197,36 @@ class WorkerGroup:
                     "node is down, cut off or frozen"
                 )
 
-    def _told(self, error: BaseException, answers: Sequence[Any]) -> BaseException:
-        """Return an error as the trial should raise it."""
+    def _judged(self, error: BaseException) -> BaseException:
+        """Return an error as the trial should raise it; where one died, once Ray knows of it."""
         if isinstance(error, RayTaskError):
             cause = error.cause
-            if isinstance(cause, WorkerLostError):
-                return self._death(answers) or cause
-            return cause if isinstance(cause, TuneTfError) else error
-        if isinstance(error, RayActorError):
-            return self._death(answers) or WorkerLostError(str(error))
+            if not isinstance(cause, WorkerLostError):
+                return cause if isinstance(cause, TuneTfError) else error
+            error = cause
+        if isinstance(error, RayActorError | WorkerLostError):
+            return self._verdict() or WorkerLostError(str(error))
         return error
 
-    def _death(self, answers: Sequence[Any]) -> WorkerLostError | None:
-        """Return which worker died; None if Ray knows of none in time.
+    def _verdict(self) -> WorkerLostError | None:
+        """End the workers that are alive at once, and wait until Ray knows which one is not.
 
-        Those that lost a peer know it before Ray does, and cannot say whether its node died too.
+        Peers and broken connections tell of a death before Ray can say whether the node died too,
+        and a trial that is restored before that would be given the dead node once more.
         """
-        waiting = {answer: rank for rank, answer in enumerate(answers)}
+        suspects = dict(enumerate(self._workers))
         deadline = self._clock() + self._watch.verdict_s
-        while waiting and (left := deadline - self._clock()) > 0:
-            for answer in ray.wait(list(waiting), timeout=left)[0]:
-                rank = waiting.pop(answer)
+        while suspects and self._clock() < deadline:
+            pulses = {worker.pulse.remote(): rank for rank, worker in suspects.items()}
+            told, _ = ray.wait(list(pulses), num_returns=len(pulses), timeout=self._watch.pulse_s)
+            for pulse in told:
+                rank = pulses[pulse]
                 try:
-                    ray.get(answer)
+                    ray.get(pulse)
+                except ActorUnavailableError:
+                    time.sleep(self._watch.retry_s)
                 except RayActorError as error:
                     return WorkerLostError(f"worker {rank} died: {error}")
-                except RayTaskError:
-                    continue
+                else:
+                    ray.kill(suspects.pop(rank))
         return None

@@ -1,0 +1,73 @@
+"""How many trials a cluster has room for, and how many workers of one."""
+
+import pytest
+import ray
+
+from tune_tf.errors import UnavailableResourcesError
+from tune_tf.parallelism import Mirrored, MultiWorker
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.room import most_workers, num_trials
+
+pytestmark = pytest.mark.tf
+
+APART = MultiWorker(2, placement="strict_spread")
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "room", "trials"),
+    [
+        pytest.param(Mirrored(), [3, 0, 2], 5, id="one process a trial"),
+        pytest.param(MultiWorker(2), [3, 2], 2, id="packed"),
+        pytest.param(MultiWorker(2, placement="spread"), [3], 1, id="spread where possible"),
+        pytest.param(APART, [3, 2], 2, id="apart"),
+        pytest.param(APART, [5, 1], 1, id="apart, few on one node"),
+        pytest.param(APART, [2, 2, 2], 3, id="apart, in a ring"),
+        pytest.param(APART, [9], 0, id="apart, one node"),
+        pytest.param(APART, [], 0, id="no node"),
+    ],
+)
+def test_trials_that_fit(parallelism, room, trials):
+    assert num_trials(room, parallelism) == trials
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "room", "workers"),
+    [
+        pytest.param(MultiWorker(3), [1, 4], 3, id="all"),
+        pytest.param(MultiWorker(3), [1, 1], 2, id="packed"),
+        pytest.param(MultiWorker(3, placement="strict_spread"), [4, 0, 1], 2, id="apart"),
+    ],
+)
+def test_workers_that_fit(parallelism, room, workers):
+    assert most_workers(room, parallelism) == workers
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("parallelism", "resources", "message"),
+    [
+        pytest.param(
+            APART,
+            TrialResources(cpus=2),
+            r"2 workers with 1 CPU each, placement 'strict_spread', .* room for 4 .* 1 of 1 nodes",
+            id="more workers than nodes",
+        ),
+        pytest.param(
+            MultiWorker(3),
+            TrialResources(cpus=6),
+            r"3 workers with 2 CPU each, placement 'pack', .* room for 2 such workers",
+            id="more workers than room",
+        ),
+        pytest.param(
+            MultiWorker(2),
+            TrialResources(cpus=10),
+            r"asks for 5 CPU for each worker, but no node .* 4 CPU",
+            id="no room for one",
+        ),
+    ],
+)
+def test_workers_without_room_are_refused_at_once(ray_cluster, parallelism, resources, message):
+    assert ray.is_initialized()
+    with pytest.raises(UnavailableResourcesError, match=message):
+        check_cluster(resources, parallelism)
