@@ -15,6 +15,7 @@ from tune_tf.errors import (
     WorkloadError,
 )
 from tune_tf.resources import TrialResources
+from tune_tf.trainables.worker import PickledWorkload
 from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.trainables.worker_group import Watch, WorkerGroup
 
@@ -41,7 +42,7 @@ def start(reservation, tmp_path):
 
     def start(fault=None, rank=1, workload=None, actor=StandInActor):
         group = WorkerGroup(
-            workload or Script(fault, rank, str(tmp_path)),
+            PickledWorkload.of(workload or Script(fault, rank, str(tmp_path))),
             TrialResources(),
             num_workers=2,
             replicas_per_worker=1,

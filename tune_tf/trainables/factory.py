@@ -13,6 +13,7 @@ from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.recycling import Recycling
 from tune_tf.trainables.room import largest_node, num_trials, room_by_node
+from tune_tf.trainables.worker import PickledWorkload
 from tune_tf.workload import Workload
 
 _LOOPS = ("graph", "fit")
@@ -66,17 +67,19 @@ def trainable(
         )
     if resources is not None:
         parallelism.check(resources)
-    trains_here = isinstance(parallelism, Mirrored)
-    prepared = tune.with_parameters(
-        MirroredTrainable if trains_here else MultiWorkerTrainable,
-        workload=workload,
-        parallelism=parallelism,
-        resources=resources or default_resources(parallelism),
-        **({"loop": loop} if trains_here else {}),
-        seed=seed,
-        checkpoint_interval_s=checkpoint_interval_s,
-        recycling=recycling,
-    )
+    given = {
+        "parallelism": parallelism,
+        "resources": resources or default_resources(parallelism),
+        "seed": seed,
+        "checkpoint_interval_s": checkpoint_interval_s,
+        "recycling": recycling,
+    }
+    if isinstance(parallelism, MultiWorker):
+        prepared = tune.with_parameters(
+            MultiWorkerTrainable, workload=PickledWorkload.of(workload), **given
+        )
+    else:
+        prepared = tune.with_parameters(MirroredTrainable, workload=workload, loop=loop, **given)
     request = functools.partial(_placement_group, parallelism, resources)
     return tune.with_resources(prepared, request)
 

@@ -17,9 +17,9 @@ from tune_tf.resources import TrialResources
 from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
-from tune_tf.trainables.worker import EpochReport, Files
+from tune_tf.trainables.worker import EpochReport, Files, PickledWorkload
 from tune_tf.trainables.worker_group import Watch, WorkerGroup
-from tune_tf.workload import Config, Workload
+from tune_tf.workload import Config
 
 NUM_WORKERS = "num_workers"
 """Key of a result that holds how many workers trained the iteration."""
@@ -40,7 +40,7 @@ class MultiWorkerTrainable(tune.Trainable):
         self,
         config: Config,
         *,
-        workload: Workload,
+        workload: PickledWorkload,
         parallelism: MultiWorker,
         resources: TrialResources,
         seed: int | None = None,

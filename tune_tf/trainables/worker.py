@@ -5,13 +5,14 @@ Loads TensorFlow in its methods only: whoever starts workers elsewhere stays fre
 
 import importlib.metadata
 import os
-import pickle
 import platform
 import socket
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ray import cloudpickle
 
 from tune_tf.errors import WorkloadError
 from tune_tf.resources import TrialResources
@@ -27,6 +28,43 @@ Files = dict[str, bytes]
 """Files of a checkpoint by name: the process that keeps them may be on another node."""
 
 _VERSIONED = ("tensorflow", "keras", "numpy")
+
+
+@dataclass(frozen=True)
+class PickledWorkload:
+    """A workload on its way to the workers, through processes that must not import its module.
+
+    Args:
+        content: What pickle made of it.
+    """
+
+    content: bytes
+
+    @classmethod
+    def of(cls, workload: Workload) -> "PickledWorkload":
+        """Return a workload in this form, its class too where other nodes cannot import it."""
+        return cls(cloudpickle.dumps(workload))
+
+    def load(self, where: str) -> Workload:
+        """Return the workload.
+
+        Args:
+            where: Which worker this is, for the message.
+
+        Raises:
+            WorkloadError: It cannot be imported here.
+        """
+        try:
+            made = cloudpickle.loads(self.content)
+        except Exception as error:
+            raise WorkloadError(
+                f"{where} cannot import the workload ({type(error).__name__}: {error}): its module "
+                "and all that it imports must be installed on every node, or be sent there by "
+                "Ray's runtime_env (working_dir, pip)"
+            ) from error
+        if not isinstance(made, Workload):
+            raise WorkloadError(f"the workload must be a tune_tf.Workload, not {type(made)}")
+        return made
 
 
 @dataclass(frozen=True)
@@ -64,12 +102,12 @@ class Worker:
         self._data: LoadCache[Any]
 
     def meet(
-        self, workload: bytes, resources: TrialResources, replicas_per_worker: int
+        self, workload: PickledWorkload, resources: TrialResources, replicas_per_worker: int
     ) -> WorkerFacts:
         """Take over the workload, claim this process' devices and say who this is.
 
         Args:
-            workload: What the trials train, pickled.
+            workload: What the trials train.
             resources: What this worker reserved.
             replicas_per_worker: Copies of the model here.
 
@@ -78,7 +116,7 @@ class Worker:
             UnavailableResourcesError: The devices reserved are not there.
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        self._workload = self._unpickled(workload)
+        self._workload = workload.load(f"worker {self._rank} on {self._node}")
         import tensorflow as tf
 
         from tune_tf.training.devices import claim_devices
@@ -163,16 +201,3 @@ class Worker:
     def finish(self) -> None:
         """End the trial."""
         self._loop.finish()
-
-    def _unpickled(self, workload: bytes) -> Workload:
-        try:
-            made = pickle.loads(workload)  # noqa: S301  our own driver's
-        except Exception as error:
-            raise WorkloadError(
-                f"worker {self._rank} on {self._node} cannot import the workload "
-                f"({type(error).__name__}: {error}): its module and all that it imports must be "
-                "installed on every node, or be sent there by Ray's runtime_env (working_dir, pip)"
-            ) from error
-        if not isinstance(made, Workload):
-            raise WorkloadError(f"the workload must be a tune_tf.Workload, not {type(made)}")
-        return made

@@ -13,9 +13,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkerLostError
 from tune_tf.resources import TrialResources
+from tune_tf.trainables.worker import PickledWorkload
 from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.training.meeting import PortTakenError, addresses_of
-from tune_tf.workload import Workload
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class WorkerGroup:
 
     def __init__(
         self,
-        workload: Workload,
+        workload: PickledWorkload,
         resources: TrialResources,
         *,
         num_workers: int,
@@ -71,7 +71,7 @@ class WorkerGroup:
         actor: Any = WorkerActor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._workload = ray.put(ray.cloudpickle.dumps(workload))
+        self._workload = ray.put(workload)
         self._resources = resources
         self._num_workers = num_workers
         self._replicas_per_worker = replicas_per_worker
