@@ -101,6 +101,10 @@ def test_an_iteration_is_an_epoch(begin):
     assert not any(result["done"] for result in results)
 
 
+def test_a_result_tells_the_devices(begin):
+    assert begin(num_replicas=2).train()["devices"] == "CPU:0, CPU:1"
+
+
 def test_a_reset_gives_the_numbers_of_a_fresh_trial(begin):
     reused = begin({"learning_rate": 0.5})
     reused.train()

@@ -150,6 +150,10 @@ def test_a_callback_ends_the_trial_in_all_workers(history):
     assert history["stopping"][1]["stop_reason"] == "completed"
 
 
+def test_a_result_tells_the_devices_of_each_worker(history):
+    assert re.fullmatch(r"CPU:0 on \S+; CPU:0 on \S+", history["diverged"]["devices"])
+
+
 def test_a_diverged_trial_says_so(history):
     assert history["diverged"]["stop_reason"] == "diverged"
 

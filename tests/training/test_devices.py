@@ -1,10 +1,13 @@
-"""Devices and threads are claimed once a process."""
+"""Devices and threads are claimed once a process; GPUs are fakes here."""
 
 import subprocess
 import sys
 import textwrap
 
 import pytest
+
+from tune_tf.errors import UnavailableResourcesError
+from tune_tf.resources import TrialResources
 
 pytestmark = pytest.mark.tf
 
@@ -65,3 +68,101 @@ def test_devices_that_cannot_be_had_are_told_and_others_can_be_claimed_then():
     assert "2 replicas need 2 logical CPU devices, but TensorFlow was used" in printed[0]
     assert "reserved 1 GPU(s) for 1 replica(s), but TensorFlow sees" in printed[1]
     assert printed[2] == "('CPU:0',)"
+
+
+@pytest.fixture
+def claim(monkeypatch):
+    """Return a function that claims devices where there are fake GPUs, and what it then set."""
+    import tensorflow as tf
+
+    from tune_tf.training import devices
+
+    claimed = {}
+    calls = []
+
+    def noting(name, error=None):
+        def note(*arguments):
+            calls.append((name, *arguments))
+            if error:
+                raise error
+
+        return note
+
+    def claim(resources, num_replicas=1, *, gpus=("gpu0", "gpu1"), card_mib=16384, used=False):
+        error = RuntimeError("cannot be modified after being initialized") if used else None
+        monkeypatch.setattr(devices, "_claimed", lambda: claimed)
+        monkeypatch.setattr(devices, "card_memory_mib", lambda: card_mib)
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(gpus))
+        for owner, name in (
+            (tf.config, "set_visible_devices"),
+            (tf.config, "set_logical_device_configuration"),
+            (tf.config.experimental, "set_memory_growth"),
+        ):
+            monkeypatch.setattr(owner, name, noting(name, error))
+        for name in ("intra", "inter"):
+            monkeypatch.setattr(
+                tf.config.threading, f"set_{name}_op_parallelism_threads", lambda count: None
+            )
+        return devices.claim_devices(resources, num_replicas), calls
+
+    return claim
+
+
+def test_a_trial_without_gpus_sees_none(claim):
+    devices, calls = claim(TrialResources())
+
+    assert devices.names == ("CPU:0",)
+    assert calls == [("set_visible_devices", [], "GPU")]
+
+
+@pytest.mark.parametrize(
+    ("names", "cards", "told"),
+    [
+        pytest.param(("CPU:0", "CPU:1"), "2,3", "CPU:0, CPU:1", id="cpus"),
+        pytest.param(("GPU:0", "GPU:1"), "2,3", "GPU:0, GPU:1 of cards 2,3", id="cards"),
+        pytest.param(("GPU:0",), "", "GPU:0", id="all cards"),
+    ],
+)
+def test_devices_are_told_with_the_numbers_of_the_cards(monkeypatch, names, cards, told):
+    from tune_tf.training.devices import Devices
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)
+
+    assert str(Devices(names)) == told
+
+
+def test_whole_gpus_give_memory_as_it_is_needed(claim):
+    devices, calls = claim(TrialResources(gpus=2), 2)
+
+    assert devices.names == ("GPU:0", "GPU:1")
+    assert calls == [("set_memory_growth", gpu, True) for gpu in ("gpu0", "gpu1")]
+
+
+def test_a_fraction_of_a_gpu_is_a_limit_of_memory(claim):
+    devices, calls = claim(TrialResources(gpus=0.25))
+
+    ((name, gpu, (logical,)),) = calls
+    assert devices.names == ("GPU:0",)
+    assert (name, gpu) == ("set_logical_device_configuration", "gpu0")
+    assert logical.memory_limit == 16384 * 0.25 - 512
+
+
+def test_devices_claimed_again_are_not_set_again(claim):
+    claim(TrialResources(gpus=0.5))
+    devices, calls = claim(TrialResources(gpus=0.5), used=True)
+
+    assert devices.names == ("GPU:0",)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param({"gpus": ()}, r"sees 0 .*CUDA_VISIBLE_DEVICES.*nvidia-smi", id="invisible"),
+        pytest.param({"card_mib": 2048}, r"0 MiB are left, .* reserve at least 0\.38", id="small"),
+        pytest.param({"used": True}, "limit of 3584 MiB could not be set: .* before", id="used"),
+    ],
+)
+def test_a_fraction_that_cannot_be_enforced_is_refused(claim, arguments, message):
+    with pytest.raises(UnavailableResourcesError, match=message):
+        claim(TrialResources(gpus=0.25), **arguments)

@@ -84,7 +84,10 @@ class MirroredTrainable(tune.Trainable):
         """Train and validate for one epoch; return its metrics."""
         metrics = self._loop.epoch()
         result = epoch_result(
-            metrics, iteration=self.iteration + 1, stop_training=self._loop.stop_training
+            metrics,
+            iteration=self.iteration + 1,
+            stop_training=self._loop.stop_training,
+            devices=str(self._replicas.devices),
         )
         interval = self._checkpoint_interval_s
         if interval is not None and self._clock() - self._last_checkpoint >= interval:

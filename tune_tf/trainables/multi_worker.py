@@ -91,7 +91,10 @@ class MultiWorkerTrainable(tune.Trainable):
         """Train and validate for one epoch; return its metrics."""
         report: EpochReport = self._workers.ask("epoch")[0]
         result = epoch_result(
-            report.metrics, iteration=self.iteration + 1, stop_training=report.stop_training
+            report.metrics,
+            iteration=self.iteration + 1,
+            stop_training=report.stop_training,
+            devices=self._workers.devices,
         )
         result[NUM_WORKERS] = self._num_workers
         interval = self._checkpoint_interval_s

@@ -132,6 +132,7 @@ class Worker:
             {name: importlib.metadata.version(name) for name in _VERSIONED}
             | {"Python": ".".join(platform.python_version_tuple()[:2])},
             len(tf.config.get_visible_devices("GPU")),
+            str(self._devices),
         )
 
     def join(self, addresses: tuple[str, ...]) -> None:

@@ -57,6 +57,9 @@ class WorkerGroup:
         watch: When a worker counts as lost.
         actor: The actor class.
         clock: Seconds that only grow.
+
+    Attributes:
+        devices: What the workers train on, for reports.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class WorkerGroup:
         self._actor = ray.remote(concurrency_groups={"pulse": 1})(actor)
         self._clock = clock
         self._workers: list[Any] = []
+        self.devices = ""
         self._meet()
 
     def ask(
@@ -138,6 +142,7 @@ class WorkerGroup:
             except UnavailableResourcesError:
                 self.end()
                 raise
+            self.devices = "; ".join(f"{worker.devices} on {worker.node}" for worker in facts)
             try:
                 self.ask("join", addresses, timeout_s=self._watch.join_s)
             except PortTakenError as error:

@@ -3,7 +3,9 @@
 import functools
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -11,6 +13,9 @@ import tensorflow as tf
 
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.resources import TrialResources
+from tune_tf.training.gpu_memory import card_memory_mib, memory_limit_mib
+
+_DRIVER = Path("/proc/driver/nvidia/version")
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +35,12 @@ class Devices:
         """Copies of the model."""
         return len(self.names)
 
+    def __str__(self) -> str:
+        """Return the devices for a report, with the numbers that the driver has for GPUs."""
+        names = ", ".join(self.names)
+        cards = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return names if self.on_cpu or not cards else f"{names} of cards {cards}"
+
     @property
     def on_cpu(self) -> bool:
         """Whether the replicas stand on the CPU."""
@@ -37,14 +48,15 @@ class Devices:
 
 
 @functools.cache
-def _claimed() -> dict[str, tuple[TrialResources, int]]:
-    return {}
+def _claimed() -> dict[tuple[TrialResources, int], Devices]:
+    return {}  # one entry at most
 
 
 def claim_devices(resources: TrialResources, num_replicas: int) -> Devices:
     """Set threads, hide or grow GPUs, split the CPU into logical devices; once a process.
 
-    A trial without GPUs sees none, also where Ray leaves ``CUDA_VISIBLE_DEVICES`` unset. Without
+    A trial without GPUs sees none, also where Ray leaves ``CUDA_VISIBLE_DEVICES`` unset. Whole GPUs
+    give memory as it is needed; a fraction of one is a limit of TensorFlow's memory. Without
     GPUs, several replicas are logical CPU devices, so that everything runs everywhere.
 
     Args:
@@ -52,22 +64,20 @@ def claim_devices(resources: TrialResources, num_replicas: int) -> Devices:
         num_replicas: Copies of the model.
 
     Raises:
-        UnavailableResourcesError: Reserved GPUs are not visible to TensorFlow, there are more
-            replicas than devices, or this process was set up for another trial's devices.
+        UnavailableResourcesError: Reserved GPUs are not visible to TensorFlow, a fraction of one
+            cannot be enforced, there are more replicas than devices, or this process was set up
+            for another trial's devices.
     """
-    wanted = (resources, num_replicas)
-    first = _claimed().setdefault("devices", wanted)
-    if first != wanted:
+    wanted, claimed = (resources, num_replicas), _claimed()
+    for first, replicas in set(claimed) - {wanted}:
         raise UnavailableResourcesError(
-            f"this process trains on {first[0]} with {first[1]} replica(s) and cannot change to "
+            f"this process trains on {first} with {replicas} replica(s) and cannot change to "
             f"{resources} with {num_replicas}: TensorFlow fixes devices and threads at its first "
             "operation; run the trial in a fresh process"
         )
-    try:
-        return _claim(resources, num_replicas)
-    except UnavailableResourcesError:
-        _claimed().clear()
-        raise
+    if wanted not in claimed:
+        claimed[wanted] = _claim(resources, num_replicas)
+    return claimed[wanted]
 
 
 def _claim(resources: TrialResources, num_replicas: int) -> Devices:
@@ -96,12 +106,40 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int
         raise UnavailableResourcesError(
             f"the trial reserved {resources.gpus:g} GPU(s) for {num_replicas} replica(s), but "
             f"TensorFlow sees {len(gpus)} (CUDA_VISIBLE_DEVICES={visible!r}, TensorFlow "
-            f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA): check `nvidia-smi` "
-            "on that node and install tune-tf[gpu]"
+            f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA; {_driver()}): check "
+            "`nvidia-smi` on that node and install tune-tf[gpu]"
         )
-    for gpu in gpus:
-        _configure(functools.partial(tf.config.experimental.set_memory_growth, gpu, True))
+    if resources.gpus < 1:
+        limit = memory_limit_mib(resources.gpus, card_memory_mib())
+        _set_before_use(
+            lambda: tf.config.set_logical_device_configuration(
+                gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit)]
+            ),
+            f"the memory limit of {limit} MiB",
+        )
+    else:
+        for gpu in gpus:
+            _configure(functools.partial(tf.config.experimental.set_memory_growth, gpu, True))
     return Devices(tuple(f"GPU:{i}" for i in range(num_replicas)))
+
+
+def _driver() -> str:
+    """Return what can be told of the driver without CUDA."""
+    try:
+        return _DRIVER.read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return "no NVIDIA driver is loaded"
+
+
+def _set_before_use(setting: Callable[[], None], what: str) -> None:
+    """Apply a setting without which the trial would take what is not its own."""
+    try:
+        setting()
+    except RuntimeError as error:
+        raise UnavailableResourcesError(
+            f"{what} could not be set: TensorFlow used the GPU in this process before ({error}); "
+            "run the trial in a fresh process"
+        ) from error
 
 
 def _split_cpu(parts: int) -> None:

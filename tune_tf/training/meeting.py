@@ -21,6 +21,7 @@ class WorkerFacts:
         address: ``host:port`` at which the others reach it.
         versions: Version by package; they have to be the same everywhere.
         num_gpus: GPUs that TensorFlow sees in it.
+        devices: What it trains on, for reports.
     """
 
     rank: int
@@ -28,6 +29,7 @@ class WorkerFacts:
     address: str
     versions: Mapping[str, str]
     num_gpus: int
+    devices: str = ""
 
 
 def addresses_of(workers: Sequence[WorkerFacts]) -> tuple[str, ...]:

@@ -1,0 +1,55 @@
+"""The memory of a card that trials share, as the driver tells it."""
+
+import subprocess
+
+import pytest
+
+from tune_tf.errors import UnavailableResourcesError
+from tune_tf.training.gpu_memory import card_memory_mib, memory_limit_mib
+
+
+def driver(told, error=None):
+    """Return a stand-in of ``subprocess.run``, and the commands that it was given."""
+    asked = []
+
+    def run(command, **options):
+        asked.append(command)
+        if error:
+            raise error
+        return subprocess.CompletedProcess(command, 0, stdout=told, stderr="")
+
+    return run, asked
+
+
+@pytest.mark.parametrize(
+    ("visible", "end"),
+    [
+        pytest.param({}, (), id="all"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "3,5"}, ("--id", "3"), id="numbers"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-8a"}, ("--id", "GPU-8a"), id="names"),
+    ],
+)
+def test_the_card_is_the_first_that_the_process_may_use(visible, end):
+    run, asked = driver("16384\n")
+
+    assert card_memory_mib(run=run, environment=visible) == 16384
+    assert asked[0] == [*asked[0][:3], *end]
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        pytest.param("", FileNotFoundError("nvidia-smi"), id="no driver"),
+        pytest.param("", subprocess.TimeoutExpired("nvidia-smi", 30), id="hangs"),
+        pytest.param("[N/A]\n", None, id="no number"),
+        pytest.param("", None, id="nothing"),
+    ],
+)
+def test_a_card_of_unknown_size_is_refused(told, error):
+    run, _ = driver(told, error)
+    with pytest.raises(UnavailableResourcesError, match=r"share cannot be enforced.*nvidia-smi"):
+        card_memory_mib(run=run, environment={})
+
+
+def test_all_shares_together_do_not_overdraw_the_card():
+    assert 4 * (memory_limit_mib(0.25, 16384) + 512) <= 16384
