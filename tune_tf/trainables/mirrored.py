@@ -15,11 +15,15 @@ from ray.tune.result import DONE, SHOULD_CHECKPOINT
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
+from tune_tf.tracking.autologging import stop_autologging
+from tune_tf.tracking.trial_run import enter_trial, leave_trial
+from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
     from tune_tf.training.loop import Loop
+    from tune_tf.training.system_metrics import SystemMetrics
 
 LoopKind = Literal["graph", "fit"]
 
@@ -44,6 +48,7 @@ class MirroredTrainable(tune.Trainable):
         seed: int | None = None,
         checkpoint_interval_s: float | None = None,
         recycling: Recycling | None = None,
+        tracking: TrialTracking | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Claim the devices of this process and begin the first trial.
@@ -58,6 +63,8 @@ class MirroredTrainable(tune.Trainable):
             checkpoint_interval_s: Seconds of training after which an iteration asks Tune for a
                 checkpoint; None leaves it to Tune's ``CheckpointConfig``.
             recycling: When this process has traced too much to serve another trial.
+            tracking: Where the trial's MLflow run is, for :func:`tune_tf.mlflow_run`; None if it
+                has none.
             clock: Seconds that only grow.
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -78,7 +85,10 @@ class MirroredTrainable(tune.Trainable):
         self._checkpoint_interval_s = checkpoint_interval_s
         self._recycling = recycling or Recycling()
         self._clock = clock
-        devices = claim_devices(self._reserved() or resources, parallelism.num_replicas)
+        self._tracking = tracking
+        reserved = self._reserved() or resources
+        self._system_metrics = _make_system_metrics(tracking, reserved)
+        devices = claim_devices(reserved, parallelism.num_replicas)
         self._replicas = Replicas(devices)
         self._loop = _make_loop(loop, workload, self._replicas)
         self._data = LoadCache(load)
@@ -86,6 +96,7 @@ class MirroredTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""
+        enter_trial(self.trial_id, self._tracking)
         metrics = {name: value for name, value in self._loop.epoch().items() if _is_metric(value)}
         result: dict[str, Any] = dict(metrics)
         if not math.isfinite(metrics.get("loss", 0.0)):
@@ -98,6 +109,8 @@ class MirroredTrainable(tune.Trainable):
             result[SHOULD_CHECKPOINT] = True
         if self._recycling.is_due(self._loop.num_programs):
             result[RECYCLE] = True
+        if self._system_metrics is not None:
+            result |= self._system_metrics.sample()
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -121,10 +134,21 @@ class MirroredTrainable(tune.Trainable):
     def cleanup(self) -> None:
         """End the trial."""
         self._loop.finish()
+        leave_trial()
 
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
+        enter_trial(self.trial_id, self._tracking, starting=True)
+        self._stop_autologging()
         self._loop.start(config, self._data.get(config), self._seed())
+        self._stop_autologging()  # the workload's code may have switched it on
+        if self._system_metrics is not None:
+            self._system_metrics.begin()
+
+    def _stop_autologging(self) -> None:
+        """Keep MLflow from making a second run of a trial that has one."""
+        if self._tracking is not None:
+            stop_autologging()
 
     def _reserved(self) -> TrialResources | None:
         """Return what Tune reserved for this actor; None where it is driven by hand."""
@@ -156,6 +180,16 @@ def _make_loop(kind: LoopKind, workload: Workload, replicas: Any) -> "Loop":
     from tune_tf.training.loop import GraphLoop
 
     return GraphLoop(workload, replicas)
+
+
+def _make_system_metrics(
+    tracking: TrialTracking | None, resources: TrialResources
+) -> "SystemMetrics | None":
+    if tracking is None or not tracking.system_metrics:
+        return None
+    from tune_tf.training.system_metrics import SystemMetrics, reserved_gpus
+
+    return SystemMetrics(reserved_gpus() if resources.gpus else ())
 
 
 def _is_metric(value: Any) -> bool:
