@@ -36,6 +36,9 @@ BOOKKEEPING: Final = frozenset(
 )
 """Keys that Ray Tune or a scheduler of ours fills in."""
 
+SYSTEM_METRICS: Final = "system/"
+"""What the keys start with that hold the load of a trial's machine and process."""
+
 
 def reported(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a trial itself has put into a result, nested or flat."""
@@ -44,3 +47,9 @@ def reported(result: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in result.items()
         if name not in BOOKKEEPING and not name.startswith("config/")
     }
+
+
+def own_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a trial has reported of its training: not the load of the machine."""
+    own = reported(result)
+    return {name: value for name, value in own.items() if not name.startswith(SYSTEM_METRICS)}

@@ -9,6 +9,7 @@ from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, near_ones
+from tune_tf.secrets import expanded, referring
 from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"
@@ -16,10 +17,18 @@ _ABOUT = "about-sweep"  # Tune copies every .json and .pkl of the folder about a
 _JOURNAL = "study.journal"
 _FORMAT = 1
 
+TRACKING_VARIABLE = "TUNE_TF_TRACKING_PASSWORD"
+STORAGE_VARIABLE = "TUNE_TF_STORAGE_PASSWORD"
+WARM_START_VARIABLE = "TUNE_TF_WARM_START_PASSWORD"
+"""Environment variables that a resume reads a password from, which stood in the sweep file."""
+
 
 @dataclass(frozen=True)
 class SweepFolder:
     """One sweep's folder; its name is the sweep's id.
+
+    A URI of the settings may hold references ``${NAME}`` to environment variables. They are
+    replaced only where the URI is used, so that what they stand for is nowhere written.
 
     Args:
         path: Absolute path.
@@ -40,19 +49,57 @@ class SweepFolder:
 
     @property
     def study_storage(self) -> str:
-        """Optuna storage: what the settings name, or a journal file in the folder."""
-        return self.config.searcher.storage or str(self.path / _JOURNAL)
+        """Optuna storage: what the settings name, or a journal file in the folder.
+
+        Raises:
+            InvalidSettingsError: It refers to an environment variable that is not set.
+        """
+        storage = self.config.searcher.storage or str(self.path / _JOURNAL)
+        return expanded(storage, "searcher.storage")
+
+    @property
+    def warm_start_from(self) -> str | None:
+        """Earlier results to learn from; None for none.
+
+        Raises:
+            InvalidSettingsError: It refers to an environment variable that is not set.
+        """
+        earlier = self.config.searcher.warm_start_from
+        return earlier and expanded(earlier, "searcher.warm_start_from")
 
     @property
     def tracking_uri(self) -> str | None:
-        """MLflow's store with an absolute path; None where tracking is off."""
+        """MLflow's store with an absolute path; None where tracking is off.
+
+        Raises:
+            InvalidSettingsError: It refers to an environment variable that is not set.
+        """
         if self.config.mlflow is None:
             return None
-        uri = self.config.mlflow.tracking_uri
+        uri = expanded(self.config.mlflow.tracking_uri, "mlflow.tracking_uri")
         scheme, slashes, path = uri.partition(":///")
         if scheme == "sqlite" and slashes and not path.startswith("/"):
             return f"sqlite:///{self.working_dir / path}"
         return uri
+
+    @property
+    def sweep_file(self) -> str:
+        """Text of the sweep file with every default written out and no password in it.
+
+        What a resume has to find in the environment in the place of a password is named
+        :data:`TRACKING_VARIABLE`, :data:`STORAGE_VARIABLE` and :data:`WARM_START_VARIABLE`.
+        """
+        searcher, mlflow = self.config.searcher, self.config.mlflow
+        references = {
+            "storage": searcher.storage and referring(searcher.storage, STORAGE_VARIABLE),
+            "warm_start_from": searcher.warm_start_from
+            and referring(searcher.warm_start_from, WARM_START_VARIABLE),
+        }
+        sections: dict[str, Any] = {"searcher": searcher.model_copy(update=references)}
+        if mlflow is not None:
+            uri = referring(mlflow.tracking_uri, TRACKING_VARIABLE)
+            sections["mlflow"] = mlflow.model_copy(update={"tracking_uri": uri})
+        return self.config.model_copy(update=sections).to_yaml()
 
     @property
     def was_snapshot(self) -> bool:
@@ -122,7 +169,7 @@ class SweepFolder:
             "base_dir": str(self.base_dir),
             "working_dir": str(self.working_dir),
         }
-        write_whole(self.path / _CONFIG, self.config.to_yaml())
+        write_whole(self.path / _CONFIG, self.sweep_file)
         write_whole(self.path / _ABOUT, json.dumps(about, indent=2) + "\n")
 
 

@@ -71,6 +71,11 @@ class SweepResult:
         return self.config.leading_objective
 
     @property
+    def report_path(self) -> Path:
+        """The page that tells what came of the sweep, with its pictures and tables beside it."""
+        return self.path / "report" / "report.html"
+
+    @property
     def interrupted(self) -> bool:
         """Whether trials are left that a resume would go on with."""
         return any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
@@ -176,9 +181,11 @@ class SweepResult:
         trial = trial or self.best_trial
         if trial.checkpoint is None:
             raise CheckpointError(f"trial {trial.trial_id} has no checkpoint to export")
+        from tune_tf.tracking.trial_run import throwaway_run
         from tune_tf.training.export import trained_model  # TensorFlow loads here
 
         workload = import_workload(self.config.workload, self.base_dir)
         path = Path(path)
-        trained_model(workload, trial.config, trial.checkpoint).save(path)
+        with throwaway_run():  # what build_model adds to its trial's MLflow run is there already
+            trained_model(workload, trial.config, trial.checkpoint).save(path)
         return path

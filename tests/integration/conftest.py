@@ -68,6 +68,12 @@ def finished(
     return run
 
 
+@pytest.fixture(scope="session")
+def tiny_sweep() -> str:
+    """The text of a sweep file of eight short trials."""
+    return SWEEP
+
+
 @pytest.fixture
 def sweep_file(tmp_path: Path) -> Path:
     """A sweep of eight short trials."""

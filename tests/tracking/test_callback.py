@@ -159,7 +159,7 @@ def test_an_infeasible_trial_is_tagged_and_never_the_best(callback_of, trial_of,
     assert store.child(rate=3.0).data.tags["tune_tf.feasible"] == "false"
     assert store.child(rate=1.0).data.tags["tune_tf.feasible"] == "true"
     assert store.parent.data.metrics["best/val_accuracy"] == 1.0
-    assert [each[-1] for each in state["candidates"]] == [True, False]
+    assert [each[-1] for each in state["standing"]["candidates"]] == [True, False]
 
 
 def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):
@@ -282,12 +282,9 @@ def test_a_second_sweep_with_the_same_callback_has_its_own_runs(callback_of, cli
 def test_a_store_that_cannot_be_opened_does_not_end_the_sweep(
     callback_of, trial_of, caplog, monkeypatch
 ):
-    from tune_tf.tracking import callback as module
+    from tune_tf.tracking import outbox as module
 
-    def unreachable(uri):
-        raise ConnectionError("no route to host")
-
-    monkeypatch.setattr(module, "connect", unreachable)
+    monkeypatch.setattr(module, "connect", _unreachable)
     monkeypatch.setattr(module, "Writer", _hasty(module.Writer))
     callback = callback_of()
     callback.setup()
@@ -300,7 +297,164 @@ def test_a_store_that_cannot_be_opened_does_not_end_the_sweep(
 
 
 def _hasty(writer_class):
-    def writer(open_sink):
-        return writer_class(open_sink, linger_s=0.0, delays_s=(0.0,))
+    def writer(open_sink, spool):
+        return writer_class(open_sink, spool, linger_s=0.0, delays_s=(0.0,), patience_s=0.0)
 
     return writer
+
+
+def test_files_are_attached_to_the_parent_of_a_sweep_that_has_ended(
+    callback_of, trial_of, client, tmp_path
+):
+    callback = callback_of()
+    callback.setup()
+    trial = trial_of("t1")
+    start(callback, trial)
+    report(callback, trial, 1, done=True)
+    callback.on_trial_complete(1, [trial], trial)
+    trial.set_status("TERMINATED")
+    callback.on_experiment_end([trial])
+    page = tmp_path / "page.html"
+    page.write_text("<p>all of it</p>")
+    ended = Store(client).parent.info
+
+    callback.attach({"report/report.html": page}, tags={"seen": "yes"}, metrics={"report/s": 2.0})
+
+    parent = Store(client).parent
+    assert (parent.info.status, parent.info.end_time) == ("FINISHED", ended.end_time)
+    assert parent.data.tags["seen"] == "yes"
+    assert parent.data.metrics["report/s"] == 2.0
+    path = client.download_artifacts(parent.info.run_id, "report/report.html", str(tmp_path))
+    assert Path(path).read_text() == "<p>all of it</p>"
+    assert len(Store(client).children) == 1
+
+
+def test_what_cannot_be_attached_is_a_warning(callback_of, caplog, monkeypatch, tmp_path):
+    from tune_tf.tracking import outbox
+
+    callback = callback_of()
+    callback.setup()
+    callback.on_experiment_end([])
+    monkeypatch.setattr(outbox, "connect", _unreachable)
+    monkeypatch.setattr(outbox, "Writer", _hasty(outbox.Writer))
+    callback.attach({"page.html": tmp_path / "page.html"})
+    assert "no route to host" in caplog.text
+
+
+def _unreachable(uri):
+    raise ConnectionError("no route to host")
+
+
+def test_a_value_that_is_too_long_is_cut_and_kept_whole_as_an_artifact(
+    callback_of, trial_of, client, tmp_path
+):
+    callback = callback_of()
+    callback.setup()
+    trial = trial_of("t1")
+    trial.config["layers"] = "x" * 7000
+    start(callback, trial)
+    callback.on_experiment_end([trial])
+    (child,) = Store(client).children
+    assert len(child.data.params["layers"]) == 6000
+    path = client.download_artifacts(child.info.run_id, "params/layers.txt", str(tmp_path))
+    assert Path(path).read_text() == "x" * 7000
+
+
+def test_a_child_tells_its_node_code_rung_and_end(callback_of, trial_of, client):
+    from tune_tf.tracking import SweepDetails
+
+    callback = callback_of(details=SweepDetails(rungs=lambda: (1, 3)))
+    callback.setup()
+    trial = trial_of("t1")
+    start(callback, trial)
+    for step in (1, 2):
+        report(callback, trial, step, hostname="gpu-1", node_ip="10.0.0.7")
+    callback.on_trial_complete(1, [trial], trial)
+    trial.set_status("TERMINATED")
+    callback.on_experiment_end([trial])
+    tags = Store(client).children[0].data.tags
+    assert tags["tune_tf.node"] == "gpu-1 10.0.0.7"
+    assert tags["tune_tf.rung"] == "1"
+    assert tags["mlflow.note.content"].startswith("**Stopped early by the scheduler")
+    assert "Best `val_accuracy`: **2** at iteration 2." in tags["mlflow.note.content"]
+
+
+def test_the_parent_shows_how_the_sweep_stands_while_it_runs(callback_of, trial_of, client):
+    callback = callback_of()
+    callback.setup()
+    first, second = trial_of("first", 2.0), trial_of("second", 1.0)
+    start(callback, first, second)
+    report(callback, first, 1, done=True, **{STOP_REASON: "completed"})
+    callback.on_trial_complete(1, [first, second], first)
+    assert callback.flush(60)
+    parent = Store(client).parent
+    callback.on_experiment_end([first, second])
+    assert parent.info.status == "RUNNING"
+    assert parent.data.metrics == {
+        "best/val_accuracy": 2.0,
+        "trials/completed": 1.0,
+        "trials/ended": 1.0,
+    }
+    assert parent.data.tags["tune_tf.best_config"] == '{"rate": 2.0}'
+    assert (
+        "running.** Maximizes `val_accuracy`. 1 trial (1 completed)"
+        in (parent.data.tags["mlflow.note.content"])
+    )
+
+
+def test_the_environment_is_kept_once_and_again_where_a_resume_differs(
+    callback_of, client, monkeypatch
+):
+    from tune_tf.tracking import environment
+
+    states, folders = [{}], []
+    for packages in ("a==1\n", "a==1\n", "a==2\n"):
+        monkeypatch.setattr(environment, "packages", lambda text=packages: text)
+        callback = callback_of(sweep_id="s1")
+        callback.set_state(states[-1])
+        callback.setup()
+        callback.on_experiment_end([])
+        states.append(callback.get_state())
+        run_id = Store(client).parent.info.run_id
+        found = client.list_artifacts(run_id, "environment")
+        folders.append([file.path for file in found if file.is_dir])
+    assert folders[0] == folders[1] == []
+    (resumed,) = folders[2]
+    path = client.download_artifacts(run_id, f"{resumed}/packages.txt")
+    assert Path(path).read_text() == "a==2\n"
+
+
+ODD_NAMES = {
+    "long": "x" * 500,
+    "slashes": "../../a/b\\c",
+    "emoji": "🦒 größe\u202e",
+    "quotes": 'it\'s "so" `odd` %s {0} ;--',
+    "leading dot": ".hidden",
+    "line breaks": "a\nb\tc",
+}
+
+
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=list(ODD_NAMES))
+def test_any_name_of_a_sweep_gives_a_run_and_its_files(callback_of, trial_of, client, name):
+    callback = callback_of(sweep_name=name)
+    callback.setup()
+    trial = trial_of("t1")
+    trial.config[name] = "v" * 7000
+    start(callback, trial)
+    report(callback, trial, 1, **{name: 1.0})
+    callback.on_experiment_end([trial])
+    store = Store(client)
+    assert store.parent.info.run_name.isprintable()
+    assert 0 < len(store.parent.info.run_name) <= 250
+    (child,) = store.children
+    assert len(child.data.params) == 2
+    assert len(child.data.metrics) == 3
+    assert len(client.list_artifacts(child.info.run_id, "params")) == 1
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257, "two\nlines", " padded"])
+def test_a_name_that_no_experiment_can_have_is_refused(name):
+    from tune_tf.tracking import MLflowCallback
+
+    with pytest.raises(InvalidSettingsError, match="experiment_name must be 1 to 256 characters"):
+        MLflowCallback("sqlite:///mlflow.db", name)

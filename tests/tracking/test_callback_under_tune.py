@@ -1,5 +1,6 @@
 """The MLflow callback in sweeps that Ray Tune runs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,13 @@ def sweep(ray_cluster, callback_of, client, tmp_path):
     """Run a sweep with Ray Tune and return what MLflow has of it."""
     from ray import tune
 
-    def sweep(trainable, config, *, callback=None, **settings):
+    def sweep(trainable, config, *, callback=None, more=(), **settings):
         callback = callback or callback_of()
         settings = {"storage_path": str(tmp_path / "ray"), "name": "exp", "verbose": 0, **settings}
         tune.run(
             trainable,
             config=config,
-            callbacks=[callback],
+            callbacks=[callback, *more],
             raise_on_failed_trial=False,
             **settings,
         )
@@ -101,14 +102,20 @@ def test_the_parent_shows_the_best_trial_and_the_counts(sweep, callback_of):
     assert parent.info.status == "FINISHED"
     assert parent.info.run_name == "exp"
     assert parent.data.params == {"best_rate": "2.0"}
-    assert parent.data.metrics == {"best/val_accuracy": 6.0, "trials/completed": 2.0}
+    assert parent.data.metrics == {
+        "best/val_accuracy": 6.0,
+        "trials/completed": 2.0,
+        "trials/ended": 2.0,
+    }
+    assert parent.data.tags["tune_tf.best_config"] == '{"rate": 2.0}'
     assert parent.data.tags["tune_tf.best_trial_id"] == best.data.tags["tune_tf.trial_id"]
     note = parent.data.tags["mlflow.note.content"]
-    assert "2 trials (2 completed), 6 results. Best val_accuracy 6 in Scripted_" in note
+    assert "finished.** Maximizes `val_accuracy`. 2 trials (2 completed), 6 results." in note
+    assert "Best `val_accuracy`: **6** in `Scripted_" in note
     values = [value for _, value in store.points(parent, "best/val_accuracy")]
     assert values == sorted(set(values))
-    (file,) = store.client.list_artifacts(parent.info.run_id)
-    assert file.path == "sweep.yaml"
+    files = store.client.list_artifacts(parent.info.run_id)
+    assert {file.path for file in files} == {"sweep.yaml", "environment"}
 
 
 def test_the_best_checkpoint_is_named(sweep):
@@ -240,7 +247,25 @@ def test_the_searcher_sees_why_a_trial_stopped(sweep):
     assert list(reasons.values()) == ["completed"]
 
 
-def test_pbt_runs_clean_and_changed_hyperparameters_are_metrics(sweep):
+@pytest.fixture
+def recorded():
+    """A Tune callback that keeps what trials reported: id to steps and values."""
+    from ray import tune
+
+    class Recorded(tune.Callback):
+        def __init__(self):
+            self.points = {}
+
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            point = result["training_iteration"], result["val_accuracy"]
+            self.points.setdefault(trial.trial_id, []).append(point)
+
+    return Recorded()
+
+
+@pytest.fixture
+def population(sweep, recorded):
+    """A sweep of two trials that Ray's PBT clones at each step."""
     from ray import tune
     from ray.tune.schedulers import PopulationBasedTraining
 
@@ -249,18 +274,59 @@ def test_pbt_runs_clean_and_changed_hyperparameters_are_metrics(sweep):
         metric="val_accuracy",
         mode="max",
         perturbation_interval=1,
-        hyperparam_mutations={"rate": lambda: 5.0},
+        hyperparam_mutations={"rate": lambda: 5.0, "kind": ["slow", "fast"]},
         resample_probability=1.0,
         quantile_fraction=0.5,
     )
-    store = sweep(
+    return sweep(
         class_trainable(),
-        {"rate": tune.grid_search([1.0, 2.0])},
+        {"rate": tune.grid_search([1.0, 2.0]), "kind": "plain"},
         scheduler=pbt,
-        stop={"training_iteration": 6},
+        stop={"training_iteration": 8},
         reuse_actors=True,
+        more=[recorded],
     )
-    assert {status for status, _ in store.states("rate").values()} == {"FINISHED"}
-    changed = [run for run in store.children if "hp/rate" in run.data.metrics]
+
+
+def test_under_pbt_changed_numbers_are_curves_that_start_at_their_first_value(population):
+    states = {run.data.tags["tune_tf.stop_reason"] for run in population.children}
+    assert states == {"completed"}
+    changed = [run for run in population.children if "hp/rate" in run.data.metrics]
     assert changed
-    assert all(run.data.metrics["hp/rate"] == 5.0 for run in changed)
+    for run in changed:
+        values = [value for _, value in population.points(run, "hp/rate")]
+        assert values[0] == float(run.data.params["rate"])
+        assert set(values[1:]) == {5.0}
+        assert run.data.params["kind"] == "plain"
+        assert run.data.tags["hp/kind"] in ("slow", "fast")
+
+
+def test_under_pbt_the_lineage_says_who_went_on_from_whom_and_when(population, tmp_path):
+    parent = population.parent.info.run_id
+    path = population.client.download_artifacts(parent, "lineage.json", str(tmp_path))
+    clones = json.loads(Path(path).read_text())
+    told = [json.loads(line) for line in _pbt_log(tmp_path)]
+    assert len(clones) == len(told) > 0
+    ids = {run.data.tags["tune_tf.trial_id"] for run in population.children}
+    names = {run.data.tags["tune_tf.trial_number"]: run for run in population.children}
+    for clone, (_, _, at, source_at, _, config) in zip(clones, told, strict=True):
+        assert {clone["trial"], clone["source"]} == ids
+        assert clone["source_iteration"] == source_at
+        assert clone["iteration"] in (at, at + 1)  # Ray looks before it has taken up the result
+        assert clone["after"].items() <= config.items()
+    last = {clone["trial"]: clone for clone in clones}
+    for run in names.values():
+        clone = last.get(run.data.tags["tune_tf.trial_id"], {"source": None, "iteration": None})
+        assert run.data.tags.get("tune_tf.cloned_from") == clone["source"]
+
+
+def _pbt_log(tmp_path):
+    """Return what Ray's PBT itself wrote of its exploits."""
+    (path,) = tmp_path.rglob("pbt_global.txt")
+    return path.read_text().splitlines()
+
+
+def test_under_pbt_every_report_stands_exactly_once(population, recorded):
+    for run in population.children:
+        reported = recorded.points[run.data.tags["tune_tf.trial_id"]]
+        assert population.points(run, "val_accuracy") == sorted(reported)

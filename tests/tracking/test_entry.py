@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from tune_tf.tracking.entry import Entry, Report, batches
@@ -46,3 +48,62 @@ def test_a_report_over_the_limit_is_split_and_its_rest_is_always_needed():
     parts = [part for group in batches([report(1, 5)], 2) for part in group]
     assert [len(part.metrics) for part in parts] == [2, 2, 1]
     assert [part.once for part in parts] == [True, False, False]
+
+
+FULL = Entry(
+    "trial/ü",
+    1,
+    name="n",
+    params={"a": "1"},
+    tags={"b": 'quoted "text"\nof two lines'},
+    reports=[
+        Report(1, 5, {"loss": 0.1 + 0.2, "inf": math.inf, "-inf": -math.inf}),
+        Report(2, 6, {"tiny": 5e-324}, once=False),
+    ],
+    texts={"a/b.txt": "\u2028 text"},
+    files={"plots/p.html": "/somewhere/else.html"},
+    reopen=True,
+    status="KILLED",
+    end_ms=0,
+    fresh=True,
+    trials=frozenset({"t1", "t2"}),
+)
+
+
+@pytest.mark.parametrize(
+    "entry", [FULL, Entry("", 0), Entry("", 0, trials=frozenset())], ids=["full", "empty", "none"]
+)
+def test_an_entry_comes_back_from_json_as_it_was(entry):
+    assert Entry.from_json(entry.to_json()) == entry
+    assert "\n" not in entry.to_json()
+
+
+def test_nan_comes_back_from_json():
+    entry = Entry("t", 0, reports=[Report(1, 0, {"loss": math.nan})])
+    assert math.isnan(Entry.from_json(entry.to_json()).reports[0].metrics["loss"])
+
+
+@pytest.mark.parametrize("length", [0, 1, 20, -1])
+def test_a_part_of_an_entry_is_refused(length):
+    with pytest.raises(ValueError, match="not an entry"):
+        Entry.from_json(FULL.to_json()[:length])
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "kept"),
+    [
+        ({"texts": {"a": "x"}}, {"files": {"a": "/f"}}, ({}, {"a": "/f"})),
+        ({"files": {"a": "/f"}}, {"texts": {"a": "x"}}, ({"a": "x"}, {})),
+    ],
+    ids=["file over text", "text over file"],
+)
+def test_of_two_artifacts_of_one_path_the_later_counts(first, later, kept):
+    entry = Entry("t", 0, **first)
+    entry.merge(Entry("t", 1, **later))
+    assert (entry.texts, entry.files) == kept
+
+
+def test_a_sweep_that_goes_on_is_not_settled_by_its_earlier_end():
+    entry = Entry("", 0, trials=frozenset({"t"}), status="KILLED")
+    entry.merge(Entry("", 1, reopen=True))
+    assert entry.trials is None

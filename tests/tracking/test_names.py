@@ -1,9 +1,20 @@
 import math
+from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tune_tf.tracking.names import TIME_TOTAL, key_of, metrics_of, params_of
+from tune_tf.tracking.names import (
+    TIME_TOTAL,
+    file_name,
+    key_of,
+    long_params_of,
+    metrics_of,
+    one_line,
+    params_of,
+)
 
 
 def test_numbers_of_a_result_are_metrics_under_their_own_names():
@@ -70,6 +81,45 @@ def test_params_are_flat_text_and_long_values_are_cut():
     assert params["none"] == "{}"
     assert len(params["blob"]) == 6000
     assert params["blob"].endswith("...")
+
+
+def test_a_value_over_the_limit_is_kept_whole_as_an_artifact():
+    config = {"lr": 0.1, "net": {"../blob 😀": "x" * 6001}, "full": "y" * 6000}
+    ((path, text),) = long_params_of(config).items()
+    assert path.startswith("params/net_.._blob _-")
+    assert path.endswith(".txt")
+    assert text == "x" * 6001
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [("digits-cnn", "digits-cnn"), ("v1.2 final", "v1.2 final"), ("größe", "größe")],
+)
+def test_a_name_that_is_safe_stays(name, safe):
+    assert file_name(name) == safe
+
+
+@given(st.text(max_size=400))
+def test_any_text_gives_a_name_of_one_file_below_its_folder(name):
+    safe = file_name(name)
+    path = PurePosixPath("/folder", safe)
+    assert path.parent == PurePosixPath("/folder")
+    assert safe not in (".", "..")
+    assert not safe.startswith(".")
+    assert len(safe.encode()) <= 200
+    assert safe.isprintable()
+
+
+@given(st.lists(st.text(max_size=300), unique=True, min_size=2, max_size=2))
+def test_two_names_give_two_files(names):
+    assert file_name(names[0]) != file_name(names[1])
+
+
+@given(st.text())
+def test_a_name_for_people_is_one_line_within_its_length(text):
+    line = one_line(text, 50)
+    assert line.isprintable()
+    assert len(line) <= 50
 
 
 @pytest.mark.ray

@@ -1,4 +1,6 @@
+import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -199,3 +201,146 @@ def test_artifacts_lie_beside_a_database_that_is_elsewhere(
     runs.write(Entry(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
     (file,) = (tmp_path / "mlruns" / "digits").rglob("sweep.yaml")
     assert file.read_text() == "a: 1"
+
+
+def test_a_file_lands_under_the_path_that_it_is_given(client, open_runs, tmp_path):
+    (tmp_path / "made.html").write_text("a plot")
+    runs = open_runs()
+    made = str(tmp_path / "made.html")
+    entry = Entry(PARENT, 0, files={"report.html": made, "plots/made.html": made})
+    runs.write(entry)
+    run_id = runs.run_ids[PARENT]
+    assert [file.path for file in client.list_artifacts(run_id)] == ["plots", "report.html"]
+    for path in ("report.html", "plots/made.html"):
+        assert Path(client.download_artifacts(run_id, path)).read_text() == "a plot"
+    assert entry.size == 0
+
+
+def test_a_file_that_is_gone_is_told_and_left_out(open_runs, tmp_path, caplog):
+    runs = open_runs()
+    runs.write(Entry("t1", 0, files={"report.html": str(tmp_path / "gone.html")}))
+    assert "gone.html is not there any more" in caplog.text
+    assert runs.num_refused == 1
+
+
+def test_of_a_batch_with_a_value_that_mlflow_refuses_the_rest_is_written(client, open_runs, caplog):
+    runs = open_runs()
+    metrics = {f"m{number}": float(number) for number in range(20)} | {"no*way": 1.0}
+    entry = Entry("t1", 0, tags={"ok": "1"}, reports=[Report(1, 0, metrics)], status="FINISHED")
+    runs.write(entry)
+    run = client.get_run(runs.run_ids["t1"])
+    assert run.data.metrics.keys() == {f"m{number}" for number in range(20)}
+    assert (run.data.tags["ok"], run.info.status) == ("1", "FINISHED")
+    assert (runs.num_refused, entry.size) == (1, 0)
+    assert "MLflow refuses a value" in caplog.text
+
+
+def test_what_is_for_a_run_that_a_user_deleted_is_left_out_at_once(client, open_runs):
+    runs = open_runs()
+    runs.write(result("t1", 1))
+    client.delete_run(runs.run_ids["t1"])
+    reports = [Report(2, 0, report_of(3000).metrics)]
+    entry = Entry("t1", 0, tags={"a": "b"}, reports=reports, status="FINISHED")
+    runs.write(entry)
+    assert entry.size == 0
+    assert runs.num_refused == 3000 + 2
+
+
+def report_of(num_metrics):
+    metrics = {f"m{number}": float(number) for number in range(num_metrics)}
+    return Report(1, 1000, {TIME_TOTAL: 1.0, **metrics} if num_metrics < 3000 else metrics)
+
+
+def test_what_comes_again_from_the_spool_of_a_killed_process_changes_nothing(client, open_runs):
+    entries = [
+        Entry("t1", 0, name="one", params={"lr": "1"}, reopen=True, fresh=True),
+        *(result("t1", step) for step in (1, 2, 3)),
+        Entry("t1", 0, reports=[Report(7, 9, {"trials/completed": 1.0}, once=False)]),
+        Entry("t1", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED", end_ms=77),
+    ]
+    for _ in range(2):
+        runs = open_runs(reopen=True)
+        for entry in entries:
+            runs.write(entry.copy())
+    run = client.get_run(runs.run_ids["t1"])
+    assert len(active(client)) == 2
+    assert points(client, run.info.run_id) == [(1, 1.0), (2, 1.0), (3, 1.0)]
+    assert len(client.get_metric_history(run.info.run_id, "trials/completed")) == 1
+    assert (run.info.status, run.info.end_time) == ("FINISHED", 77)
+    assert run.data.tags[STOP_REASON_TAG] == "completed"
+
+
+def test_a_long_report_of_which_only_the_first_batch_was_sent_is_made_whole(client, open_runs):
+    whole = report_of(2500)
+    first = dict(list(whole.metrics.items())[:1000])
+    open_runs().write(Entry("t1", 0, reports=[Report(1, 1000, first)]))  # and then it was killed
+
+    again = open_runs(reopen=True)
+    again.write(Entry("t1", 0, reports=[whole]))
+
+    run_id = again.run_ids["t1"]
+    assert len(client.get_run(run_id).data.metrics) == 2501
+    assert len(client.get_metric_history(run_id, "m0")) == 1
+
+
+def test_a_trial_made_anew_while_the_old_one_waited_in_the_spool_replaces_it(client, open_runs):
+    runs = open_runs(reopen=True)
+    runs.write(Entry("t1", 0, params={"lr": "0.1"}, reports=[Report(5, 0, {"loss": 5.0})]))
+    runs.write(
+        Entry("t1", 0, params={"lr": "0.2"}, reports=[Report(1, 0, {"loss": 1.0})], fresh=True)
+    )
+    assert points(client, runs.run_ids["t1"]) == [(1, 1.0)]
+    assert client.get_run(runs.run_ids["t1"]).data.params == {"lr": "0.2"}
+    assert len(active(client)) == 2
+
+
+def test_settling_removes_a_second_parent(client, open_runs):
+    experiment = client.create_experiment("digits")
+    client.create_run(experiment, start_time=10**14, tags={"tune_tf.sweep_id": "s1"})
+    runs = open_runs()
+    runs.write(Entry(PARENT, 0, trials=frozenset(), status="FINISHED"))
+    assert {run.info.run_id for run in active(client)} == set(runs.run_ids.values())
+
+
+def test_runs_left_running_are_ended_as_interrupted_when_they_last_reported(client, open_runs):
+    first = open_runs()
+    first.write(Entry(PARENT, 0, tags={"mlflow.note.content": "A sweep, running."}))
+    first.write(result("t1", 3))
+    first.write(Entry("t2", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED", end_ms=5))
+
+    ended = open_runs(reopen=True).end_running()
+
+    runs = {run.data.tags.get("tune_tf.trial_id", PARENT): run for run in active(client)}
+    assert set(ended) == {runs[PARENT].info.run_id, runs["t1"].info.run_id}
+    assert {key: run.info.status for key, run in runs.items()} == {
+        PARENT: "KILLED",
+        "t1": "KILLED",
+        "t2": "FINISHED",
+    }
+    assert runs["t1"].data.tags[STOP_REASON_TAG] == "interrupted"
+    assert runs["t1"].info.end_time == 3000
+    assert runs[PARENT].data.tags["mlflow.note.content"] == "A sweep, interrupted."
+
+
+def test_a_sweep_comes_back_from_plain_data_without_its_uri():
+    sweep = Sweep("s", "http://ada:pw@host", "e", {"a": "b"}, "m", True, frozenset({"t1"}))
+    data = json.loads(json.dumps(sweep.to_dict()))
+    assert "pw" not in str(data)
+    assert Sweep.from_dict(data, "http://ada:pw@host") == sweep
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "/root", "zürich #1"])
+def test_an_experiment_of_any_name_has_its_artifacts_beside_the_database(
+    client, tmp_path, monkeypatch, name
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    runs = SweepRuns(client, Sweep("s1", f"sqlite:///{tmp_path}/mlflow.db", name))
+    runs.write(Entry(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
+    (file,) = tmp_path.rglob("sweep.yaml")
+    assert file.relative_to(tmp_path / "mlruns").parts[1:] == (
+        runs.run_ids[PARENT],
+        "artifacts",
+        "sweep.yaml",
+    )

@@ -13,7 +13,8 @@ from tune_tf.tracking.uri import check_tracking_uri, sqlite_path
         "sqlite:///to/be/made/mlflow.db",
         "http://localhost:5000",
         "https://mlflow.example.org/path",
-        "postgresql+psycopg2://user:secret@host/db",
+        "https://user:secret@mlflow.example.org",
+        "postgresql+psycopg://user:secret@host/db",
         "databricks",
         "databricks://profile",
     ],
@@ -29,6 +30,10 @@ def test_a_uri_that_may_work_passes(uri, tmp_path, monkeypatch):
         ("sqlight:///mlflow.db", "scheme 'sqlight'.*did you mean 'sqlite'"),
         ("redis://host", "scheme 'redis'; MLflow knows one of"),
         ("http://", "has no host"),
+        ("http://host:port", "Port could not be cast"),
+        ("http://host/?a=b", "has a \\? or #"),
+        ("http://user@host", "give both, user:password@, or none"),
+        ("postgresql+nosuch://host/db", "needs the package 'nosuch', which is not installed"),
         ("./mlruns", "no longer writes to; use a database"),
         ("file:///tmp/mlruns", "no longer writes to; use a database"),
         ("sqlite://", "names no file"),
@@ -59,3 +64,16 @@ def test_a_directory_passes_if_mlflow_was_told_to_allow_it(monkeypatch):
 )
 def test_the_file_of_a_sqlite_uri_is_found(uri, path):
     assert sqlite_path(uri) == path
+
+
+def test_a_user_in_the_uri_and_a_token_are_refused_together(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "abc")
+    with pytest.raises(InvalidSettingsError, match=r"//user:\*\*\*@host.*which is meant"):
+        check_tracking_uri("http://user:secret@host")
+
+
+def test_a_user_without_a_password_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
+    with pytest.raises(InvalidSettingsError, match="MLFLOW_TRACKING_USERNAME is set alone"):
+        check_tracking_uri("http://host")

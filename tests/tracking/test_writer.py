@@ -10,12 +10,10 @@ class OutageError(RuntimeError):
     """A store that is down."""
 
 
-class RefusalError(ValueError):
-    """What a store will never take."""
-
-
 class ScriptedSink:
     """Fails as told, then keeps what it is given."""
+
+    num_refused = 0
 
     def __init__(self, errors=()):
         self.errors = list(errors)
@@ -26,9 +24,6 @@ class ScriptedSink:
             raise self.errors.pop(0)
         self.written.append((entry.run, [report.step for report in entry.reports]))
         entry.reports.clear()
-
-    def is_permanent(self, error):
-        return isinstance(error, RefusalError)
 
 
 class GatedSink(ScriptedSink):
@@ -46,7 +41,8 @@ class GatedSink(ScriptedSink):
 
 
 def writer_of(sink, **settings):
-    return Writer(lambda: sink, **{"linger_s": 0.0, "delays_s": (0.0, 0.0), **settings})
+    settings = {"linger_s": 0.0, "delays_s": (0.0,), "patience_s": 0.0, **settings}
+    return Writer(lambda: sink, **settings)
 
 
 def result(run, step):
@@ -85,7 +81,7 @@ def test_flush_does_not_wait_for_the_linger():
 
 def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing():
     sink = ScriptedSink([OutageError("down"), OutageError("down")])
-    writer = writer_of(sink)
+    writer = writer_of(sink, patience_s=60.0)
     writer.put(result("t", 1))
     writer.close()
     assert sink.written == [("t", [1])]
@@ -108,14 +104,100 @@ def test_a_store_that_cannot_be_opened_at_first_is_opened_later():
     assert sink.written == [("t", [1])]
 
 
-def test_what_a_store_refuses_is_given_up_at_once_and_the_rest_goes_on():
-    sink = ScriptedSink([RefusalError("bad")])
-    writer = writer_of(sink, linger_s=60.0)
-    writer.put(result("bad", 1))
-    writer.put(result("good", 1))
+def test_nothing_is_given_up_while_the_sweep_runs():
+    sink = ScriptedSink([OutageError("down")] * 200)
+    writer = writer_of(sink, patience_s=60.0)
+    writer.put(result("t", 1))
+    assert writer.flush(30)
+    assert sink.written == [("t", [1])]
     writer.close()
-    assert sink.written == [("good", [1])]
-    assert writer.lost == 1
+
+
+def test_a_store_that_takes_a_little_at_each_try_is_waited_for():
+    class Crumbs(ScriptedSink):
+        def write(self, entry):
+            self.written.append(entry.tags.popitem())
+            if entry.tags:
+                raise OutageError("one at a time")
+
+    sink = Crumbs()
+    writer = writer_of(sink, patience_s=60.0)
+    writer.put(Entry("t", 0, tags={str(number): "" for number in range(20)}))
+    writer.close()
+    assert len(sink.written) == 20
+
+
+def test_a_flush_ends_when_the_store_stays_down():
+    writer = writer_of(ScriptedSink([OutageError("down")] * 10**6))
+    writer.put(result("t", 1))
+    assert not writer.flush()
+    writer.close()
+
+
+def test_an_outage_is_told_once_and_its_end_too(caplog):
+    caplog.set_level("INFO")
+    sink = ScriptedSink([OutageError("down")] * 50)
+    writer = writer_of(sink, patience_s=60.0)
+    for step in range(20):
+        writer.put(result(f"t{step % 4}", step))
+    assert writer.flush(30)
+    writer.put(result("t0", 99))
+    writer.close()
+    assert [r.getMessage() for r in caplog.records] == [
+        "MLflow cannot be written to; training goes on: down",
+        "MLflow can be written to again; all that waited is being written",
+    ]
+
+
+def test_a_store_that_fails_now_and_then_is_told_the_first_time_only(caplog):
+    sink = ScriptedSink()
+    writer = writer_of(sink, patience_s=60.0)
+    for step in range(20):
+        sink.errors.append(OutageError("hiccup"))
+        writer.put(result("t", step))
+        assert writer.flush(30)
+    writer.close()
+    assert len(caplog.records) == 1
+
+
+def test_a_password_in_an_error_is_not_logged(caplog):
+    caplog.set_level("DEBUG")
+    writer = writer_of(ScriptedSink([OutageError("http://ada:s3cret@host is down")] * 10**6))
+    writer.put(result("t", 1))
+    writer.close()
+    assert "http://ada:***@host is down" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_what_the_sink_refuses_is_counted_as_lost():
+    sink = ScriptedSink()
+    writer = writer_of(sink)
+    writer.put(result("t", 1))
+    assert writer.flush(30)
+    sink.num_refused = 3
+    writer.close()
+    assert writer.lost == 3
+
+
+def test_a_trial_made_anew_is_not_merged_with_the_one_before():
+    sink = ScriptedSink()
+    writer = writer_of(sink, linger_s=60.0)
+    writer.put(result("t", 7))
+    anew = result("t", 1)
+    anew.fresh = True
+    writer.put(anew)
+    writer.put(result("t", 2))
+    writer.close()
+    assert sink.written == [("t", [7]), ("t", [1, 2])]
+
+
+def test_the_end_of_the_sweep_waits_until_its_trials_have_ended():
+    sink = ScriptedSink([OutageError("down")])
+    writer = writer_of(sink, linger_s=60.0, patience_s=60.0)
+    writer.put(Entry(PARENT, 0, trials=frozenset({"t"}), status="FINISHED"))
+    writer.put(result("t", 1))
+    writer.close()
+    assert [run for run, _ in sink.written] == ["t", PARENT]
 
 
 def test_a_store_that_stays_down_is_told_once_at_first_and_once_at_the_end(caplog):
@@ -136,7 +218,7 @@ def test_a_store_that_is_down_is_not_asked_for_every_run():
     for number in range(50):
         writer.put(result(f"t{number}", 1))
     writer.close()
-    assert 1000 - len(sink.errors) == 3 * 3  # three rounds: the first try and two more
+    assert 1000 - len(sink.errors) == 3  # of the one round that there is without patience
     assert writer.lost == 50
 
 

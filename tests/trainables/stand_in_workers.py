@@ -43,8 +43,8 @@ class StandIn:
     def __init__(self, rank, host, node):
         self._rank, self._node = rank, node
 
-    def meet(self, workload, resources, replicas_per_worker):
-        self._script = script = workload.load("here")
+    def meet(self, assignment):
+        self._script = script = assignment.workload.load("here")
         mine = script.rank == self._rank
         with Path(script.folder, str(self._rank)).open("a") as file:
             file.write(f"{os.getpid()}\n")

@@ -12,6 +12,7 @@ from tune_tf.data import rows_of
 from tune_tf.errors import TuneTfError, UnavailableResourcesError
 from tune_tf.parallelism import MultiWorker
 from tune_tf.trainables import trainable
+from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.training.devices import Devices
 from tune_tf.training.loop import GraphLoop
@@ -36,10 +37,11 @@ class Uneven(Workload):
         return Data(train=(x[:65], y[:65]), validation=(x[65:], y[65:]))
 
     def build_model(self, config):
+        width = config.get("width", 8)
         model = keras.Sequential(
             [
                 keras.Input((6,)),
-                keras.layers.Dense(8, "relu", kernel_regularizer=keras.regularizers.L2(1e-3)),
+                keras.layers.Dense(width, "relu", kernel_regularizer=keras.regularizers.L2(1e-3)),
                 keras.layers.BatchNormalization(synchronized=True),
                 keras.layers.Dense(3),
             ]
@@ -89,7 +91,8 @@ def begin(ray_cluster):
     made = []
 
     def begin(config):
-        made.append(trainable(Uneven(), MultiWorker(2), seed=1)(config=config))
+        recycling = Recycling(max_programs=2)
+        made.append(trainable(Uneven(), MultiWorker(2), seed=1, recycling=recycling)(config=config))
         return made[-1]
 
     yield begin
@@ -116,6 +119,8 @@ def history(begin, tmp_path_factory):
     told["stopping"] = [trial.train() for _ in range(2)]
     trial.reset({"learning_rate": float("inf")})
     told["diverged"] = trial.train()
+    wider = trial.reset({"learning_rate": 0.1, "width": 9}) and trial.train()
+    told["recycled"] = [told["diverged"], wider]
     told["refusals"] = [
         refusal_of(lambda: trial.load_checkpoint(str(folder / "none"))),
         refusal_of(lambda: trial.reset({"learning_rate": 0.1, "batch_size": 1})),
@@ -148,6 +153,10 @@ def test_one_device_goes_on_from_a_checkpoint_of_two_workers(history):
 def test_a_callback_ends_the_trial_in_all_workers(history):
     assert [result["done"] for result in history["stopping"]] == [False, True]
     assert history["stopping"][1]["stop_reason"] == "completed"
+
+
+def test_workers_that_traced_too_much_ask_to_be_recycled(history):
+    assert [result.get(RECYCLE, False) for result in history["recycled"]] == [False, True]
 
 
 def test_a_result_tells_the_devices_of_each_worker(history):

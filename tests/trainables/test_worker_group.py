@@ -15,7 +15,7 @@ from tune_tf.errors import (
     WorkloadError,
 )
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.worker import PickledWorkload
+from tune_tf.trainables.worker import Assignment, PickledWorkload
 from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.trainables.worker_group import Watch, WorkerGroup
 
@@ -42,10 +42,11 @@ def start(reservation, tmp_path):
 
     def start(fault=None, rank=1, workload=None, actor=StandInActor):
         group = WorkerGroup(
-            PickledWorkload.of(workload or Script(fault, rank, str(tmp_path))),
-            TrialResources(),
+            Assignment(
+                PickledWorkload.of(workload or Script(fault, rank, str(tmp_path))),
+                TrialResources(),
+            ),
             num_workers=2,
-            replicas_per_worker=1,
             placement_group=reservation,
             watch=QUICK,
             actor=actor,

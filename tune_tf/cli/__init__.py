@@ -7,10 +7,12 @@ be resumed.
 
 import typer
 
+from tune_tf.cli.close import close
 from tune_tf.cli.exit_codes import guarded
 from tune_tf.cli.resume import resume
 from tune_tf.cli.run import run
 from tune_tf.cli.simulate import simulate
+from tune_tf.cli.sync import sync
 from tune_tf.version import __version__
 
 app = typer.Typer(
@@ -23,6 +25,8 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(resume)
+app.command()(sync)
+app.command()(close)
 app.command()(simulate)
 
 

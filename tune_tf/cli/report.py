@@ -14,6 +14,7 @@ from tune_tf.cli.exit_codes import ExitCode
 from tune_tf.cli.progress import shown
 from tune_tf.errors import UnknownMetricError
 from tune_tf.outcome import Outcome
+from tune_tf.secrets import masked
 from tune_tf.space import flat
 
 if TYPE_CHECKING:
@@ -130,10 +131,12 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
             soft_wrap=True,
             highlight=False,
         )
+    if result.report_path.exists():
+        console.print(f"Report:      {result.report_path}", soft_wrap=True, highlight=False)
     if result.config.mlflow is not None:
         console.print(
             f"Look at it:  {_command('mlflow')} ui --backend-store-uri "
-            f"{result.config.mlflow.tracking_uri}",
+            f"{masked(result.config.mlflow.tracking_uri)}",
             soft_wrap=True,
             highlight=False,
         )

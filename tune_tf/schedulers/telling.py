@@ -14,7 +14,7 @@ from typing import Any, Final
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from tune_tf.bookkeeping import reported
+from tune_tf.bookkeeping import own_metrics
 from tune_tf.config import SchedulerSettings
 from tune_tf.config.scheduler_settings import LimitedSettings
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError
@@ -104,7 +104,7 @@ class Telling(Resuming, FIFOScheduler):
         if decided := self._decided_before(trial, iteration):
             return decided
         if self.objective.metric not in result:
-            raise UnknownMetricError(self.objective.missing(reported(result)))
+            raise UnknownMetricError(self.objective.missing(own_metrics(result)))
         if not is_finite(result[self.objective.metric]):
             cause = self._not_finite(result)
             self._stops[trial.trial_id] = _Stop(Outcome.DIVERGED, iteration, cause)

@@ -7,7 +7,7 @@ from typing import Any
 
 from optuna.study import StudyDirection
 
-from tune_tf.bookkeeping import reported
+from tune_tf.bookkeeping import own_metrics
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError, near_ones
 from tune_tf.objective import Objective
@@ -108,7 +108,7 @@ class Goals:
         missing = [metric for metric in wanted if metric not in result]
         if not missing:
             return
-        own = reported(result)
+        own = own_metrics(result)
         names = sorted(name for name, value in own.items() if isinstance(value, float | int))
         what = " and ".join(f"{wanted[metric]}{near_ones(metric, names)}" for metric in missing)
         verb = "is" if len(missing) == 1 else "are"

@@ -147,6 +147,11 @@ class OptunaSearcher(Searcher):
         self._opened or self._open()
         return self._taken
 
+    def number_of(self, trial_id: str) -> int | None:
+        """Return Optuna's number of a trial, by Tune's id; None if it does not know the trial."""
+        entry = self._opened.entry(trial_id) if self._opened is not None else None
+        return entry.number if entry is not None else None
+
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:

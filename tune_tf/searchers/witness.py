@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tune_tf.secrets import masked
 from tune_tf.space import flat
 
 _LONGEST = 500
@@ -55,7 +56,7 @@ def error_text(trial_id: str) -> str:
     controller = _controller()
     trial = controller.get_trial(trial_id) if controller is not None else None
     path = getattr(trial, "error_file", None)
-    return Path(path).read_text(errors="replace") if path and Path(path).is_file() else ""
+    return masked(Path(path).read_text(errors="replace")) if path and Path(path).is_file() else ""
 
 
 def last_line(text: str) -> str:

@@ -43,6 +43,8 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
 
 @ray.remote(num_cpus=1, max_retries=0)
 def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    from tune_tf.tracking.trial_run import throwaway_run
     from tune_tf.training.mutability import structural_parameters  # TensorFlow loads there
 
-    return structural_parameters(workload, space, paths)
+    with throwaway_run():
+        return structural_parameters(workload, space, paths)

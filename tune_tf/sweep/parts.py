@@ -1,13 +1,24 @@
 """The parts of a sweep as its settings ask for them."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.folder import SweepFolder
 from tune_tf.schedulers import scheduler
+from tune_tf.schedulers.telling import Telling
 from tune_tf.searchers import OptunaSearcher, WarmStart
-from tune_tf.tracking import MLflowCallback
+from tune_tf.tracking import MLflowCallback, SweepDetails
+from tune_tf.tracking.spool import SPOOL
+from tune_tf.tracking.trial_tracking import TrialTracking
+
+# A worker on another machine does not inherit the driver's environment.
+_CREDENTIALS = (
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+)
 
 
 def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) -> Any:
@@ -34,7 +45,7 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
         TuneTfError: The sampler cannot take the space, or the study cannot be gone on with.
     """
     config, searcher = folder.config, folder.config.searcher
-    earlier = searcher.warm_start_from
+    earlier = folder.warm_start_from
     return OptunaSearcher(
         config.space,
         config.objectives,
@@ -49,7 +60,9 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
     )
 
 
-def make_tracker(folder: SweepFolder) -> MLflowCallback | None:
+def make_tracker(
+    folder: SweepFolder, scheduler: Telling, searcher: OptunaSearcher
+) -> MLflowCallback | None:
     """Return who writes the trials to MLflow; None where tracking is off."""
     if folder.config.mlflow is None or folder.tracking_uri is None:
         return None
@@ -60,7 +73,27 @@ def make_tracker(folder: SweepFolder) -> MLflowCallback | None:
         objective=folder.config.leading_objective,
         constraints=folder.config.constraints,
         sweep_id=folder.sweep_id,
-        artifacts={"sweep.yaml": folder.config.to_yaml()},
+        artifacts={"sweep.yaml": folder.sweep_file},
+        spool_path=folder.path / SPOOL,
+        details=SweepDetails(
+            space=folder.config.space,
+            resume_with=f"tune-tf resume {folder.path}",
+            rungs=lambda: scheduler.rungs,
+            optuna_number=searcher.number_of,
+        ),
+    )
+
+
+def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
+    """Return what trials must know to find their MLflow runs; None where tracking is off."""
+    if folder.config.mlflow is None or folder.tracking_uri is None:
+        return None
+    return TrialTracking(
+        folder.tracking_uri,
+        folder.config.mlflow.experiment_name,
+        folder.sweep_id,
+        system_metrics=folder.config.mlflow.system_metrics,
+        credentials={name: os.environ[name] for name in _CREDENTIALS if name in os.environ},
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.resources import TrialResources
 from tune_tf.searchers.samplers import make_sampler
+from tune_tf.secrets import expanded
 from tune_tf.sweep.cluster import num_fitting
 from tune_tf.sweep.mutations import allowed_mutations
 from tune_tf.sweep.parts import make_scheduler
@@ -58,7 +59,8 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
         num_objectives=len(config.objectives),
     )
     if config.mlflow is not None:
-        MLflowCallback(config.mlflow.tracking_uri, config.mlflow.experiment_name)
+        uri = expanded(config.mlflow.tracking_uri, "mlflow.tracking_uri")
+        MLflowCallback(uri, config.mlflow.experiment_name)
     resources = config.resources or default_resources(config.parallelism)
     fitting = num_fitting(resources, config.parallelism)
     wanted = config.max_concurrent_trials or fitting

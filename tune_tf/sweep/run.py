@@ -1,26 +1,38 @@
 """A sweep from its settings to its result: puts the parts together and calls ``tune.run``."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from ray import tune
+from ray.tune.experiment import Trial
 from ray.tune.logger import JsonLoggerCallback
 from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.folder import SweepFolder
 from tune_tf.outcome import MLFLOW_RUN_ID
+from tune_tf.report import write_report
 from tune_tf.results import SweepResult
+from tune_tf.sweep.best_model import log_best_model
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment
 from tune_tf.sweep.guards import KeepScheduler, RefuseBrokenWorkload, told_plainly
-from tune_tf.sweep.parts import make_scheduler, make_searcher, make_tracker
+from tune_tf.sweep.model_writer import ModelWriter, StartEarly
+from tune_tf.sweep.parts import (
+    make_scheduler,
+    make_searcher,
+    make_tracker,
+    make_trial_tracking,
+)
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
 from tune_tf.sweep.trial_results import trial_name, trial_result
-from tune_tf.tracking import Endings
+from tune_tf.tracking import Endings, MLflowCallback
 from tune_tf.tracking.endings import last_report
 from tune_tf.trainables import trainable
 from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.recycling import RecycleActors
+
+_logger = logging.getLogger(__name__)
 
 
 def run_sweep(
@@ -84,7 +96,7 @@ def _run(
     config = folder.config
     scheduler = make_scheduler(config, plan.mutations)
     searcher = make_searcher(folder)
-    tracker = make_tracker(folder)
+    tracker = make_tracker(folder, scheduler, searcher)
     endings = tracker or Endings(config.leading_objective)
     own = [
         endings,
@@ -94,7 +106,11 @@ def _run(
         RefuseBrokenWorkload(),
         *fewer_workers(config.parallelism),
     ]
-    with environment(TUNE_ENVIRONMENT), told_plainly(folder):
+    with ModelWriter() as writer, environment(TUNE_ENVIRONMENT), told_plainly(folder):
+        if tracker and config.mlflow and config.mlflow.log_best_model:
+            early = [StartEarly(writer, config.budget)]
+        else:
+            early = []
         analysis = tune.run(
             trainable(
                 import_workload(config.workload, folder.base_dir),
@@ -103,6 +119,7 @@ def _run(
                 loop=config.loop,
                 seed=config.seed,
                 checkpoint_interval_s=config.checkpoint_interval_s,
+                tracking=make_trial_tracking(folder),
             ),
             name=folder.sweep_id,
             storage_path=str(folder.path.parent),
@@ -116,7 +133,8 @@ def _run(
             checkpoint_config=tune.CheckpointConfig(
                 checkpoint_at_end=True, num_to_keep=scheduler.num_to_keep
             ),
-            callbacks=[*own, *callbacks],
+            # Tune gives the callbacks their states back by their places.
+            callbacks=[*own, *callbacks, *early],
             resume_config=tune.ResumeConfig() if resume else None,
             resume=True if resume else None,
             trial_name_creator=trial_name,
@@ -133,9 +151,23 @@ def _run(
             for trial in analysis.trials
         }
         searcher.finish(endings.outcomes, last)
+        result = _result(folder, analysis.trials, endings, tracker)
+        _finish(result, folder, tracker, writer)
+    return result
+
+
+def _result(
+    folder: SweepFolder,
+    trials: Sequence[Trial],
+    endings: Endings,
+    tracker: MLflowCallback | None,
+) -> SweepResult:
+    config = folder.config
     results = (
-        trial_result(trial, endings.outcomes.get(trial.trial_id), config.constraints)
-        for trial in analysis.trials
+        trial_result(
+            trial, endings.outcomes.get(trial.trial_id), config.constraints, config.objectives
+        )
+        for trial in trials
     )
     return SweepResult(
         sweep_id=folder.sweep_id,
@@ -145,3 +177,31 @@ def _run(
         trials=tuple(sorted(results, key=lambda result: result.number)),
         mlflow_run_id=tracker.parent_run_id if tracker else None,
     )
+
+
+def _finish(
+    result: SweepResult, folder: SweepFolder, tracker: MLflowCallback | None, writer: ModelWriter
+) -> None:
+    """Write down what is known of a sweep only once its trials have ended."""
+    files = _reported(result)
+    settings = folder.config.mlflow
+    if tracker is None or settings is None or folder.tracking_uri is None:
+        return
+    if settings.log_best_model and not result.interrupted:
+        log_best_model(
+            result,
+            settings,
+            writer,
+            tracking_uri=folder.tracking_uri,
+            run_ids=tracker.run_ids(),
+        )
+    tracker.attach(files)
+
+
+def _reported(result: SweepResult) -> dict[str, Path]:
+    """Write the report; return its files by artifact path, none if there is no room for them."""
+    try:
+        return write_report(result, result.report_path.parent)
+    except OSError as error:
+        _logger.warning("The report of %s could not be written: %s", result.sweep_id, error)
+        return {}

@@ -1,19 +1,18 @@
 """The trials of a finished sweep as plain data."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ray.tune.experiment import Trial
 
-from tune_tf.bookkeeping import reported
+from tune_tf.bookkeeping import SYSTEM_METRICS, reported
 from tune_tf.constraint import Constraint, is_feasible
+from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.results import TrialResult
+from tune_tf.tracking.details import trial_number
 from tune_tf.tracking.ending import cause_of
 from tune_tf.tracking.endings import error_of, last_report
-
-_NUMBER = re.compile(r"^(\d+)")
 
 
 def trial_name(trial: Trial) -> str:
@@ -21,14 +20,11 @@ def trial_name(trial: Trial) -> str:
     return f"trial_{trial_number(trial):05d}"
 
 
-def trial_number(trial: Trial) -> int:
-    """Return a trial's place in the order of proposal, from 0."""
-    match = _NUMBER.match(trial.experiment_tag or "")
-    return int(match[1]) - 1 if match else 0
-
-
 def trial_result(
-    trial: Trial, outcome: Outcome | None, constraints: Sequence[Constraint]
+    trial: Trial,
+    outcome: Outcome | None,
+    constraints: Sequence[Constraint],
+    objectives: Sequence[Objective],
 ) -> TrialResult:
     """Return what is kept of a trial.
 
@@ -36,8 +32,11 @@ def trial_result(
         trial: Tune's trial.
         outcome: How it ended; None if it has not.
         constraints: What its last metrics are to keep.
+        objectives: What the sweep optimises. The load of the machine is left out of the metrics,
+            apart from what these or the constraints name.
     """
     last = last_report(trial)
+    named = {each.metric for each in constraints} | {each.metric for each in objectives}
     checkpoint = trial.checkpoint
     return TrialResult(
         trial_id=trial.trial_id,
@@ -49,7 +48,9 @@ def trial_result(
         metrics={
             name: float(value)
             for name, value in reported(last).items()
-            if isinstance(value, float | int) and not isinstance(value, bool)
+            if isinstance(value, float | int)
+            and not isinstance(value, bool)
+            and (name in named or not name.startswith(SYSTEM_METRICS))
         },
         checkpoint=Path(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(constraints, last),

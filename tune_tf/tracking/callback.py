@@ -1,49 +1,47 @@
 """The Ray Tune callback that writes a sweep to MLflow."""
 
-import time
+import threading
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from ray.tune.experiment import Trial
+from ray.tune.result import NODE_IP, TRAINING_ITERATION
 
-from tune_tf.constraint import Constraint, is_feasible
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
-from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
-from tune_tf.ranking import Candidate, best_of
-from tune_tf.tracking import ending
-from tune_tf.tracking.endings import Endings, last_report
+from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
+from tune_tf.secrets import all_masked
+from tune_tf.tracking import ending, environment, note
+from tune_tf.tracking.details import NODE, RUNG, SweepDetails, node_of
+from tune_tf.tracking.endings import Endings, own_report
 from tune_tf.tracking.entry import (
     FEASIBLE_TAG,
     PARENT,
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
-    TRIAL_NAME,
-    Entry,
     Report,
 )
+from tune_tf.tracking.lineage import LINEAGE_FILE, Lineage
 from tune_tf.tracking.names import (
+    ENDED,
     MAX_TAG_LENGTH,
     cut,
-    flat,
-    is_number,
-    key_of,
+    long_params_of,
     metrics_of,
     params_of,
 )
-from tune_tf.tracking.runs import Sweep, SweepRuns, connect
+from tune_tf.tracking.outbox import Outbox, check_names, now_ms
+from tune_tf.tracking.parent_page import ParentPage
+from tune_tf.tracking.provenance import Repository
+from tune_tf.tracking.runs import Sweep
+from tune_tf.tracking.standing import Standing
 from tune_tf.tracking.uri import check_tracking_uri
-from tune_tf.tracking.writer import Writer
 
-_CLOSE_TIMEOUT_S = 300.0
-_NOTE = "mlflow.note.content"
-_BEST_TRIAL = "tune_tf.best_trial_id"
-_BEST_CHECKPOINT = "tune_tf.best_checkpoint"
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_GATHER_TIMEOUT_S = 30.0
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class MLflowCallback(Endings):
@@ -54,7 +52,8 @@ class MLflowCallback(Endings):
     with it. A store that fails does not end the sweep.
 
     The reason why a trial stopped is read from its last result, and written there if it is
-    missing, before the searcher is told: see :mod:`tune_tf.outcome`.
+    missing, before the searcher is told: see :mod:`tune_tf.outcome`. Secrets are masked in all that
+    is written: see :mod:`tune_tf.secrets`.
 
     Args:
         tracking_uri: Where MLflow keeps its runs.
@@ -66,9 +65,12 @@ class MLflowCallback(Endings):
             id of one in the store continues its runs.
         artifacts: Files of the parent run: name to text.
         tags: Tags of all runs.
+        spool_path: Folder that keeps what is not written yet, so that a killed driver or a store
+            that is down loses nothing; None to keep it in memory.
+        details: What the sweep knows of itself and its trials.
 
     Raises:
-        InvalidSettingsError: The tracking URI cannot work, or a name is empty.
+        InvalidSettingsError: The tracking URI cannot work, or a name is not one.
     """
 
     def __init__(
@@ -82,44 +84,42 @@ class MLflowCallback(Endings):
         sweep_id: str | None = None,
         artifacts: Mapping[str, str] = _NOTHING,
         tags: Mapping[str, str] = _NOTHING,
+        spool_path: str | Path | None = None,
+        details: SweepDetails | None = None,
     ) -> None:
         super().__init__(objective)
         check_tracking_uri(tracking_uri)
-        if not experiment_name:
-            raise InvalidSettingsError(["experiment_name must not be empty"])
-        if sweep_id is not None and (not sweep_id or "'" in sweep_id):
-            raise InvalidSettingsError([f"sweep_id must be text without quotes, not {sweep_id!r}"])
-        self._sweep = Sweep(
+        check_names(experiment_name, sweep_id)
+        sweep = Sweep(
             sweep_id or "",
             tracking_uri,
             experiment_name,
-            dict(tags),
-            marker=key_of(f"best/{objective.metric}") if objective else None,
+            all_masked(tags),
+            marker=ENDED,
             reopen=sweep_id is not None,
         )
+        self._outbox = Outbox(sweep, None if spool_path is None else Path(spool_path))
         self._constraints = tuple(constraints)
         self._sweep_name = sweep_name
         self._given_id = sweep_id
         self._artifacts = dict(artifacts)
-        self._writer: Writer | None = None
-        self._runs: SweepRuns | None = None
+        self._details = details or SweepDetails()
+        self._gathering: threading.Thread | None = None
         self._restored: Mapping[str, Any] = {}
         self._begin({})
 
     def _begin(self, state: Mapping[str, Any]) -> None:
-        self._known: set[str] = set(state.get("run_ids", ())) | set(state.get("trial_ids", ()))
-        self._run_ids: dict[str, str] = dict(state.get("run_ids", {}))
-        self._parent_run_id: str | None = state.get("parent_run_id")
+        self._known: set[str] = set(state.get("trial_ids", ()))
         super().set_state(state)
+        self._resumed = bool(state)
         self._num_results: int = state.get("num_results", 0)
-        self._candidates: dict[str, Candidate[str]] = {
-            key: Candidate(key, Outcome.of_tag(tag), value, feasible)
-            for key, tag, value, feasible in state.get("candidates", ())
-        }
-        self._best = (
-            best_of(self._candidates.values(), self._objective) if self._objective else None
-        )
-        self._configs: dict[str, Mapping[str, Any]] = {}
+        self._standing = Standing(self._objective, self._constraints, state.get("standing", {}))
+        self._page = ParentPage(self._standing, self._details, self._objective)
+        self._lineage = Lineage(state.get("lineage", {}))
+        self._environment: str | None = state.get("environment")
+        self._source: dict[str, str] = {}
+        self._sourced: set[str] = set()
+        self._nodes: dict[str, str | None] = {}
         self._named = self._sweep_name is not None
 
     # Where the runs are.
@@ -127,30 +127,48 @@ class MLflowCallback(Endings):
     @property
     def sweep_id(self) -> str | None:
         """Tag that holds the sweep's runs together; None until the sweep has started."""
-        return self._sweep.sweep_id or None
+        return self._outbox.sweep.sweep_id or None
 
     @property
     def parent_run_id(self) -> str | None:
         """MLflow's id of the parent run; None until it is made."""
-        return self._ids().get(PARENT, self._parent_run_id)
+        return self._outbox.run_id_of(PARENT)
 
     def run_ids(self) -> dict[str, str]:
         """Return trial id to MLflow's run id, for the runs made so far."""
-        ids = {**self._run_ids, **self._ids()}
-        ids.pop(PARENT, None)
-        return ids
+        return {run: run_id for run, run_id in self._outbox.run_ids.items() if run != PARENT}
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all is written that was reported so far; return whether that came in time."""
-        return self._writer is None or self._writer.flush(timeout_s)
+        return self._outbox.flush(timeout_s)
 
-    def _run_id(self, trial_id: str) -> str | None:
-        """Return a run's id as far as it is known now; the writer may not have made it yet."""
-        made = self._runs.run_id_of(trial_id) if self._runs is not None else None
-        return made or self._run_ids.get(trial_id)
+    def attach(
+        self,
+        files: Mapping[str, Path],
+        tags: Mapping[str, str] = _NOTHING,
+        metrics: Mapping[str, float] = _NOTHING,
+    ) -> None:
+        """Add to the parent run of a sweep that has ended; its state stays as it is.
 
-    def _ids(self) -> dict[str, str]:
-        return self._runs.run_ids if self._runs is not None else {}
+        A store that is down is a warning, and with a spool nothing is lost.
+
+        Args:
+            files: Artifact path to the local file, which has to stay where it is.
+            tags: More tags.
+            metrics: More metrics, at the step of the number of trials that have ended.
+        """
+        if self.sweep_id is None:
+            return
+        ended = self._standing.num_ended(self.outcomes)
+        known = frozenset(self._known)
+        self._outbox.open(self._outbox.run_ids, reopen=True, trial_ids=known)
+        self._outbox.put(
+            PARENT,
+            files={path: str(Path(file).absolute()) for path, file in files.items()},
+            tags=dict(tags),
+            reports=[Report(ended, now_ms(), dict(metrics), once=False)] if metrics else [],
+        )
+        self._outbox.close()
 
     # What Tune calls.
 
@@ -158,24 +176,30 @@ class MLflowCallback(Endings):
         """Start the writer and put the parent run."""
         state, self._restored = self._restored, {}
         self._begin(state)
-        self._sweep = replace(
-            self._sweep,
+        self._outbox.open(
+            state.get("run_ids", {}),
             sweep_id=state.get("sweep_id") or self._given_id or uuid.uuid4().hex,
             reopen=bool(state) or self._given_id is not None,
             trial_ids=frozenset(self._known) if state else None,
         )
-        self._runs = None
-        self._writer = Writer(self._open_runs)
-        note = "A hyperparameter sweep with Ray Tune, still running. Each child run is one trial."
-        self._put(
-            PARENT,
-            name=self._sweep_name,
-            tags={_NOTE: note},
-            texts=self._artifacts.copy(),
-            reopen=True,
-        )
+        page = self._page.at_start(self.outcomes, self._num_results)
+        page["texts"].update(self._artifacts)
+        self._outbox.put(PARENT, name=self._sweep_name, reopen=True, **page)
         for entry in state.get("unwritten", ()):  # a killed driver had not written it yet
-            self._writer.put(entry)
+            self._outbox.put_again(entry)
+        self._gathering = threading.Thread(
+            target=self._gather, name="tune_tf-environment", daemon=True
+        )
+        self._gathering.start()
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Open the trial's run, or note whose weights it goes on with."""
+        super().on_trial_start(iteration, trials, trial, **info)
+        clone = self._lineage.started(trial, trials, now_ms())
+        if clone is not None:
+            self._outbox.put(trial.trial_id, tags=clone.tags)
 
     def on_trial_result(
         self,
@@ -187,41 +211,46 @@ class MLflowCallback(Endings):
     ) -> None:
         """Queue the result's metrics; write the reason of a stop and the run's id into it."""
         super().on_trial_result(iteration, trials, trial, result, **info)
-        if run_id := self._run_id(trial.trial_id):
+        trial_id, time_ms = trial.trial_id, now_ms()
+        if run_id := self._outbox.run_id_of(trial_id):
             result[MLFLOW_RUN_ID] = run_id
         self._num_results += 1
         metrics = metrics_of(result)
-        tags = self._changes(trial, metrics)
-        step = int(result.get("training_iteration", 0))
-        self._put(trial.trial_id, tags=tags, reports=[Report(step, _now_ms(), metrics)])
+        step = int(result.get(TRAINING_ITERATION, 0))
+        before, tags = self._lineage.reported(trial_id, step, time_ms, metrics)
+        self._standing.reported(trial_id, step, metrics)
+        node = result.get(NODE_IP)
+        if self._nodes.get(trial_id) != node:
+            self._nodes[trial_id] = node
+            tags[NODE] = node_of(result)
+        self._outbox.put(trial_id, tags=tags, reports=[*before, Report(step, time_ms, metrics)])
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """End all runs and wait until they are written."""
-        if self._writer is None:
+        if not self._outbox.is_open:
             return
         super().on_experiment_end([trial for trial in trials if trial.trial_id in self._known])
-        self._end_sweep(trials, left=any(t.trial_id not in self.outcomes for t in trials))
-        self._writer.close(_CLOSE_TIMEOUT_S)
-        self._run_ids, self._parent_run_id = self.run_ids(), self.parent_run_id
-        self._writer = self._runs = None
+        if self._gathering is not None:
+            self._gathering.join(_GATHER_TIMEOUT_S)
+        page = self._page.at_end(trials, self.outcomes, self._num_results, resumed=self._resumed)
+        clones = {LINEAGE_FILE: self._lineage.as_json()} if self._lineage.clones else {}
+        self._outbox.put(PARENT, texts=clones, **page)
+        self._outbox.close()
 
     def get_state(self) -> dict[str, Any] | None:
         """Return what a resumed sweep needs, as far as it is known now; never waits."""
-        if not self._sweep.sweep_id:
+        if self.sweep_id is None:
             return None
         return {
             **(super().get_state() or {}),
-            "sweep_id": self._sweep.sweep_id,
-            "parent_run_id": self.parent_run_id,
-            "run_ids": self.run_ids(),
+            "sweep_id": self.sweep_id,
+            "run_ids": self._outbox.run_ids,
             "trial_ids": sorted(self._known),
             "num_results": self._num_results,
-            "unwritten": self._writer.unwritten() if self._writer is not None else [],
-            "candidates": [
-                (each.key, each.outcome.value, each.value, each.feasible)
-                for each in self._candidates.values()
-                if each.outcome is not None
-            ],
+            "unwritten": self._outbox.unwritten(),
+            "standing": self._standing.state(),
+            "lineage": self._lineage.state(),
+            "environment": self._environment,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -232,129 +261,77 @@ class MLflowCallback(Endings):
 
     def trial_opened(self, trial: Trial) -> None:
         """Open the trial's run."""
-        self._configs[trial.trial_id] = trial.config
         if not self._named:
             self._named = True
-            self._put(PARENT, name=trial.storage.experiment_dir_name)
+            self._outbox.put(PARENT, name=trial.storage.experiment_dir_name)
         if trial.trial_id in self._known:
-            self._put(trial.trial_id, reopen=True)
+            self._outbox.put(trial.trial_id, reopen=True)
             return
         self._known.add(trial.trial_id)
-        self._put(
+        self._outbox.put(
             trial.trial_id,
             name=str(trial),
             params=params_of(trial.config),
-            tags={TRIAL_NAME: str(trial)},
+            texts=long_params_of(trial.config),
+            tags={**self._details.at_start(trial), **self._source_once(trial.trial_id)},
             reopen=True,
-            fresh=not last_report(trial),
+            fresh=not own_report(trial),
         )
 
-    def _changes(self, trial: Trial, metrics: dict[str, float]) -> dict[str, str]:
-        """Add hyperparameters that changed in mid-run to the metrics; return those not numbers."""
-        before = self._configs.get(trial.trial_id)
-        if before is None or trial.config is before:
-            return {}
-        self._configs[trial.trial_id] = trial.config
-        old = dict(flat(before))
-        tags = {}
-        for name, value in flat(trial.config):
-            if name in old and old[name] == value:
-                continue
-            if is_number(value):
-                metrics[key_of(f"hp/{name}")] = float(value)
-            else:
-                tags[key_of(f"hp/{name}")] = cut(str(value), MAX_TAG_LENGTH)
-        return tags
-
     def trial_ended(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
-        """End the trial's run, and show the best one so far on the parent."""
-        self._configs.pop(trial.trial_id, None)
-        reported = last_report(trial)
+        """End the trial's run, and show how the sweep stands on the parent."""
+        reported = own_report(trial)
         last = {**reported, **metrics_of(reported)}
         cause = ending.cause_of(error) if error else last.get(STOP_CAUSE)
-        tags = {STOP_REASON_TAG: outcome.value}
-        if self._constraints:
-            tags[FEASIBLE_TAG] = str(is_feasible(self._constraints, last)).lower()
+        feasible = self._standing.feasible(last)
+        tags = {STOP_REASON_TAG: outcome.value, **self._details.at_end(last)}
+        tags.update(self._source_once(trial.trial_id))
+        if feasible is not None:
+            tags[FEASIBLE_TAG] = str(feasible).lower()
         if cause:
             tags[STOP_CAUSE_TAG] = cut(str(cause), MAX_TAG_LENGTH)
-        self._put(
+        tags[note.NOTE] = note.of_trial(
+            outcome,
+            int(last.get(TRAINING_ITERATION, 0)),
+            cause=cause,
+            rung=tags.get(RUNG),
+            objective=self._objective,
+            last=last.get(self._objective.metric) if self._objective else None,
+            best=self._standing.peak(trial.trial_id),
+        )
+        self._outbox.put(
             trial.trial_id,
             tags=tags,
             texts={"error.txt": ending.plain(error)} if error else {},
             status=outcome.mlflow,
-            end_ms=_now_ms(),
+            end_ms=now_ms(),
         )
-        self._compete(trial, outcome, last)
+        if outcome is not Outcome.INTERRUPTED:
+            self._forget(trial.trial_id)
+            best = self._standing.ended(trial.trial_id, str(trial), trial.config, outcome, last)
+            page = self._page.after_a_trial(self.outcomes, self._num_results, new_best=best)
+            self._outbox.put(PARENT, **page)
+
+    def _source_once(self, trial_id: str) -> dict[str, str]:
+        """Return which code runs, once a trial, as soon as that is known."""
+        if not self._source or trial_id in self._sourced:
+            return {}
+        self._sourced.add(trial_id)
+        return self._source
+
+    def _forget(self, trial_id: str) -> None:
+        self._lineage.ended(trial_id)
+        self._sourced.discard(trial_id)
+        self._nodes.pop(trial_id, None)
 
     # The sweep.
 
-    def _compete(self, trial: Trial, outcome: Outcome, result: Mapping[str, Any]) -> None:
-        if self._objective is None or outcome is Outcome.INTERRUPTED:
-            return
-        value = result.get(self._objective.metric)
-        if not is_finite(value):
-            return
-        value = float(value)  # type: ignore[arg-type]
-        feasible = is_feasible(self._constraints, result)
-        self._candidates[trial.trial_id] = Candidate(trial.trial_id, outcome, value, feasible)
-        best = best_of(self._candidates.values(), self._objective)
-        if best is not None and best != self._best:
-            self._best = best
-            metrics = {key_of(f"best/{self._objective.metric}"): best.value}
-            self._put(PARENT, reports=[Report(len(self._outcomes), _now_ms(), metrics)])
-
-    def _end_sweep(self, trials: list[Trial], left: bool) -> None:
-        now_ms = _now_ms()
-        outcomes = [self.outcomes[t.trial_id] for t in trials if t.trial_id in self.outcomes]
-        counts = Counter(outcome.value for outcome in outcomes)
-        status = ending.of_sweep(outcomes, interrupted=left or not trials)
-        params: dict[str, str] = {}
-        tags: dict[str, str] = {}
-        best = None
-        if self._best is not None:
-            best = next((t for t in trials if t.trial_id == self._best.key), None)
-        if best is not None:
-            tags[_BEST_TRIAL] = best.trial_id
-            if best.checkpoint is not None:
-                tags[_BEST_CHECKPOINT] = cut(best.checkpoint.path, MAX_TAG_LENGTH)
-            if status != "KILLED":  # a resumed sweep may find a better one
-                params = {key_of(f"best_{k}"): v for k, v in params_of(best.config).items()}
-        shown = (
-            [each.value for each in Outcome] if self._sweep.reopen else list(counts)
-        )  # zero may be news
-        metrics = {f"trials/{outcome}": float(counts[outcome]) for outcome in shown}
-        reports = [Report(self._num_results, now_ms, metrics, once=False)] if metrics else []
-        self._put(
-            PARENT,
-            params=params,
-            tags={**tags, _NOTE: self._note(counts, status, best)},
-            reports=reports,
-            status=status,
-            end_ms=now_ms,
-            trials=frozenset(trial.trial_id for trial in trials),
-        )
-
-    def _note(self, counts: Mapping[str, int], status: str, best: Trial | None) -> str:
-        words = {"FINISHED": "", "KILLED": ", interrupted", "FAILED": ", failed"}[status]
-        each = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
-        number = sum(counts.values())
-        text = f"A hyperparameter sweep with Ray Tune{words}: {number} trial"
-        text += "" if number == 1 else "s"
-        text += f" ({each}), {self._num_results} results." if each else "."
-        if self._best is not None and self._objective is not None:
-            who = best or self._best.key
-            text += f" Best {self._objective.metric} {self._best.value:.6g} in {who}."
-        return text
-
-    def _put(self, run: str, **what: Any) -> None:
-        if self._writer is not None:
-            self._writer.put(Entry(run, _now_ms(), **what))
-
-    def _open_runs(self) -> SweepRuns:
-        """Open the store; called in the writer's thread."""
-        self._runs = SweepRuns(connect(self._sweep.tracking_uri), self._sweep)
-        return self._runs
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+    def _gather(self) -> None:
+        """Put what the sweep runs on; in a thread of its own, since it takes a while."""
+        repository = Repository.of_this_process()
+        self._source = repository.tags() if repository is not None else {}
+        texts = environment.texts(repository)
+        self._environment, before = environment.digest(texts), self._environment
+        if before is not None:  # what the sweep was begun on stays
+            texts = environment.of_a_resume(texts) if before != self._environment else {}
+        self._outbox.put(PARENT, tags=self._source, texts=texts)

@@ -9,12 +9,14 @@ from typing import Any
 
 from ray.tune import Callback
 from ray.tune.experiment import Trial
-from ray.tune.result import TRAINING_ITERATION
+from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
 from ray.tune.utils import flatten_dict
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_REASON, Outcome
+from tune_tf.secrets import masked
 from tune_tf.tracking import ending
+from tune_tf.tracking.error_files import mask_error_files
 
 
 class Endings(Callback):
@@ -128,8 +130,10 @@ class Endings(Callback):
 
     def _end(self, trial: Trial, seen: ending.Seen) -> None:
         self._track(trial)
+        if trial.num_failures:
+            mask_error_files(trial)
         error = error_of(trial) if trial.status == Trial.ERROR else None
-        last = flatten_dict(last_report(trial))
+        last = flatten_dict(own_report(trial))
         outcome = ending.of_trial(
             seen, last, status=trial.status, error=error, objective=self._objective
         )
@@ -148,7 +152,18 @@ def last_report(trial: Trial) -> dict[str, Any]:
     return last if last and TRAINING_ITERATION in last else {}
 
 
+def own_report(trial: Trial) -> dict[str, Any]:
+    """Return what a trial itself reported last; empty if it never did.
+
+    A trial that went on from another one's checkpoint has, until it reports, the other's result.
+    """
+    last = last_report(trial)
+    return last if last.get(TRIAL_ID, trial.trial_id) == trial.trial_id else {}
+
+
 def error_of(trial: Trial) -> str:
-    """Return the text of a failed trial's error; empty if Tune kept none."""
+    """Return the text of a failed trial's error, without secrets; empty if Tune kept none."""
     path = Path(trial.error_file) if trial.error_file else None
-    return path.read_text(errors="replace") if path is not None and path.is_file() else ""
+    if path is None or not path.is_file():
+        return ""
+    return masked(path.read_text(errors="replace"))

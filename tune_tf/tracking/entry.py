@@ -1,7 +1,9 @@
 """What is to be written to one run of a sweep, as plain data that can be merged."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 PARENT = ""
 """Key of the sweep's own run; a trial's run goes by the trial's id."""
@@ -42,7 +44,8 @@ class Entry:
         params: Parameters; those of a run never change.
         tags: Tags; the last value counts.
         reports: Metrics, in the order of their steps.
-        texts: Artifacts: file name to text.
+        texts: Artifacts: path below the run's artifacts to text.
+        files: Artifacts: path below the run's artifacts to the local file that is uploaded as it.
         reopen: Whether a run that has ended is to run again.
         status: MLflow status that the run ends in.
         end_ms: When the run ended, in milliseconds since the epoch.
@@ -59,6 +62,7 @@ class Entry:
     tags: dict[str, str] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     reopen: bool = False
     status: str | None = None
     end_ms: int | None = None
@@ -69,7 +73,7 @@ class Entry:
     def size(self) -> int:
         """How many values there are to write."""
         points = sum(len(report.metrics) for report in self.reports)
-        others = len(self.params) + len(self.tags) + len(self.texts)
+        others = len(self.params) + len(self.tags) + len(self.texts) + len(self.files)
         return points + others + sum(v is not None for v in (self.name, self.status, self.trials))
 
     def copy(self) -> "Entry":
@@ -80,7 +84,45 @@ class Entry:
             tags=dict(self.tags),
             reports=list(self.reports),
             texts=dict(self.texts),
+            files=dict(self.files),
         )
+
+    def to_json(self) -> str:
+        """Return the entry as one line of JSON; NaN and Inf are kept as Python writes them."""
+        data: dict[str, Any] = {"run": self.run, "time_ms": self.time_ms}
+        for name in _PLAIN:
+            if value := getattr(self, name):
+                data[name] = value
+        if self.end_ms is not None:
+            data["end_ms"] = self.end_ms
+        if self.reports:
+            data["reports"] = [
+                [report.step, report.time_ms, report.once, dict(report.metrics)]
+                for report in self.reports
+            ]
+        if self.trials is not None:
+            data["trials"] = sorted(self.trials)
+        return _to_json(data)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Entry":
+        """Return the entry that :meth:`to_json` wrote, equal in every value.
+
+        Raises:
+            ValueError: The text is not one that it wrote, or only a part of one.
+        """
+        try:
+            data = json.loads(text)
+            reports = [
+                Report(step, time_ms, metrics, once)
+                for step, time_ms, once, metrics in data.pop("reports", ())
+            ]
+            trials = data.pop("trials", None)
+            return cls(
+                **data, reports=reports, trials=None if trials is None else frozenset(trials)
+            )
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"not an entry: {text[:80]!r} ({error})") from error
 
     def merge(self, later: "Entry") -> None:
         """Take in what came later for the same run."""
@@ -89,11 +131,22 @@ class Entry:
         self.tags.update(later.tags)
         self.reports.extend(later.reports)
         self.texts.update(later.texts)
+        self.files.update(later.files)
+        for path in later.texts:
+            self.files.pop(path, None)
+        for path in later.files:
+            self.texts.pop(path, None)
         if later.reopen or later.status is not None:
             self.status, self.end_ms = later.status, later.end_ms
+        if later.reopen:
+            self.trials = None  # a sweep that goes on is settled at its own end
         self.reopen = self.reopen or later.reopen
         self.fresh = self.fresh or later.fresh
         self.trials = self.trials if later.trials is None else later.trials
+
+
+_PLAIN = ("name", "params", "tags", "texts", "files", "reopen", "status", "fresh")
+_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def batches(reports: list[Report], limit: int) -> Iterator[list[Report]]:

@@ -1,4 +1,4 @@
-"""What of a result is a metric, what of a config is a parameter, and the keys MLflow takes.
+"""What of a result is a metric, what of a config is a parameter, and the names MLflow takes.
 
 MLflow's limits stand here once. Everything is pure: no framework is loaded.
 """
@@ -15,9 +15,25 @@ from tune_tf.bookkeeping import reported
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
 MAX_TAG_LENGTH = 8000
+MAX_RUN_NAME_LENGTH = 250
+MAX_EXPERIMENT_NAME_LENGTH = 256
+_MAX_FILE_NAME_BYTES = 200
 
 TIME_TOTAL = "tune/time_total_s"
 """The one of Ray's own numbers that is logged, with every result: it marks the steps a run has."""
+
+EXPLOITS = "tune/exploits"
+"""How often a trial had been given another trial's weights when it reported; left out at none.
+
+Such a trial may report a step again, with another value. A point is told from others by this
+number and its step.
+"""
+
+ENDED = "trials/ended"
+"""How many trials have ended; the parent's reports count by it."""
+
+LONG_PARAMS = "params"
+"""Folder of a run's artifacts with the values that are too long for a parameter."""
 
 _FORBIDDEN = re.compile(r"[^/\w.\- :]")
 
@@ -40,6 +56,25 @@ def key_of(name: str) -> str:
 def cut(text: str, length: int) -> str:
     """Return ``text``, cut to ``length`` characters with ``...`` at its end if it is longer."""
     return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def one_line(text: str, length: int) -> str:
+    """Return a text that names something: without line breaks and control characters, and cut."""
+    return cut(" ".join("".join(c if c.isprintable() else " " for c in text).split()), length)
+
+
+def file_name(name: str) -> str:
+    """Return a name for one file or folder, on any file system and in a URL, made of any text.
+
+    Two names stay two: one that is changed ends in a digest of what it was.
+    """
+    safe = re.sub(r"[^\w.\- ]", "_", name).strip(" ")
+    safe = re.sub(r"^\.+", "_", safe) or "_"
+    if safe == name and len(safe.encode()) <= _MAX_FILE_NAME_BYTES:
+        return safe
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+    short = safe.encode(errors="replace")[: _MAX_FILE_NAME_BYTES - 9].decode(errors="ignore")
+    return f"{short}-{digest}"
 
 
 def flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -75,3 +110,13 @@ def metrics_of(result: Mapping[str, Any]) -> dict[str, float]:
 def params_of(config: Mapping[str, Any]) -> dict[str, str]:
     """Return a config as MLflow parameters: flat, as text, values cut at 6000 characters."""
     return {key_of(name): cut(str(value), MAX_PARAM_LENGTH) for name, value in flat(config)}
+
+
+def long_params_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a config that are cut as parameters, whole: artifact path to text."""
+    texts = ((name, str(value)) for name, value in flat(config))
+    return {
+        f"{LONG_PARAMS}/{file_name(name)}.txt": text
+        for name, text in texts
+        if len(text) > MAX_PARAM_LENGTH
+    }

@@ -7,35 +7,39 @@ that takes seconds, which the sweep does not wait for.
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import Outcome
+from tune_tf.secrets import all_masked
 from tune_tf.tracking.entry import (
     PARENT,
-    STOP_CAUSE_TAG,
     STOP_REASON_TAG,
     SWEEP_ID,
     TRIAL_ID,
     Entry,
-    Report,
-    batches,
 )
-from tune_tf.tracking.names import TIME_TOTAL
+from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, file_name
+from tune_tf.tracking.note import NOTE
+from tune_tf.tracking.open_run import NO_POINT, OpenRun, Point, Refusals
 from tune_tf.tracking.uri import sqlite_path
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-MAX_METRICS_A_BATCH = 1000
-MAX_PARAMS_A_BATCH = 100
-MAX_TAGS_A_BATCH = 100
+_logger = logging.getLogger(__name__)
+
 _PAGE = 1000
-_PERMANENT = frozenset(
-    {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED", "INVALID_STATE"}
-)
+_ENVIRONMENT = {
+    # With a server MLflow prints a line with its address, and any password in that, for each run.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # A try that was answered unclearly must come back here: MLflow's own further tries would make
+    # a second run of one whose making was not confirmed, and hold the end of a sweep for minutes.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
 _NOISY = {
     "alembic": logging.WARNING,
     "mlflow.store.db.utils": logging.CRITICAL,  # it prints a traceback for what is raised anyway
@@ -57,6 +61,9 @@ class Sweep:
         marker: Metric that every report of the parent holds, if there is one.
         reopen: Whether there may be runs of this sweep already.
         trial_ids: Trials that had a run when the sweep was last saved; None if it never was.
+
+    What is kept with a spool, for another process to go on, leaves out the tracking URI: it may
+    hold a password.
     """
 
     sweep_id: str
@@ -67,11 +74,33 @@ class Sweep:
     reopen: bool = False
     trial_ids: frozenset[str] | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sweep as plain data, without its tracking URI."""
+        data = asdict(self)
+        del data["tracking_uri"]
+        data["trial_ids"] = None if self.trial_ids is None else sorted(self.trial_ids)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], tracking_uri: str) -> "Sweep":
+        """Return the sweep that :meth:`to_dict` gave, of which there are runs already."""
+        ids = data["trial_ids"]
+        known = None if ids is None else frozenset(ids)
+        return cls(**{**data, "tracking_uri": tracking_uri, "reopen": True, "trial_ids": known})
+
 
 def connect(tracking_uri: str) -> "MlflowClient":
-    """Load MLflow, quietly and without its telemetry unless the user chose it; open its store."""
+    """Load MLflow and open its store.
+
+    Sets what the user has not set in this process's environment: no telemetry, no address printed
+    for each run, and one try of at most 30 seconds for each HTTP request
+    (``MLFLOW_HTTP_REQUEST_MAX_RETRIES``, ``MLFLOW_HTTP_REQUEST_TIMEOUT``), since the writer tries
+    again itself.
+    """
     if "DO_NOT_TRACK" not in os.environ:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     for name, level in _NOISY.items():
         logger = logging.getLogger(name)
@@ -83,78 +112,70 @@ def connect(tracking_uri: str) -> "MlflowClient":
     return MlflowClient(tracking_uri=tracking_uri)
 
 
-@dataclass
-class _Handle:
-    """A run that is open for writing.
-
-    Args:
-        run_id: MLflow's id.
-        status: MLflow's status as last written.
-        params: Parameters that the run has.
-        last_step: Step of the last report that the run has.
-    """
-
-    run_id: str
-    status: str = "RUNNING"
-    params: dict[str, str] = field(default_factory=dict)
-    last_step: int = -1
-
-
 class SweepRuns:
     """Writes entries to the runs of a sweep, making or reopening the run when it is first needed.
 
     Args:
         client: MLflow's client, or what stands in for it.
         sweep: What the runs have in common.
+
+    An entry may come twice, in the same order as the first time: a report is left out if the run
+    has one of its step, or of a later one, and everything else gives the same when it is repeated.
+    What MLflow will never take is left out alone, with one warning for all, and counted.
     """
 
     def __init__(self, client: "MlflowClient", sweep: Sweep) -> None:
         self._client = client
         self._sweep = sweep
+        over_http = sweep.tracking_uri.startswith(("http://", "https://", "databricks"))
+        self._refusals = Refusals(over_http=over_http)
         self._experiment = self._experiment_id()
-        self._handles: dict[str, _Handle] = {}
+        self._open: dict[str, OpenRun] = {}
         self._unsure: set[str] = set()
         self._context_tags: dict[str, str] | None = None
         self._found: dict[str, Run] = {}
         if sweep.reopen:
-            for run in self._search():
-                self._found.setdefault(run.data.tags.get(TRIAL_ID, PARENT), run)
+            self._find()
+
+    @property
+    def num_refused(self) -> int:
+        """How many values MLflow will never take."""
+        return self._refusals.num_values
 
     @property
     def run_ids(self) -> dict[str, str]:
         """Trial id, or :data:`PARENT`, to MLflow's run id, as far as runs are open."""
-        return {run: handle.run_id for run, handle in self._handles.copy().items()}
+        return {key: run.run_id for key, run in self._open.copy().items()}
 
     def run_id_of(self, run: str) -> str | None:
         """MLflow's id of a trial's run; None until the run is open."""
-        handle = self._handles.get(run)
-        return handle.run_id if handle else None
-
-    def is_permanent(self, error: Exception) -> bool:
-        """Return whether trying again would give the same error."""
-        return getattr(error, "error_code", None) in _PERMANENT
+        found = self._open.get(run)
+        return found.run_id if found else None
 
     def write(self, entry: Entry) -> None:
         """Write an entry, taking out of it what has been written."""
-        handle = self._handle(entry)
-        if entry.reopen and handle.status != "RUNNING":
-            self._reopen(handle)
-        entry.reopen = False
-        if entry.name is not None:
-            self._client.update_run(handle.run_id, name=entry.name)
-            entry.name = None
-        self._write_params(handle, entry)
-        self._write_reports(handle, entry)
-        self._write_tags(handle, entry)
-        for name, text in list(entry.texts.items()):
-            self._client.log_text(handle.run_id, text, name)
-            del entry.texts[name]
+        run = self._run(entry)
+        run.write(entry)
         if entry.trials is not None:
             self._settle(entry.trials)
             entry.trials = None
-        if entry.status is not None:
-            self._client.set_terminated(handle.run_id, entry.status, entry.end_ms)
-            handle.status, entry.status = entry.status, None
+        run.end(entry)
+
+    def end_running(self) -> list[str]:
+        """End the runs that are running as those of an interrupted sweep; return their ids."""
+        running = [run for run in self._search() if run.info.status == "RUNNING"]
+        for run in running:
+            self._interrupt(run, self._last_report(run.data.tags.get(TRIAL_ID, PARENT), run)[1])
+        return [run.info.run_id for run in running]
+
+    def _interrupt(self, run: "Run", end_ms: int | None = None) -> None:
+        outcome = Outcome.INTERRUPTED
+        self._client.set_tag(run.info.run_id, STOP_REASON_TAG, outcome.value)
+        self._client.set_terminated(run.info.run_id, outcome.mlflow, end_ms)
+        note = run.data.tags.get(NOTE, "")
+        if TRIAL_ID not in run.data.tags and "running" in note:
+            text = note.replace("running", "interrupted", 1)
+            self._client.set_tag(run.info.run_id, NOTE, text)
 
     def _experiment_id(self) -> str:
         name = self._sweep.experiment_name
@@ -165,7 +186,7 @@ class SweepRuns:
         if path is None or path.absolute().parent == Path.cwd():
             return self._client.create_experiment(name, tags=_EXPERIMENT_TAGS)
         # MLflow would put the artifacts of a database elsewhere into the working directory.
-        folder = path.absolute().parent / "mlruns" / name
+        folder = path.absolute().parent / "mlruns" / file_name(name)
         return self._client.create_experiment(
             name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )
@@ -187,44 +208,77 @@ class SweepRuns:
             if not token:
                 return runs
 
-    def _handle(self, entry: Entry) -> _Handle:
-        if entry.run != PARENT and PARENT not in self._handles:
-            self._handle(Entry(PARENT, entry.time_ms))
-        handle = self._handles.get(entry.run)
-        if handle is None:
-            handle = self._adopt(entry) or self._create(entry)
-            self._handles[entry.run] = handle
-        return handle
+    def _find(self, condition: str = "") -> None:
+        """Note the runs that there are; of two of one trial the one that has been written to."""
+        for run in self._search(condition):
+            key = run.data.tags.get(TRIAL_ID, PARENT)
+            known = self._found.get(key)
+            if known is None or not (known.data.metrics or known.data.params):
+                self._found[key] = run
 
-    def _adopt(self, entry: Entry) -> _Handle | None:
+    def _run(self, entry: Entry) -> OpenRun:
+        if entry.run != PARENT and PARENT not in self._open:
+            self._run(Entry(PARENT, entry.time_ms))
+        run = self._open.get(entry.run)
+        if run is not None and entry.fresh and _differ(run.params, entry.params):
+            # Tune forgot the trial when it was killed, and has given its id to another.
+            self._client.delete_run(run.run_id)
+            self._found.pop(entry.run, None)
+            del self._open[entry.run]
+            run = None
+        if run is None:
+            run = self._adopt(entry) or self._create(entry)
+            self._open[entry.run] = run
+        return run
+
+    def _adopt(self, entry: Entry) -> OpenRun | None:
         """Return the run that the trial has already, if it has one."""
-        if entry.run in self._unsure:  # making it failed, perhaps after it was made
-            role = f" AND tags.`{TRIAL_ID}` = '{entry.run}'" if entry.run else ""
-            for run in self._search(role):
-                self._found.setdefault(run.data.tags.get(TRIAL_ID, PARENT), run)
+        role = f" AND tags.`{TRIAL_ID}` = '{entry.run}'" if entry.run else ""
+        if entry.run in self._unsure or (entry.run and entry.run not in self._found):
+            # Making it failed, perhaps after it was made; or the trial's own code was first.
+            self._find(role)
         run = self._found.get(entry.run)
+        if run is not None and entry.fresh and _differ(run.data.params, entry.params):
+            # As above; a part of the parameters may be there of a killed process's last words.
+            self._client.delete_run(run.info.run_id)
+            del self._found[entry.run]
+            self._find(role)
+            run = self._found.get(entry.run)
         if run is None:
             return None
         params = dict(run.data.params)
-        if entry.fresh and params and params != entry.params:
-            # Of a trial that Tune forgot when it was killed, and whose id it has given anew.
-            self._client.delete_run(run.info.run_id)
-            del self._found[entry.run]
-            return None
-        return _Handle(run.info.run_id, run.info.status, params, self._last_step(entry.run, run))
+        own = {**self._context(), **self._sweep.tags}
+        missing = {name: text for name, text in own.items() if name not in run.data.tags}
+        entry.tags = {**missing, **entry.tags}
+        last, last_ms = self._last_report(entry.run, run)
+        return OpenRun(
+            self._client,
+            self._refusals,
+            run.info.run_id,
+            status=run.info.status,
+            params=params,
+            last=last,
+            last_ms=last_ms,
+        )
 
-    def _last_step(self, key: str, run: "Run") -> int:
+    def _last_report(self, key: str, run: "Run") -> tuple[Point, int | None]:
         marker = self._sweep.marker if key == PARENT else TIME_TOTAL
         if marker not in run.data.metrics:
-            return -1
-        history = self._client.get_metric_history(run.info.run_id, marker)
-        return max((metric.step for metric in history), default=-1)
+            return NO_POINT, None
+        history = self._client.get_metric_history
+        points = [((0, each.step), each.timestamp) for each in history(run.info.run_id, marker)]
+        if EXPLOITS in run.data.metrics:
+            points += [
+                ((int(each.value), each.step), each.timestamp)
+                for each in history(run.info.run_id, EXPLOITS)
+            ]
+        return max(points, default=(NO_POINT, None))
 
-    def _create(self, entry: Entry) -> _Handle:
+    def _create(self, entry: Entry) -> OpenRun:
         tags = {**self._context(), **self._sweep.tags, SWEEP_ID: self._sweep.sweep_id}
         if entry.run != PARENT:
             tags[TRIAL_ID] = entry.run
-            tags["mlflow.parentRunId"] = self._handles[PARENT].run_id
+            tags["mlflow.parentRunId"] = self._open[PARENT].run_id
         self._unsure.add(entry.run)
         run = self._client.create_run(
             self._experiment,
@@ -234,7 +288,7 @@ class SweepRuns:
         )
         self._unsure.discard(entry.run)
         entry.name = None
-        return _Handle(run.info.run_id)
+        return OpenRun(self._client, self._refusals, run.info.run_id)
 
     def _context(self) -> dict[str, str]:
         """Return the tags that ``mlflow.start_run`` would set: user, source, git commit."""
@@ -242,64 +296,8 @@ class SweepRuns:
             # Loaded late, with MLflow itself.
             from mlflow.tracking.context.registry import resolve_tags
 
-            self._context_tags = dict(resolve_tags())
+            self._context_tags = all_masked(resolve_tags())
         return self._context_tags
-
-    def _reopen(self, handle: _Handle) -> None:
-        self._client.update_run(handle.run_id, status="RUNNING")
-        tags = self._client.get_run(handle.run_id).data.tags
-        for key in (STOP_REASON_TAG, STOP_CAUSE_TAG):
-            if key in tags:
-                self._client.delete_tag(handle.run_id, key)
-        handle.status = "RUNNING"
-
-    def _write_params(self, handle: _Handle, entry: Entry) -> None:
-        from mlflow.entities import Param
-
-        for key, value in list(entry.params.items()):
-            known = handle.params.get(key)
-            if known is not None:
-                del entry.params[key]
-                if known != value:  # a parameter cannot change, a tag can
-                    entry.tags[key] = value
-        while entry.params:
-            batch = dict(list(entry.params.items())[:MAX_PARAMS_A_BATCH])
-            self._client.log_batch(
-                handle.run_id, params=[Param(key, value) for key, value in batch.items()]
-            )
-            handle.params.update(batch)
-            for key in batch:
-                del entry.params[key]
-
-    def _write_reports(self, handle: _Handle, entry: Entry) -> None:
-        from mlflow.entities import Metric
-
-        entry.reports = _new(entry.reports, handle.last_step)
-        groups = list(batches(entry.reports, MAX_METRICS_A_BATCH))
-        entry.reports = [report for group in groups for report in group]
-        for group in groups:
-            self._client.log_batch(
-                handle.run_id,
-                metrics=[
-                    Metric(key, value, report.time_ms, report.step)
-                    for report in group
-                    for key, value in report.metrics.items()
-                ],
-            )
-            steps = [report.step for report in group if report.once]
-            handle.last_step = max([handle.last_step, *steps])
-            del entry.reports[: len(group)]
-
-    def _write_tags(self, handle: _Handle, entry: Entry) -> None:
-        from mlflow.entities import RunTag
-
-        while entry.tags:
-            batch = dict(list(entry.tags.items())[:MAX_TAGS_A_BATCH])
-            self._client.log_batch(
-                handle.run_id, tags=[RunTag(key, value) for key, value in batch.items()]
-            )
-            for key in batch:
-                del entry.tags[key]
 
     def _settle(self, trials: frozenset[str]) -> None:
         """Leave one run for each trial and none running, whatever a killed driver left behind."""
@@ -307,24 +305,18 @@ class SweepRuns:
         for run in self._search():
             trial_id = run.data.tags.get(TRIAL_ID)
             if trial_id is None:
+                if run.info.run_id != self._open[PARENT].run_id:
+                    self._client.delete_run(run.info.run_id)  # made by a call that had no answer
                 continue
-            own = self._handles.get(trial_id)
+            own = self._open.get(trial_id)
             known = trial_id in trials or trial_id in (saved or ())
             ended = STOP_REASON_TAG in run.data.tags
             double = own is not None and own.run_id != run.info.run_id
             if double or (not known and not (saved is None and ended)):
                 self._client.delete_run(run.info.run_id)
             elif run.info.status == "RUNNING":
-                outcome = Outcome.INTERRUPTED
-                self._client.set_tag(run.info.run_id, STOP_REASON_TAG, outcome.value)
-                self._client.set_terminated(run.info.run_id, outcome.mlflow)
+                self._interrupt(run)
 
 
-def _new(reports: list[Report], last_step: int) -> list[Report]:
-    """Return the reports of steps that a run does not have yet."""
-    new: list[Report] = []
-    for report in reports:
-        if not report.once or report.step > last_step:
-            new.append(report)
-            last_step = max(last_step, report.step) if report.once else last_step
-    return new
+def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:
+    return any(known.get(key, value) != value for key, value in params.items())

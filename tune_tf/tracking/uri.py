@@ -2,12 +2,18 @@
 
 import os
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tune_tf.errors import InvalidSettingsError, near_ones, one_of
+from tune_tf.secrets import masked
 
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+_DRIVERS = {"postgresql": "psycopg2", "mysql": "MySQLdb", "mssql": "pyodbc"}  # SQLAlchemy's own
+_MODULES = {"mysqldb": "MySQLdb", "mysqlconnector": "mysql"}  # others are named as the module is
+_USER, _PASSWORD, _TOKEN = (f"MLFLOW_TRACKING_{each}" for each in ("USERNAME", "PASSWORD", "TOKEN"))
+_MLFLOW_FILE = Path("~/.mlflow/credentials")
 _SERVERS = ("http", "https")
 _NAMED = ("databricks", "databricks-uc", "uc")
 _FILE_STORE = "MLFLOW_ALLOW_FILE_STORE"
@@ -21,8 +27,9 @@ def check_tracking_uri(uri: str) -> None:
             ``https://mlflow.example.org``.
 
     Raises:
-        InvalidSettingsError: The scheme is not one that MLflow knows, a server has no host, or
-            the directory of a SQLite file cannot be made or written.
+        InvalidSettingsError: The scheme is not one that MLflow knows, a server's address or its
+            user and password are not whole, the driver of a database is not installed, or the
+            directory of a SQLite file cannot be made or written.
     """
     if uri in _NAMED:
         return
@@ -33,14 +40,15 @@ def check_tracking_uri(uri: str) -> None:
     elif base == "sqlite":
         _check_sqlite(uri)
     elif base in _SERVERS:
-        if not urlsplit(uri).hostname:
-            raise InvalidSettingsError([f"tracking_uri {uri!r} has no host"])
+        _check_server(uri)
+    elif base in _DRIVERS:
+        _check_driver(uri, scheme)
     elif base not in (known := _schemes()):
         raise InvalidSettingsError(
             [
                 (
-                    f"tracking_uri {uri!r} has the scheme {scheme!r}; MLflow knows "
-                    f"{one_of(known)}{near_ones(base, known)}"
+                    f"tracking_uri {masked(uri)!r} has the scheme {scheme!r}; MLflow "
+                    f"knows {one_of(known)}{near_ones(base, known)}"
                 )
             ]
         )
@@ -57,6 +65,47 @@ def sqlite_path(uri: str) -> Path | None:
 def _schemes() -> list[str]:
     plugins = (point.name for point in entry_points(group="mlflow.tracking_store"))
     return sorted({*_DATABASES, *_SERVERS, *_NAMED, *plugins})
+
+
+def _check_server(uri: str) -> None:
+    shown = masked(uri)
+    parts = urlsplit(uri)
+    faults = []
+    if not parts.hostname:
+        faults.append(f"tracking_uri {shown!r} has no host")
+    try:
+        _ = parts.port
+    except ValueError as error:
+        faults.append(f"tracking_uri {shown!r}: {error}")
+    if parts.query or parts.fragment:
+        faults.append(
+            f"tracking_uri {shown!r} has a ? or #, which a server's address cannot have; write a "
+            "password with them as %3F or %23"
+        )
+    if "@" in parts.netloc and not (parts.username and parts.password):
+        faults.append(f"tracking_uri {shown!r}: give both, user:password@, or none")
+    if parts.username and os.environ.get(_TOKEN):
+        faults.append(
+            f"tracking_uri {shown!r} has a user and {_TOKEN} is set as well: which is meant? "
+            "Leave one out"
+        )
+    given = [name for name in (_USER, _PASSWORD) if os.environ.get(name)]
+    if len(given) == 1 and not _MLFLOW_FILE.expanduser().exists():
+        faults.append(f"{given[0]} is set alone: set both {_USER} and {_PASSWORD}, or none")
+    if faults:
+        raise InvalidSettingsError(faults)
+
+
+def _check_driver(uri: str, scheme: str) -> None:
+    base, _, named = scheme.partition("+")
+    driver = _MODULES.get(named, named) or _DRIVERS[base]
+    if find_spec(driver) is None:
+        raise InvalidSettingsError(
+            [
+                f"tracking_uri {masked(uri)!r} needs the package {driver!r}, which is "
+                f"not installed; install it, or name another driver as in '{base}+DRIVER://'"
+            ]
+        )
 
 
 def _check_file_store(uri: str) -> None:

@@ -1,207 +1,358 @@
-"""A thread that writes what others put in a queue, so that they never wait for the store."""
+"""A thread that writes what others put, so that they never wait for the store."""
 
 import logging
 import math
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from tune_tf.secrets import masked
 from tune_tf.tracking.entry import PARENT, Entry
+from tune_tf.tracking.spool import Spool
 
 _logger = logging.getLogger(__name__)
 
-_CLOSE = object()
 _FAILURES_OF_A_STORE_DOWN = 3
 _CLOSING_DELAY_S = 2.0
 _LOOK_AGAIN_S = 1.0
+_READ_AT_ONCE = 64
+_PATIENCE_S = 5.0
+_PATIENCE_WITHOUT_SPOOL_S = 60.0
 
 
 class Sink(Protocol):
-    """Where entries go. It is made, and called, in the writer's thread only."""
+    """Where entries go. It is made, and called, in the writer's thread only.
+
+    An entry may come a second time, whole or in part: after an error, and after a process was
+    killed.
+    """
 
     def write(self, entry: Entry) -> None:
         """Write an entry, taking out of it what has been written."""
 
-    def is_permanent(self, error: Exception) -> bool:
-        """Return whether trying again would give the same error."""
+    @property
+    def num_refused(self) -> int:
+        """How many values the store will never take; they are taken out of the entry as well."""
 
 
 @dataclass
 class _Held:
-    """An entry that waits to be written.
+    """What waits to be written to one run.
 
     Args:
-        entry: What is left to be written.
+        entries: What is left to be written, in order.
         due: When to write it, on the monotonic clock, in seconds.
-        number: Number of the last entry that was merged into it.
+        first: Number of the first entry that was put into it.
+        last: Number of the last one.
+        count: How many entries were put into it.
+        weight: How much room it takes, in reports.
         attempts: How often writing has failed.
+        not_before: When it may be written at the earliest, whoever waits for it.
     """
 
-    entry: Entry
+    entries: deque[Entry]
     due: float
-    number: int
+    first: int
+    last: int
+    count: int = 0
+    weight: int = 0
     attempts: int = 0
+    not_before: float = 0.0
+
+    def take(self, number: int, entry: Entry) -> None:
+        """Take in what came later."""
+        self.last = number
+        self.count += 1
+        self.weight += max(1, len(entry.reports))
+        if self.entries and not entry.fresh:
+            self.entries[-1].merge(entry)
+        else:  # a trial made anew under the same id is not the one before
+            self.entries.append(entry)
+
+    @property
+    def size(self) -> int:
+        """How many values there are to write."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def settles(self) -> bool:
+        """Whether it ends the runs that the others have not ended."""
+        return any(entry.trials is not None for entry in self.entries)
+
+    @property
+    def only_artifacts(self) -> bool:
+        """Whether nothing but artifacts is left."""
+        return all(entry.size == len(entry.texts) + len(entry.files) for entry in self.entries)
 
 
 class Writer:
     """Writes entries to a sink in a thread of its own, in batches, and tries again what fails.
 
     What is put within ``linger_s`` is merged for each run and written together. An error never
-    reaches the caller: the first is logged as a warning, an entry that keeps failing is given up
-    and counted, and :meth:`close` says how much that was. While the sink is slow or fails, the
-    thread keeps taking entries up to ``backlog`` reports, then the queue fills and :meth:`put`
-    blocks: nothing is dropped for want of room.
+    reaches the caller, and nothing is given up before :meth:`close`: the writer says once that the
+    store is away and once that it is back.
+
+    With a spool every entry is on disk before :meth:`put` returns, and is read back from there, so
+    that the memory taken does not grow with what waits, and a process that is killed loses none;
+    what the store has not taken at the end is left there. Without one, or while its disk is full,
+    entries wait in memory; when there is no more room :meth:`put` blocks. Nothing is dropped for
+    want of room.
 
     Args:
         open_sink: Makes the sink; called in the thread, so that it may load what is heavy.
-        capacity: How many entries the queue holds.
-        backlog: How many reports the thread holds beside the queue.
+        spool: Keeps what is put until it is written, with what an earlier process left in it,
+            which is written first. It is the writer's, which closes it.
+        capacity: How many entries wait in memory before the thread takes them.
+        backlog: How many reports the thread holds at most.
         linger_s: How long to gather before writing, in seconds.
-        delays_s: How long to wait before each further attempt, in seconds.
+        delays_s: How long to wait before each further attempt, in seconds; the last one counts for
+            all that follow.
+        patience_s: How long to go on at the end without any success, in seconds; by default 5 with
+            a spool and 60 without.
     """
 
     def __init__(
         self,
         open_sink: Callable[[], Sink],
+        spool: Spool | None = None,
         *,
         capacity: int = 1000,
-        backlog: int = 20_000,
+        backlog: int = 4000,
         linger_s: float = 0.5,
         delays_s: Sequence[float] = (0.5, 2.0, 5.0, 15.0, 30.0),
+        patience_s: float | None = None,
     ) -> None:
         self.lost = 0
         self._open_sink = open_sink
         self._sink: Sink | None = None
-        self._queue: queue.Queue[object] = queue.Queue(capacity)
+        self._spool = spool
+        self._capacity = capacity
         self._backlog_limit = backlog
         self._linger_s = linger_s
         self._delays_s = tuple(delays_s)
+        default_s = _PATIENCE_S if spool is not None else _PATIENCE_WITHOUT_SPOOL_S
+        self._patience_s = default_s if patience_s is None else patience_s
         self._backlog: dict[str, _Held] = {}
-        self._flushes: list[threading.Event] = []
-        self._closing = False
-        self._lock = threading.Lock()  # of what follows: both threads use it
-        self._last_number = 0
-        self._unwritten: dict[str, list[tuple[int, Entry]]] = {}
-        self._warned = False
+        self._succeeded = -math.inf
+        self._outages = 0
         self._reported = False
+
+        self._changed = threading.Condition()  # of what follows: several threads use it
+        self._last_put = self._last_on_disk = spool.last if spool is not None else 0
+        self._last_taken = 0
+        self._num_unread = 0
+        self._in_memory: deque[tuple[int, Entry]] = deque()  # put, neither on disk nor taken
+        self._unwritten: dict[int, Entry] = {}  # put, neither on disk nor written
+        self._idle = True
+        self._flushes: dict[threading.Event, float] = {}
+        self._closing: float | None = None
+        self._left_alone = False
+        self._down = False
+        self._last_error = ""
+        self._disk_failed = False
         self._thread = threading.Thread(target=self._run, name="tune_tf-tracking", daemon=True)
         self._thread.start()
 
+    @property
+    def last_error(self) -> str:
+        """What the store or the way to it said last when it failed; empty if it never did."""
+        return self._last_error
+
+    @property
+    def num_left(self) -> int:
+        """How many entries the sink has not taken whole."""
+        with self._changed:
+            held = sum(held.count for held in self._backlog.copy().values())
+            return held + self._last_put - self._last_taken + self._num_unread
+
     def put(self, entry: Entry) -> None:
-        """Queue an entry, which now is the writer's; blocks only while the queue is full."""
-        with self._lock:
-            self._last_number += 1
-            number = self._last_number
-            self._unwritten.setdefault(entry.run, []).append((number, entry.copy()))
-        if not self._enqueue((number, entry)):
-            self.lost += entry.size
+        """Take an entry, which now is the writer's; blocks only while there is no room for it."""
+        with self._changed:
+            while not self._to_disk(entry) and not self._to_memory(entry):
+                if self._left_alone or not self._thread.is_alive():
+                    self.lost += entry.size
+                    return
+                self._changed.wait(_LOOK_AGAIN_S)
+            if self._idle:
+                self._changed.notify_all()
 
     def unwritten(self) -> list[Entry]:
-        """Return what was put and may not be written yet; never waits for the sink."""
-        with self._lock:
-            numbered = [each for of_run in self._unwritten.values() for each in of_run]
-            return [entry.copy() for _, entry in sorted(numbered, key=lambda each: each[0])]
+        """Return what was put, may not be written yet and is in no spool; never waits."""
+        with self._changed:
+            return [entry.copy() for _, entry in sorted(self._unwritten.items())]
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all that was put is written or given up; return whether that came in time."""
+        """Wait until all that was put is written; return whether it was.
+
+        Args:
+            timeout_s: How long to wait, in seconds; by default as long as it goes on, and with a
+                store that is down as long as the writer's patience.
+        """
         done = threading.Event()
-        if not self._enqueue(done):
-            return True
         end = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        while self._thread.is_alive():
+        with self._changed:
+            if not self._thread.is_alive():
+                return self._last_put == self._last_taken and not self._backlog
+            self._flushes[done] = time.monotonic()
+            self._changed.notify_all()
+        while self._thread.is_alive() and done in self._flushes:
             left = end - time.monotonic()
             if done.wait(max(0.0, min(left, _LOOK_AGAIN_S))) or left <= 0:
                 break
         return done.is_set()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Write all that was put, end the thread, and warn once if something could not be written.
+        """Write all that was put, end the thread, and warn once if something is left.
 
         Args:
             timeout_s: How long to wait, in seconds; then the thread is left to itself.
         """
-        if self._enqueue(_CLOSE):
-            self._thread.join(timeout_s)
-        if self._reported:
-            return
-        self._reported = True
-        if self._thread.is_alive():
-            _logger.warning(
-                "MLflow has not taken all of the sweep within %.0f s; its runs may be incomplete",
-                timeout_s,
-            )
-        elif self.lost:
-            _logger.warning(
-                "%d values could not be written to MLflow and are lost there; the sweep itself "
-                "has them in its results",
-                self.lost,
-            )
+        begun = time.monotonic()
+        with self._changed:
+            self._closing = begun if self._closing is None else self._closing
+            self._changed.notify_all()
+        end = math.inf if timeout_s is None else begun + timeout_s
+        while self._thread.is_alive() and time.monotonic() < end:
+            # A request that hangs holds the thread, but not the end of the sweep.
+            if self._down and self._is_hopeless(begun, time.monotonic() - _CLOSING_DELAY_S):
+                break
+            self._thread.join(max(0.0, min(end - time.monotonic(), _LOOK_AGAIN_S)))
+        with self._changed:
+            if self._spool is not None:
+                with suppress(OSError):
+                    self._spill(self._spool)
+            self._left_alone = True
+        if self._spool is not None:
+            self._spool.close()
+        if not self._reported:
+            self._reported = True
+            self._tell_what_is_left()
 
-    def _enqueue(self, item: object) -> bool:
-        """Wait for room in the queue; return whether there is still a thread that empties it."""
-        while self._thread.is_alive():
-            try:
-                self._queue.put(item, timeout=_LOOK_AGAIN_S)
-            except queue.Full:
-                continue
-            return True
-        return False
+    # Where entries wait; all of it with the condition's lock.
+
+    def _to_disk(self, entry: Entry) -> bool:
+        """Write an entry, and before it what has waited for room on the disk."""
+        if self._spool is None or self._left_alone:
+            return False
+        try:
+            self._spill(self._spool)
+            self._spool.append(self._last_put + 1, entry)
+        except OSError as error:
+            if not self._disk_failed:
+                self._disk_failed = True
+                _logger.warning(
+                    "The record of the sweep cannot be kept on disk and waits in memory; training "
+                    "goes on: %s",
+                    error,
+                )
+            return False
+        if self._disk_failed:
+            self._disk_failed = False
+            _logger.info("There is room on the disk again for the record of the sweep")
+        self._last_put += 1
+        self._last_on_disk = self._last_put
+        return True
+
+    def _spill(self, spool: Spool) -> None:
+        """Write what waits in memory to disk, also what the thread has taken but not written."""
+        for number, entry in sorted(self._unwritten.items()):
+            spool.append(number, entry)
+            self._last_on_disk = number
+            del self._unwritten[number]
+            if self._in_memory and self._in_memory[0][0] == number:
+                self._in_memory.popleft()
+
+    def _to_memory(self, entry: Entry) -> bool:
+        if len(self._in_memory) >= self._capacity or not self._thread.is_alive():
+            self._changed.notify_all()
+            return False
+        self._last_put += 1
+        self._in_memory.append((self._last_put, entry))
+        self._unwritten[self._last_put] = entry.copy()
+        return True
+
+    # The thread.
 
     def _run(self) -> None:
-        while not (self._closing and not self._backlog and self._queue.empty()):
-            self._gather()
+        while True:
+            with self._changed:
+                self._wait()
+            self._take()
             self._deliver()
-            if not self._backlog:
-                for done in self._flushes:
-                    done.set()
-                self._flushes.clear()
-
-    def _gather(self) -> None:
-        """Take what comes until a run is due, or until there is no more room."""
-        while self._num_reports() < self._backlog_limit:
-            now = time.monotonic()
-            due = min((held.due for held in self._backlog.values()), default=None)
-            if due is None and (self._closing or self._flushes):
-                due = now
-            try:
-                if due is None:
-                    item = self._queue.get()
-                elif due > now:
-                    item = self._queue.get(timeout=due - now)
-                else:
-                    item = self._queue.get_nowait()
-            except queue.Empty:
+            if self._acknowledge():
                 return
-            if isinstance(item, tuple):
-                number, entry = item
-                self._take(number, entry, now)
-            else:
-                self._hurry(now)
-                if isinstance(item, threading.Event):
-                    self._flushes.append(item)
-                else:
-                    self._closing = True
 
-    def _num_reports(self) -> int:
-        return sum(len(held.entry.reports) for held in self._backlog.values())
+    def _wait(self) -> None:
+        """Wait until something is due."""
+        arrived: float | None = None
+        while True:
+            now = time.monotonic()
+            due = min((held.due for held in self._backlog.values()), default=math.inf)
+            hurry = self._closing is not None or self._flushes
+            if self._last_put > self._last_taken and self._has_room():
+                arrived = now if arrived is None else arrived
+                full = len(self._in_memory) >= self._capacity
+                due = min(due, now if hurry or full else arrived + self._linger_s)
+            elif hurry and not self._backlog:
+                due = now
+            if hurry:
+                due = min(due, self._hurried(now))
+            if due <= now:
+                return
+            self._idle = arrived is None
+            self._changed.wait(None if due == math.inf else due - now)
 
-    def _take(self, number: int, entry: Entry, now: float) -> None:
-        held = self._backlog.get(entry.run)
-        if held is not None:
-            held.entry.merge(entry)
-            held.number = number
-        else:
-            hurry = self._closing or self._flushes
-            due = now if hurry else now + self._linger_s
-            self._backlog[entry.run] = _Held(entry, due, number)
-
-    def _hurry(self, now: float) -> None:
+    def _hurried(self, now: float) -> float:
+        """Return when to write next, with someone waiting for the end of it."""
         for held in self._backlog.values():
-            limit = _CLOSING_DELAY_S if held.attempts else 0.0
-            held.due = min(held.due, now + limit)
+            limit_s = min(self._delay_s(held), _CLOSING_DELAY_S) if held.attempts else 0.0
+            held.due = max(min(held.due, now + limit_s), held.not_before)
+        return min((held.due for held in self._backlog.values()), default=math.inf)
+
+    def _has_room(self) -> bool:
+        return sum(held.weight for held in self._backlog.values()) < self._backlog_limit
+
+    def _take(self) -> None:
+        """Take what waits, the oldest first, as far as there is room."""
+        now = time.monotonic()
+        while self._has_room():
+            with self._changed:
+                limit = self._last_put - self._last_taken
+                on_disk = self._spool is not None and self._last_on_disk > self._last_taken
+                last_on_disk = self._last_on_disk
+                if not on_disk:
+                    entries = list(self._in_memory)[:_READ_AT_ONCE]
+                    for _ in entries:
+                        self._in_memory.popleft()
+                    if entries:
+                        self._last_taken = entries[-1][0]
+            if on_disk and self._spool is not None:
+                entries = self._read(self._spool, min(limit, _READ_AT_ONCE), last_on_disk)
+            if not entries:
+                break
+            for number, entry in entries:
+                held = self._backlog.get(entry.run)
+                if held is None:
+                    held = self._backlog[entry.run] = _Held(deque(), now, number, number)
+                held.take(number, entry)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _read(self, spool: Spool, limit: int, last: int) -> list[tuple[int, Entry]]:
+        try:
+            entries = spool.read(self._last_taken, limit)
+        except OSError as error:
+            entries = []
+            self._num_unread += last - self._last_taken
+            _logger.warning("The record of the sweep cannot be read back from disk: %s", error)
+        with self._changed:
+            # What cannot be read is passed over, and stays where it is.
+            self._last_taken = entries[-1][0] if entries else last
+        return entries
 
     def _deliver(self) -> None:
         """Write what is due, the parent's last; a store that fails thrice running is down."""
@@ -210,42 +361,112 @@ class Writer:
         failures = 0
         error: Exception = RuntimeError()
         for run in sorted(due, key=lambda run: (run == PARENT, self._backlog[run].attempts)):
+            if self._left_alone:
+                return
+            held = self._backlog[run]
+            if held.settles and any(
+                not other.only_artifacts for other in self._backlog.values() if other is not held
+            ):
+                # It takes for interrupted what the others have not ended yet.
+                held.due = held.not_before = now + min(self._delays_s[0], _LOOK_AGAIN_S)
+                continue
             if failures < _FAILURES_OF_A_STORE_DOWN:
+                before = held.size
                 try:
-                    self._opened().write(self._backlog[run].entry)
+                    while held.entries:
+                        self._opened().write(held.entries[0])
+                        held.entries.popleft()
                 except Exception as raised:  # noqa: BLE001 - training goes on whatever happens
                     error = raised
+                    if held.size < before:  # a part of it was taken
+                        held.attempts = 0
+                        self._succeeded = time.monotonic()
                 else:
                     failures = 0
                     self._done_with(run)
                     continue
             failures += 1
-            self._failed(run, error)
-
-    def _done_with(self, run: str) -> None:
-        last = self._backlog.pop(run).number
-        with self._lock:
-            left = [each for each in self._unwritten.pop(run, []) if each[0] > last]
-            if left:
-                self._unwritten[run] = left
+            self._failed(held, error)
 
     def _opened(self) -> Sink:
         if self._sink is None:
             self._sink = self._open_sink()
         return self._sink
 
-    def _failed(self, run: str, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            _logger.warning("MLflow cannot be written to; training goes on: %s", error)
-        _logger.debug("Writing to MLflow failed", exc_info=error)
-        held = self._backlog[run]
-        permanent = self._sink is not None and self._sink.is_permanent(error)
-        if permanent or held.attempts >= len(self._delays_s):
-            self.lost += held.entry.size
-            self._done_with(run)
-            return
-        delay_s = self._delays_s[held.attempts]
+    def _done_with(self, run: str) -> None:
+        self._succeeded = time.monotonic()
+        with self._changed:
+            held = self._backlog.pop(run)
+            for number in [n for n in self._unwritten if n <= held.last]:
+                if self._unwritten[number].run == run:
+                    del self._unwritten[number]
+        if self._down and not any(held.attempts for held in self._backlog.values()):
+            self._down = False
+            _logger.info("MLflow can be written to again; all that waited is being written")
+
+    def _failed(self, held: _Held, error: Exception) -> None:
         held.attempts += 1
-        hurry = self._closing or self._flushes
-        held.due = time.monotonic() + (min(delay_s, _CLOSING_DELAY_S) if hurry else delay_s)
+        held.due = time.monotonic() + self._delay_s(held)
+        self._note_failure(error, first=held.attempts == 1)
+
+    def _delay_s(self, held: _Held) -> float:
+        return self._delays_s[min(held.attempts, len(self._delays_s)) - 1]
+
+    def _note_failure(self, error: Exception, *, first: bool = False) -> None:
+        self._last_error = masked(str(error))
+        _logger.debug("Writing to MLflow failed: %s: %s", type(error).__name__, self._last_error)
+        if self._down or (first and self._outages):
+            return  # a store that fails now and then is not worth a word each time
+        self._down = True
+        self._outages += 1
+        _logger.warning("MLflow cannot be written to; training goes on: %s", self._last_error)
+
+    def _acknowledge(self) -> bool:
+        """Remove what is written from the spool and answer who waits; return whether to end."""
+        with self._changed:
+            held = [held.first for held in self._backlog.values()]
+            if self._spool is not None and not self._left_alone and not self._num_unread:
+                with suppress(
+                    OSError
+                ):  # what stays on disk is delivered again, which changes nothing
+                    self._spool.done_below(min([*held, self._last_taken + 1]))
+            done = not self._backlog and self._last_put == self._last_taken
+            now = time.monotonic()
+            for flushed, begun in list(self._flushes.items()):
+                if done:
+                    flushed.set()
+                if done or self._is_hopeless(begun, now):
+                    del self._flushes[flushed]
+            if self._left_alone:
+                return True
+            return self._closing is not None and (done or self._is_hopeless(self._closing, now))
+
+    def _is_hopeless(self, begun: float, now: float) -> bool:
+        failing = any(held.attempts for held in self._backlog.copy().values())
+        return failing and now - max(begun, self._succeeded) >= self._patience_s
+
+    def _tell_what_is_left(self) -> None:
+        num_kept = self.num_left - len(self._unwritten)
+        if self._spool is not None and num_kept > 0:
+            _logger.warning(
+                "MLflow has not taken %d entries of the sweep%s; they are kept in %s, and "
+                "delivered by:  sweep.py sync %s",
+                num_kept,
+                f" ({self._last_error})" if self._down else "",
+                self._spool.path,
+                self._spool.path.parent,
+            )
+        if self._sink is not None:
+            self.lost += self._sink.num_refused
+        if self._unwritten and self._thread.is_alive():
+            _logger.warning(
+                "MLflow has not taken all of the sweep in time; its runs may be incomplete"
+            )
+        else:
+            self.lost += sum(entry.size for entry in self._unwritten.values())
+        if self.lost:
+            _logger.warning(
+                "%d values could not be written to MLflow and are lost there; the sweep itself "
+                "has them in its results",
+                self.lost,
+            )

@@ -9,6 +9,7 @@ from ray import tune
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError, one_of
 from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
+from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.recycling import Recycling
@@ -28,6 +29,7 @@ def trainable(
     seed: int | None = None,
     checkpoint_interval_s: float | None = None,
     recycling: Recycling | None = None,
+    tracking: TrialTracking | None = None,
 ) -> type[tune.Trainable]:
     """Return a Trainable that trains a workload, ready for ``tune.run`` and ``tune.Tuner``.
 
@@ -46,6 +48,8 @@ def trainable(
         checkpoint_interval_s: Seconds of training between two checkpoints of a running trial;
             None leaves checkpoints to Tune's ``CheckpointConfig``.
         recycling: When a reused process has traced too much.
+        tracking: Where the trials' MLflow runs are, for :func:`tune_tf.mlflow_run` and system
+            metrics; None where an :class:`tune_tf.MLflowCallback` alone is enough.
 
     Raises:
         InvalidSettingsError: The arguments do not fit each other.
@@ -73,6 +77,7 @@ def trainable(
         "seed": seed,
         "checkpoint_interval_s": checkpoint_interval_s,
         "recycling": recycling,
+        "tracking": tracking,
     }
     if isinstance(parallelism, MultiWorker):
         prepared = tune.with_parameters(

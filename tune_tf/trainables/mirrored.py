@@ -11,6 +11,9 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
+from tune_tf.tracking.autologging import stop_autologging
+from tune_tf.tracking.trial_run import enter_trial, leave_trial
+from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
@@ -18,6 +21,7 @@ from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
     from tune_tf.training.loop import Loop
+    from tune_tf.training.system_metrics import SystemMetrics
 
 LoopKind = Literal["graph", "fit"]
 
@@ -40,6 +44,7 @@ class MirroredTrainable(tune.Trainable):
         seed: int | None = None,
         checkpoint_interval_s: float | None = None,
         recycling: Recycling | None = None,
+        tracking: TrialTracking | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Claim the devices of this process and begin the first trial.
@@ -54,6 +59,8 @@ class MirroredTrainable(tune.Trainable):
             checkpoint_interval_s: Seconds of training after which an iteration asks Tune for a
                 checkpoint; None leaves it to Tune's ``CheckpointConfig``.
             recycling: When this process has traced too much to serve another trial.
+            tracking: Where the trial's MLflow run is, for :func:`tune_tf.mlflow_run`; None if it
+                has none.
             clock: Seconds that only grow.
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -74,7 +81,10 @@ class MirroredTrainable(tune.Trainable):
         self._checkpoint_interval_s = checkpoint_interval_s
         self._recycling = recycling or Recycling()
         self._clock = clock
-        devices = claim_devices(self._reserved() or resources, parallelism.num_replicas)
+        self._tracking = tracking
+        reserved = self._reserved() or resources
+        self._system_metrics = make_system_metrics(tracking, reserved)
+        devices = claim_devices(reserved, parallelism.num_replicas)
         self._replicas = Replicas(devices)
         self._loop = _make_loop(loop, workload, self._replicas)
         self._data = LoadCache(load)
@@ -82,6 +92,7 @@ class MirroredTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""
+        enter_trial(self.trial_id, self._tracking)
         metrics = self._loop.epoch()
         result = epoch_result(
             metrics,
@@ -94,6 +105,8 @@ class MirroredTrainable(tune.Trainable):
             result[SHOULD_CHECKPOINT] = True
         if self._recycling.is_due(self._loop.num_programs):
             result[RECYCLE] = True
+        if self._system_metrics is not None:
+            result |= self._system_metrics.sample()
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -117,10 +130,21 @@ class MirroredTrainable(tune.Trainable):
     def cleanup(self) -> None:
         """End the trial."""
         self._loop.finish()
+        leave_trial()
 
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
+        enter_trial(self.trial_id, self._tracking, starting=True)
+        self._stop_autologging()
         self._loop.start(config, self._data.get(config), self._seed())
+        self._stop_autologging()  # the workload's code may have switched it on
+        if self._system_metrics is not None:
+            self._system_metrics.begin()
+
+    def _stop_autologging(self) -> None:
+        """Keep MLflow from making a second run of a trial that has one."""
+        if self._tracking is not None:
+            stop_autologging()
 
     def _reserved(self) -> TrialResources | None:
         """Return what Tune reserved for this actor; None where it is driven by hand."""
@@ -141,3 +165,14 @@ def _make_loop(kind: LoopKind, workload: Workload, replicas: Any) -> "Loop":
     from tune_tf.training.loop import GraphLoop
 
     return GraphLoop(workload, replicas)
+
+
+def make_system_metrics(
+    tracking: TrialTracking | None, resources: TrialResources
+) -> "SystemMetrics | None":
+    """Return what samples a trial's process, where the sweep asks for it."""
+    if tracking is None or not tracking.system_metrics:
+        return None
+    from tune_tf.training.system_metrics import SystemMetrics, reserved_gpus
+
+    return SystemMetrics(reserved_gpus() if resources.gpus else ())

@@ -14,10 +14,11 @@ from ray.util.placement_group import PlacementGroup
 from tune_tf.errors import CheckpointError, UnavailableResourcesError
 from tune_tf.parallelism import MultiWorker
 from tune_tf.resources import TrialResources
+from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
-from tune_tf.trainables.worker import EpochReport, Files, PickledWorkload
+from tune_tf.trainables.worker import Assignment, EpochReport, Files, PickledWorkload, TrialStart
 from tune_tf.trainables.worker_group import Watch, WorkerGroup
 from tune_tf.workload import Config
 
@@ -46,6 +47,7 @@ class MultiWorkerTrainable(tune.Trainable):
         seed: int | None = None,
         checkpoint_interval_s: float | None = None,
         recycling: Recycling | None = None,
+        tracking: TrialTracking | None = None,
         watch: Watch = Watch(),  # noqa: B008  frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -60,6 +62,8 @@ class MultiWorkerTrainable(tune.Trainable):
             checkpoint_interval_s: Seconds of training after which an iteration asks Tune for a
                 checkpoint; None leaves it to Tune's ``CheckpointConfig``.
             recycling: When the workers have traced too much to serve another trial.
+            tracking: Where the trial's MLflow run is, for :func:`tune_tf.mlflow_run`; None if it
+                has none.
             watch: When a worker counts as lost.
             clock: Seconds that only grow.
 
@@ -68,17 +72,20 @@ class MultiWorkerTrainable(tune.Trainable):
         """
         self._sweep_seed = seed
         self._checkpoint_interval_s = checkpoint_interval_s
-        self._recycling = recycling or Recycling()
         self._clock = clock
         shares = self._reserved() or parallelism.shares(resources)
         self._num_workers = len(shares)
         self._own_reservation: PlacementGroup | None = None
         try:
             self._workers = WorkerGroup(
-                workload,
-                shares[0],
+                Assignment(
+                    workload,
+                    shares[0],
+                    parallelism.replicas_per_worker,
+                    tracking,
+                    recycling or Recycling(),
+                ),
                 num_workers=len(shares),
-                replicas_per_worker=parallelism.replicas_per_worker,
                 placement_group=self._reservation(shares, parallelism),
                 watch=watch,
             )
@@ -89,7 +96,8 @@ class MultiWorkerTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""
-        report: EpochReport = self._workers.ask("epoch")[0]
+        reports: list[EpochReport] = self._workers.ask("epoch")
+        report = reports[0]
         result = epoch_result(
             report.metrics,
             iteration=self.iteration + 1,
@@ -100,9 +108,9 @@ class MultiWorkerTrainable(tune.Trainable):
         interval = self._checkpoint_interval_s
         if interval is not None and self._clock() - self._last_checkpoint >= interval:
             result[SHOULD_CHECKPOINT] = True
-        if self._recycling.is_due(report.num_programs):
+        if any(each.recycle for each in reports):
             result[RECYCLE] = True
-        return result
+        return result | report.system_metrics
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write everything needed to go on into a folder of this node."""
@@ -139,7 +147,7 @@ class MultiWorkerTrainable(tune.Trainable):
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
         seed = seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
-        self._workers.ask("start", dict(config), seed)
+        self._workers.ask("start", TrialStart(self.trial_id, dict(config), seed))
 
     def _reserved(self) -> list[TrialResources] | None:
         """Return what Tune reserved for each worker; None where this is driven by hand."""

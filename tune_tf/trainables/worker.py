@@ -8,7 +8,7 @@ import os
 import platform
 import socket
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,11 @@ from ray import cloudpickle
 
 from tune_tf.errors import WorkloadError
 from tune_tf.resources import TrialResources
+from tune_tf.tracking.autologging import stop_autologging
+from tune_tf.tracking.trial_run import enter_trial, leave_trial
+from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.trainables.mirrored import make_system_metrics
+from tune_tf.trainables.recycling import Recycling
 from tune_tf.training.meeting import WorkerFacts
 from tune_tf.workload import Config, Workload
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from tune_tf.data import LoadCache
     from tune_tf.training.devices import Devices
     from tune_tf.training.loop import GraphLoop
+    from tune_tf.training.system_metrics import SystemMetrics
 
 Files = dict[str, bytes]
 """Files of a checkpoint by name: the process that keeps them may be on another node."""
@@ -68,18 +74,54 @@ class PickledWorkload:
 
 
 @dataclass(frozen=True)
+class Assignment:
+    """What a worker does for all the trials that it serves.
+
+    Args:
+        workload: What the trials train.
+        resources: What this worker reserved.
+        replicas_per_worker: Copies of the model in it.
+        tracking: Where the trials' MLflow runs are; None if they have none.
+        recycling: When the process has traced too much to serve another trial.
+    """
+
+    workload: PickledWorkload
+    resources: TrialResources
+    replicas_per_worker: int = 1
+    tracking: TrialTracking | None = None
+    recycling: Recycling = field(default_factory=Recycling)
+
+
+@dataclass(frozen=True)
+class TrialStart:
+    """A trial that begins.
+
+    Args:
+        trial_id: Ray Tune's id.
+        config: Its values.
+        seed: Of its weights, dropout and data order.
+    """
+
+    trial_id: str
+    config: dict[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True)
 class EpochReport:
     """What a worker reports of an epoch.
 
     Args:
         metrics: By Keras' names; over the rows of all workers.
         stop_training: Whether a callback asked to end the trial.
-        num_programs: Programs that the process has traced so far.
+        recycle: Whether the process should not serve another trial.
+        system_metrics: The load of the worker's machine, by key of a result.
     """
 
     metrics: dict[str, Any]
     stop_training: bool
-    num_programs: int
+    recycle: bool
+    system_metrics: dict[str, float]
 
 
 class Worker:
@@ -96,32 +138,30 @@ class Worker:
         self._host = host
         self._node = node
         self._port: socket.socket | None = None
+        self._trial_id = ""
+        self._assignment: Assignment
+        self._system_metrics: SystemMetrics | None
         self._workload: Workload
         self._devices: Devices
         self._loop: GraphLoop
         self._data: LoadCache[Any]
 
-    def meet(
-        self, workload: PickledWorkload, resources: TrialResources, replicas_per_worker: int
-    ) -> WorkerFacts:
+    def meet(self, assignment: Assignment) -> WorkerFacts:
         """Take over the workload, claim this process' devices and say who this is.
-
-        Args:
-            workload: What the trials train.
-            resources: What this worker reserved.
-            replicas_per_worker: Copies of the model here.
 
         Raises:
             WorkloadError: The workload cannot be imported on this node.
             UnavailableResourcesError: The devices reserved are not there.
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        self._workload = workload.load(f"worker {self._rank} on {self._node}")
+        self._assignment = assignment
+        self._workload = assignment.workload.load(f"worker {self._rank} on {self._node}")
+        self._system_metrics = make_system_metrics(assignment.tracking, assignment.resources)
         import tensorflow as tf
 
         from tune_tf.training.devices import claim_devices
 
-        self._devices = claim_devices(resources, replicas_per_worker)
+        self._devices = claim_devices(assignment.resources, assignment.replicas_per_worker)
         # Bound until TensorFlow takes over, so that nobody nearby is given the same port.
         self._port = socket.socket()
         self._port.bind(("", 0))
@@ -167,15 +207,27 @@ class Worker:
         self._loop = GraphLoop(self._workload, replicas)
         self._data = LoadCache(load)
 
-    def start(self, config: dict[str, Any], seed: int) -> None:
+    def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the one before."""
         self._loop.finish()
-        self._loop.start(config, self._data.get(config), seed)
+        self._trial_id = trial.trial_id
+        enter_trial(trial.trial_id, self._assignment.tracking, starting=True)
+        self._stop_autologging()
+        self._loop.start(trial.config, self._data.get(trial.config), trial.seed)
+        self._stop_autologging()  # the workload's code may have switched it on
+        if self._system_metrics is not None:
+            self._system_metrics.begin()
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch, together with the others."""
+        enter_trial(self._trial_id, self._assignment.tracking)
         metrics = self._loop.epoch()
-        return EpochReport(metrics, self._loop.stop_training, self._loop.num_programs)
+        return EpochReport(
+            metrics,
+            self._loop.stop_training,
+            self._assignment.recycling.is_due(self._loop.num_programs),
+            {} if self._system_metrics is None else self._system_metrics.sample(),
+        )
 
     def state(self) -> Files | None:
         """Return the trial's checkpoint; None from all but the first worker.
@@ -202,3 +254,9 @@ class Worker:
     def finish(self) -> None:
         """End the trial."""
         self._loop.finish()
+        leave_trial()
+
+    def _stop_autologging(self) -> None:
+        """Keep MLflow from making a second run of a trial that has one."""
+        if self._assignment.tracking is not None:
+            stop_autologging()

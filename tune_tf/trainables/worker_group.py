@@ -12,8 +12,7 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkerLostError
-from tune_tf.resources import TrialResources
-from tune_tf.trainables.worker import PickledWorkload
+from tune_tf.trainables.worker import Assignment
 from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.training.meeting import PortTakenError, addresses_of
 
@@ -49,10 +48,8 @@ class WorkerGroup:
     The first worker that fails ends all: the others would wait for it for ever.
 
     Args:
-        workload: What the trials train.
-        resources: What each worker reserved.
+        assignment: What each worker does.
         num_workers: One a bundle, in their order.
-        replicas_per_worker: Copies of the model in each.
         placement_group: Where they live.
         watch: When a worker counts as lost.
         actor: The actor class.
@@ -64,20 +61,16 @@ class WorkerGroup:
 
     def __init__(
         self,
-        workload: PickledWorkload,
-        resources: TrialResources,
+        assignment: Assignment,
         *,
         num_workers: int,
-        replicas_per_worker: int,
         placement_group: PlacementGroup,
         watch: Watch = Watch(),
         actor: Any = WorkerActor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._workload = ray.put(workload)
-        self._resources = resources
+        self._assignment = assignment
         self._num_workers = num_workers
-        self._replicas_per_worker = replicas_per_worker
         self._placement_group = placement_group
         self._watch = watch
         self._actor = ray.remote(concurrency_groups={"pulse": 1})(actor)
@@ -134,9 +127,7 @@ class WorkerGroup:
         """Start the workers and connect them, again with new ports where one was taken."""
         for meeting in range(1, _MEETINGS + 1):
             self._workers = [self._started(rank) for rank in range(self._num_workers)]
-            facts = self.ask(
-                "meet", self._workload, self._resources, self._replicas_per_worker, watched=False
-            )
+            facts = self.ask("meet", self._assignment, watched=False)
             try:
                 addresses = addresses_of(facts)
             except UnavailableResourcesError:
@@ -158,8 +149,8 @@ class WorkerGroup:
         )
         return self._actor.options(
             scheduling_strategy=place,
-            num_cpus=self._resources.cpus,
-            num_gpus=self._resources.gpus,
+            num_cpus=self._assignment.resources.cpus,
+            num_gpus=self._assignment.resources.gpus,
             max_restarts=0,
         ).remote(rank)
 

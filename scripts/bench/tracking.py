@@ -1,0 +1,338 @@
+"""What tracking costs a sweep, and whether all of it arrives.
+
+First, one trial reports 20 metrics to this package's callback and to Ray's own MLflow callback,
+both on SQLite, in one run of Tune: how long does each hold up the driver? Then equal sweeps with
+tracking and without by turns. Then 200 trials report to a server over HTTP, and every point is
+looked up there. At last the report of a sweep of 2,000 trials is written, and opened in a browser.
+"""
+
+import argparse
+import logging
+import os
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+import psutil
+import ray
+from measuring.interleaved import ratio_of, take_turns
+from measuring.report_page import measure_report
+from measuring.tracking_server import tracking_server
+from measuring.verdict import Target, print_table, print_verdict
+from ray import tune
+from ray.air.integrations.mlflow import MLflowLoggerCallback
+
+from tune_tf import Objective, SweepConfig, run_sweep
+from tune_tf.tracking import MLflowCallback
+
+_TARGETS = {
+    "ray_over_ours_blocked": Target(15),
+    "sweep_on_over_off": Target(1.03, "at most"),
+    "missing_points": Target(0, "at most"),
+    "driver_growth_over_off_mb": Target(20, "at most"),
+    "report_s": Target(30, "at most"),
+    "report_opens_s": Target(5, "at most"),
+}
+_NUM_METRICS = 20
+_NUM_SLOTS = 2
+_OBJECTIVE = Objective("metric_00", "max")
+
+
+def _value(trial: int, step: int, metric: int) -> float:
+    """Return a value that no other point has."""
+    return trial + step / 1_000 + metric / 1_000_000
+
+
+class _Reporting(tune.Trainable):
+    """Reports numbers and does nothing else."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Keep the trial's number and the number of metrics."""
+        self.reset_config(config)
+
+    def reset_config(self, config: dict[str, Any]) -> bool:
+        """Take another trial's config."""
+        self._trial, self._num_metrics = config["trial"], config["num_metrics"]
+        return True
+
+    def step(self) -> dict[str, float]:
+        """Return the metrics of one iteration."""
+        step = self.iteration + 1
+        return {
+            f"metric_{metric:02d}": _value(self._trial, step, metric)
+            for metric in range(self._num_metrics)
+        }
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        """Return nothing to go on from."""
+        return {}
+
+    def load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from nothing."""
+
+
+class _Timed:
+    """Beside a callback of Tune's: how long its part of each result took."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.seconds: list[float] = []
+
+    def on_trial_result(self, *arguments: Any, **info: Any) -> None:
+        """Time it."""
+        started = time.perf_counter()
+        super().on_trial_result(*arguments, **info)  # type: ignore[misc]
+        self.seconds.append(time.perf_counter() - started)
+
+
+class _Ours(_Timed, MLflowCallback):
+    """Ours, timed."""
+
+
+class _Rays(_Timed, MLflowLoggerCallback):
+    """Ray's, timed."""
+
+
+def _points(database: Path, experiment: str) -> dict[tuple[str, str, int], list[float]]:
+    """Return what a store holds: run's name, metric and step to all values."""
+    query = """
+        select runs.name, metrics.key, metrics.step, metrics.value from metrics
+        join runs using (run_uuid) join experiments using (experiment_id)
+        where experiments.name = ? and metrics.key like 'metric%'
+    """
+    found: dict[tuple[str, str, int], list[float]] = {}
+    with sqlite3.connect(database) as connection:
+        for name, key, step, value in connection.execute(query, (experiment,)):
+            found.setdefault((name, key, step), []).append(value)
+    return found
+
+
+def _blocked(folder: Path, num_results: int) -> dict[str, float]:
+    """Let both callbacks hear the same trial; compare what they hold the driver up."""
+    ours = _Ours(f"sqlite:///{folder}/ours.db", "blocked", objective=_OBJECTIVE)
+    rays = _Rays(tracking_uri=f"sqlite:///{folder}/rays.db", experiment_name="blocked")
+    tune.run(
+        _Reporting,
+        config={"trial": 0, "num_metrics": _NUM_METRICS},
+        stop={"training_iteration": num_results},
+        callbacks=[ours, rays],
+        storage_path=str(folder / "ray"),
+        verbose=0,
+    )
+    own, other = (_points(folder / f"{name}.db", "blocked") for name in ("ours", "rays"))
+    assert len(own) == num_results * _NUM_METRICS
+    assert own == other, "the two stores hold different points"
+    # The first results pay for what is loaded late.
+    pairs = list(zip(ours.seconds, rays.seconds, strict=True))[3:]
+    ratio = ratio_of([slow / fast for fast, slow in pairs])
+    medians = [1000 * statistics.median(side) for side in zip(*pairs, strict=True)]
+    print_table(
+        ("callback", "blocked a result, ms"),
+        [
+            (name, f"{median:.3f}")
+            for name, median in zip(("tune_tf", "Ray's"), medians, strict=True)
+        ],
+    )
+    print(f"Ray's / ours: {ratio}; {len(own)} points are equal in both stores\n")
+    return {
+        "ray_over_ours_blocked": ratio.median,
+        "blocked_ms": medians[0],
+        "blocked_ray_ms": medians[1],
+    }
+
+
+class _Sweep:
+    """Equal trials, with tracking or without.
+
+    Args:
+        folder: Where the sweeps go.
+        mlflow: Settings of tracking; None for none.
+        num_trials: Trials.
+        max_t: Epochs of each.
+    """
+
+    def __init__(
+        self, folder: Path, mlflow: Mapping[str, Any] | None, num_trials: int, max_t: int
+    ) -> None:
+        self._config = SweepConfig(
+            name="bench",
+            workload="tune_tf.workloads.digits:DigitsMLP",
+            objective={"metric": "val_accuracy", "mode": "max"},
+            space={
+                "width": {"choice": [32, 64]},
+                "learning_rate": {"loguniform": [1e-4, 1e-1]},
+                "batch_size": 32,
+            },
+            seed=1,
+            searcher={"sampler": "random", "seed": 1},
+            scheduler={"name": "fifo", "max_t": max_t},
+            resources={"cpus": 1},
+            budget={"num_samples": num_trials},
+            mlflow=mlflow,
+            storage_path=str(folder / "sweeps"),
+            max_concurrent_trials=_NUM_SLOTS,
+        )
+        self.values: list[float] = []
+
+    def prepare(self) -> None:
+        """Do nothing."""
+
+    def run(self) -> None:
+        """Run the sweep and keep the trials' values."""
+        result = run_sweep(self._config)
+        self.values = [trial.metrics["val_accuracy"] for trial in result.trials]
+
+
+def _sweep_wall(folder: Path, num_trials: int, max_t: int, num_rounds: int) -> dict[str, float]:
+    """Run sweeps with tracking and without by turns."""
+    uri = f"sqlite:///{folder}/sweeps.db"
+    bare = {"tracking_uri": uri, "experiment_name": "bare", "log_best_model": False}
+    sweeps = {
+        "off": _Sweep(folder, None, num_trials, max_t),
+        "on": _Sweep(folder, bare, num_trials, max_t),
+        "on, with the best model": _Sweep(
+            folder, {"tracking_uri": uri, "experiment_name": "all"}, num_trials, max_t
+        ),
+    }
+    sweeps["on"].run()  # MLflow makes its tables, worker processes load TensorFlow
+    timings = take_turns(sweeps, num_rounds=num_rounds)
+    values = [sweep.values for sweep in sweeps.values()]
+    assert all(each == values[0] for each in values), "tracking changed a result"
+    print_table(
+        ("tracking", f"{num_trials} trials x {max_t} epochs, s"),
+        [(name, f"{timings.median_s(name):.2f}") for name in sweeps],
+    )
+    bare_ratio = timings.ratio("on", "off")
+    full_ratio = timings.ratio("on, with the best model", "off")
+    print(f"on / off: {bare_ratio}; with the best model logged: {full_ratio}\n")
+    return {
+        "sweep_on_over_off": bare_ratio.median,
+        "sweep_with_best_model_over_off": full_ratio.median,
+        "sweep_off_s": timings.median_s("off"),
+    }
+
+
+class _Memory(tune.Callback):
+    """The driver's memory while results come in.
+
+    Args:
+        num_results: How many will come.
+    """
+
+    def __init__(self, num_results: int) -> None:
+        self._process = psutil.Process()
+        self._num_results = num_results
+        self._count = 0
+        self._marks: list[float] = []
+
+    def on_trial_result(self, *arguments: Any, **info: Any) -> None:
+        """Note the memory now and then, once a fifth of the results is there."""
+        self._count += 1
+        if self._count >= self._num_results / 5 and self._count % 100 == 0:
+            self._marks.append(self._process.memory_info().rss / 1e6)
+
+    @property
+    def growth_mb(self) -> float:
+        """From the first tenth of the notes to the last."""
+        tenth = max(1, len(self._marks) // 10)
+        return statistics.fmean(self._marks[-tenth:]) - statistics.fmean(self._marks[:tenth])
+
+
+def _many(folder: Path, size: tuple[int, int, int], *own: tune.Callback) -> tuple[float, float]:
+    """Run trials that only report; return seconds and the driver's growth in MB."""
+    num_trials, num_results, num_metrics = size
+    memory = _Memory(num_trials * num_results)
+    started = time.perf_counter()
+    tune.run(
+        _Reporting,
+        config={"trial": tune.grid_search(list(range(num_trials))), "num_metrics": num_metrics},
+        stop={"training_iteration": num_results},
+        callbacks=[*own, memory],
+        storage_path=str(folder / "many"),
+        reuse_actors=True,
+        max_concurrent_trials=_NUM_SLOTS,
+        trial_name_creator=lambda trial: f"trial_{trial.config['trial']}",
+        verbose=0,
+    )
+    return time.perf_counter() - started, memory.growth_mb
+
+
+def _server(folder: Path, size: tuple[int, int, int]) -> dict[str, float]:
+    """Report to a server over HTTP; look every point up in its database."""
+    num_trials, num_results, num_metrics = size
+    off_s, off_mb = _many(folder, size)
+    with tracking_server(folder) as (uri, database):
+        callback = MLflowCallback(uri, "many", objective=_OBJECTIVE)
+        on_s, on_mb = _many(folder, size, callback)
+    found = _points(database, "many")
+    expected = {
+        (f"trial_{trial}", f"metric_{metric:02d}", step): [_value(trial, step, metric)]
+        for trial in range(num_trials)
+        for step in range(1, num_results + 1)
+        for metric in range(num_metrics)
+    }
+    missing = sum(found.get(key) != values for key, values in expected.items())
+    missing += sum(key not in expected for key in found)
+    print_table(
+        ("tracking", "seconds", "driver grew by, MB"),
+        [("off", f"{off_s:.1f}", f"{off_mb:.1f}"), ("HTTP", f"{on_s:.1f}", f"{on_mb:.1f}")],
+    )
+    print(f"{len(expected)} points, {missing} of them missing, doubled or wrong\n")
+    return {
+        "points": float(len(expected)),
+        "missing_points": float(missing),
+        "driver_growth_over_off_mb": on_mb - off_mb,
+        "server_over_off_wall": on_s / off_s,
+    }
+
+
+@contextmanager
+def _cluster() -> Iterator[None]:
+    ray.init(num_cpus=_NUM_SLOTS, include_dashboard=False, log_to_driver=False)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smoke run: little of everything")
+    parser.add_argument("--num-results", type=int, default=60, help="for both callbacks")
+    parser.add_argument("--num-rounds", type=int, default=5, help="sweeps of each kind")
+    parser.add_argument("--num-trials", type=int, default=32, help="of each sweep")
+    parser.add_argument("--max-t", type=int, default=60, help="epochs of each trial")
+    parser.add_argument("--size", type=int, nargs=3, default=[200, 50, 10], help="to the server")
+    parser.add_argument("--report", type=int, nargs=2, default=[2000, 27], help="trials, epochs")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.num_results, arguments.num_rounds, arguments.num_trials = 8, 1, 4
+        arguments.max_t, arguments.size, arguments.report = 3, [6, 5, 10], [40, 9]
+    return arguments
+
+
+def main() -> None:
+    """Run all parts and print what came of them."""
+    arguments = _arguments()
+    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with _cluster():
+            values = _blocked(folder, arguments.num_results)
+            values |= _sweep_wall(
+                folder, arguments.num_trials, arguments.max_t, arguments.num_rounds
+            )
+            values |= _server(folder, tuple(arguments.size))
+        values |= measure_report(folder, *arguments.report)
+    print_verdict("tracking", values, {} if arguments.quick else _TARGETS)
+
+
+if __name__ == "__main__":
+    main()

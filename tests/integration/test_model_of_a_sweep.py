@@ -1,0 +1,123 @@
+"""What the user's code and the best model leave in MLflow, by a sweep from the shell."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from three_systems import parent_run
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+WORKLOAD = """\
+import mlflow
+import tune_tf
+from tune_tf.workloads.digits import DigitsMLP
+
+
+class Noted(DigitsMLP):
+    def build_model(self, config):
+        tune_tf.mlflow_run().log_text(f"width {config['width']}", "model.txt")
+        with tune_tf.mlflow_run():
+            mlflow.log_dict(dict(config), "config.json")
+        return super().build_model(config)
+"""
+
+SWEEP = """\
+name: noted
+workload: noted.py:Noted
+objective: {metric: val_accuracy, mode: max}
+space:
+  width: {choice: [8, 16]}
+  batch_size: 256
+scheduler: {name: fifo, max_t: 2}
+resources: {cpus: 1}
+budget: {num_samples: 3}
+mlflow: {register_best: noted-digits, tracking_uri: "sqlite:///mlflow.db"}
+"""
+
+LOAD = """
+import sys, mlflow
+mlflow.set_tracking_uri(sys.argv[1])
+model = mlflow.keras.load_model("models:/noted-digits@champion")
+served = mlflow.pyfunc.load_model("models:/noted-digits@champion")
+assert "tune_tf" not in sys.modules
+print(served.predict(served.input_example).shape, model.count_params())
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path, finished):
+    """Run a sweep whose workload writes to its runs; return its result as the shell tells it."""
+    (tmp_path / "noted.py").write_text(WORKLOAD)
+    (tmp_path / "noted.yaml").write_text(SWEEP)
+
+    def sweep(*arguments):
+        code, out, err = finished(*arguments, "--json", cwd=tmp_path)
+        assert code == 0, err
+        return json.loads(out)
+
+    return sweep
+
+
+def models_of(client, run):
+    return client.search_logged_models([run.info.experiment_id])
+
+
+def test_the_best_model_is_logged_registered_and_loaded_by_its_alias(sweep, tmp_path):
+    import mlflow
+
+    result = sweep("run", "noted.yaml")
+    folder = Path(result["path"])
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = mlflow.MlflowClient(uri)
+    parent = parent_run(folder)
+    (model,) = models_of(client, parent)
+    version = client.get_model_version_by_alias("noted-digits", "champion")
+
+    assert parent.data.tags["tune_tf.best_model"] == version.source == f"models:/{model.model_id}"
+    assert version.tags["tune_tf.trial_id"] == result["best"]["trial_id"]
+    assert version.tags["tune_tf.checkpoint"] == result["best"]["checkpoint"]
+    assert float(version.tags["tune_tf.value"]) == result["best"]["metrics"]["val_accuracy"]
+    trial = client.get_run(version.tags["tune_tf.trial_run_id"])
+    assert trial.data.tags["tune_tf.best_model_version"] == "models:/noted-digits/1"
+    assert trial.info.status == "FINISHED"
+
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, uri], capture_output=True, text=True, timeout=240, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "(5, 10)" in done.stdout
+
+    again = sweep("resume", str(folder))
+    assert again["best"] == result["best"]
+    assert [each.model_id for each in models_of(client, parent)] == [model.model_id]
+    assert len(client.search_model_versions("name='noted-digits'")) == 1
+
+
+def test_the_workloads_code_writes_to_its_trials_runs(sweep, tmp_path):
+    import mlflow
+
+    result = sweep(
+        "run", "noted.yaml", "--set", "mlflow.log_best_model=false", "mlflow.register_best=null"
+    )
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    parent = parent_run(Path(result["path"]))
+    runs = client.search_runs([parent.info.experiment_id])
+    trials = [run for run in runs if run.info.run_id != parent.info.run_id]
+
+    assert len(trials) == 3
+    for run in trials:
+        files = {file.path for file in client.list_artifacts(run.info.run_id)}
+        assert {"model.txt", "config.json"} <= files
+        told = Path(
+            mlflow.artifacts.download_artifacts(
+                run_id=run.info.run_id, artifact_path="model.txt", tracking_uri=client.tracking_uri
+            )
+        )
+        assert told.read_text() == f"width {run.data.params['width']}"
+        assert run.info.status == "FINISHED"
+        assert "system/process_memory_usage_megabytes" in run.data.metrics
+    assert models_of(client, parent) == []
+    assert not [name for name in result["best"]["metrics"] if name.startswith("system/")]

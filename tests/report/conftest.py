@@ -1,0 +1,20 @@
+"""What the tests of the report share."""
+
+import pytest
+from sweeps_on_disk import many_trials, sweep_on_disk
+
+from tune_tf.report import write_report
+
+
+@pytest.fixture(scope="session")
+def usual_sweep(tmp_path_factory):
+    """A sweep of forty trials with stopping, failures and conditional parameters."""
+    folder = tmp_path_factory.mktemp("usual")
+    scheduler = {"name": "asha", "max_t": 27, "grace_period": 1, "reduction_factor": 3}
+    return sweep_on_disk(folder, many_trials(40, seed=3), scheduler=scheduler)
+
+
+@pytest.fixture(scope="session")
+def usual_report(usual_sweep, tmp_path_factory):
+    """The files of its report, by artifact path."""
+    return write_report(usual_sweep, tmp_path_factory.mktemp("report"))

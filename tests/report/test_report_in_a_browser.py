@@ -1,0 +1,153 @@
+"""The report as a browser shows it: Debian's Chromium without a window."""
+
+import shutil
+
+import pytest
+from sweeps_on_disk import Told, many_trials, sweep_on_disk
+
+from tune_tf.report import write_report
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER), reason="chromium or chromium-driver is not installed"
+    ),
+]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--enable-unsafe-swiftshader",  # WebGL on a machine without a graphics card
+    "--window-size=1280,9000",
+]
+DRAWN = "return [...document.querySelectorAll('.js-plotly-plot')].map(it => it.dataset.picture)"
+EVIL = "<img src=x onerror=\"document['title']='run'\">"
+
+
+def open_browser(profile, *flags):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS, f"--user-data-dir={profile}", *flags]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(
+        options=options, service=webdriver.chrome.service.Service(executable_path=DRIVER)
+    )
+    browser.set_page_load_timeout(120)
+    browser.set_script_timeout(120)
+    return browser
+
+
+def wait_for(browser, script):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 120).until(lambda it: it.execute_script(script))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser whose window holds a whole report."""
+    browser = open_browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def page(browser, usual_report):
+    """A browser with the usual report, all pictures drawn."""
+    browser.get(usual_report["report.html"].as_uri())
+    wait_for(browser, f"{DRAWN}.length === 7")
+    return browser
+
+
+def test_all_pictures_are_drawn_and_nothing_is_complained_of(page):
+    assert set(page.execute_script(DRAWN)) == {
+        "history",
+        "importances",
+        "learning_curves",
+        "parallel_coordinates",
+        "rungs",
+        "slices",
+        "timeline",
+    }
+    assert [it["message"] for it in page.get_log("browser") if it["level"] == "SEVERE"] == []
+
+
+def test_nothing_is_loaded_from_anywhere(page):
+    assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_no_button_sends_a_picture_away(page):
+    titles = page.execute_script(
+        "return [...document.querySelectorAll('.modebar-btn')].map(it => it.dataset.title)"
+    )
+    assert any("PNG" in title for title in titles)
+    assert not [title for title in titles if "loud" in title or "Share" in title]
+
+
+def test_a_click_on_a_heading_sorts_by_its_column(page):
+    rows = "[...document.querySelectorAll('.sortable tbody tr')]"
+    column = f"return {rows}.map(it => +it.cells[0].innerText)"
+    page.execute_script("document.querySelector('.sortable th button').click()")
+    assert page.execute_script(column) == list(range(40))
+    page.execute_script("document.querySelector('.sortable th button').click()")
+    assert page.execute_script(column) == list(range(39, -1, -1))
+
+
+def test_the_pictures_follow_a_dark_theme(page):
+    fill = "return getComputedStyle(document.querySelector('#history .xtick text')).fill"
+    theme = [{"name": "prefers-color-scheme", "value": "dark"}]
+    light = page.execute_script(fill)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": theme})
+    try:
+        wait_for(page, f"{fill} !== '{light}'")
+        assert page.execute_script(fill) == "rgb(230, 232, 235)"
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_tags_in_a_name_are_shown_as_text(browser, tmp_path):
+    space = {"x": {"choice": [EVIL, "b"]}, EVIL: {"uniform": [0, 1]}}
+    configs = [{"x": EVIL, EVIL: 0.5}, {"x": "b", EVIL: 0.1}]
+    told = [Told([0.5], config=config, cause=EVIL) for config in configs]
+    files = write_report(sweep_on_disk(tmp_path, told, space=space), tmp_path / "report")
+    browser.get(files["report.html"].as_uri())
+    wait_for(browser, f"{DRAWN}.length >= 5")
+    found = browser.execute_script(
+        "return [document.title, document.querySelectorAll('img[src=x]').length,"
+        " document.querySelector('#slices').textContent]"
+    )
+    assert found[0].endswith("report of a hyperparameter sweep")
+    assert found[1] == 0
+    assert "onerror" in found[2]
+
+
+def test_without_webgl_a_still_picture_is_shown(usual_report, tmp_path):
+    browser = open_browser(tmp_path, "--disable-3d-apis")
+    try:
+        browser.get(usual_report["report.html"].as_uri())
+        image = "document.querySelector('#parallel_coordinates img')"
+        wait_for(browser, f"return {image}?.complete && {image}.naturalWidth === 1200")
+        interactive = browser.find_element("css selector", "#parallel_coordinates .picture")
+        assert not interactive.is_displayed()
+        severe = [it for it in browser.get_log("browser") if it["level"] == "SEVERE"]
+        assert not [it["message"] for it in severe if "Uncaught" in it["message"]]
+    finally:
+        browser.quit()
+
+
+def test_two_thousand_trials_are_drawn_too(browser, tmp_path):
+    result = sweep_on_disk(tmp_path, many_trials(2000), scheduler={"name": "asha", "max_t": 27})
+    browser.get(write_report(result, tmp_path / "report")["report.html"].as_uri())
+    wait_for(browser, f"{DRAWN}.length === 7")
+    rows = browser.execute_script("return document.querySelector('.sortable').rows.length")
+    assert rows == 201

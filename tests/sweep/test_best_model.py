@@ -1,0 +1,227 @@
+"""The best model at the end of a sweep, whatever the store and the model do."""
+
+import logging
+import shutil
+from types import SimpleNamespace
+from unittest.mock import create_autospec
+
+import pytest
+
+from tune_tf.config import MLflowSettings, SweepConfig
+from tune_tf.outcome import Outcome
+from tune_tf.results import SweepResult, TrialResult
+from tune_tf.sweep import best_model
+from tune_tf.sweep.best_model import log_best_model
+from tune_tf.sweep.model_writer import ModelFolder, ModelWriter
+
+CONFIG = {
+    "name": "digits",
+    "workload": "tune_tf.workloads.digits:DigitsMLP",
+    "objective": {"metric": "val_loss", "mode": "min"},
+    "space": {"width": {"choice": [8, 16]}},
+    "budget": {"num_samples": 2},
+}
+
+
+@pytest.fixture
+def store(empty_store, tmp_path, monkeypatch):
+    """A fresh store with the runs of a sweep of two trials."""
+    from tune_tf.tracking.runs import connect
+
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = connect(uri)
+    experiment = client.create_experiment("digits")
+    ids = {key: client.create_run(experiment).info.run_id for key in ("", "t0", "t1")}
+    return SimpleNamespace(uri=uri, client=client, experiment=experiment, ids=ids)
+
+
+@pytest.fixture
+def writer():
+    """A writer of folders that MLflow takes, without a model in them."""
+
+    def write(workload, config, checkpoint, path, metadata):
+        from mlflow.models import Model
+
+        path.mkdir(parents=True, exist_ok=True)
+        Model(metadata=metadata).save(str(path / "MLmodel"))
+        return ModelFolder(path)
+
+    writer = create_autospec(ModelWriter, instance=True)
+    writer.write.side_effect = write
+    return writer
+
+
+@pytest.fixture
+def result_of(store, tmp_path):
+    """Return a function from the trials' losses to the sweep's result."""
+
+    def result_of(*losses, checkpoints=True):
+        trials = [
+            TrialResult(
+                f"t{number}",
+                number,
+                {"width": 8},
+                Outcome.COMPLETED,
+                metrics={} if loss is None else {"val_loss": loss},
+                checkpoint=tmp_path / f"t{number}" / "checkpoint_000000" if checkpoints else None,
+            )
+            for number, loss in enumerate(losses)
+        ]
+        return SweepResult(
+            "s1",
+            tmp_path / "s1",
+            SweepConfig.from_dict(CONFIG),
+            tmp_path,
+            tuple(trials),
+            store.ids[""],
+        )
+
+    return result_of
+
+
+@pytest.fixture
+def log(store, writer):
+    """Log the best model of a result."""
+
+    def log(result, **settings):
+        return log_best_model(
+            result,
+            MLflowSettings(**settings),
+            writer,
+            tracking_uri=store.uri,
+            run_ids=store.ids,
+        )
+
+    return log
+
+
+def models_in(store):
+    return [
+        f"models:/{model.model_id}"
+        for model in store.client.search_logged_models([store.experiment])
+    ]
+
+
+def test_the_model_of_the_best_trial_is_logged(log, result_of, store, writer, tmp_path):
+    logged = log(result_of(0.5, 0.25))
+
+    assert [logged.uri] == models_in(store)
+    assert logged.folder == tmp_path / "s1" / "best_model"
+    assert writer.write.call_args.args[2] == tmp_path / "t1" / "checkpoint_000000"
+    assert "tune_tf.best_model" in store.client.get_run(store.ids["t1"]).data.tags
+    assert "tune_tf.best_model" not in store.client.get_run(store.ids["t0"]).data.tags
+
+
+def test_it_is_not_logged_twice(log, result_of, store, writer):
+    first, second = log(result_of(0.5, 0.25)), log(result_of(0.5, 0.25))
+
+    assert first.uri == second.uri
+    assert models_in(store) == [first.uri]
+    assert writer.write.call_count == 1
+
+
+def test_a_better_one_of_a_longer_sweep_takes_its_place(log, result_of, store):
+    log(result_of(0.25, 0.5))
+    second = log(result_of(0.25, 0.125))
+
+    assert models_in(store) == [second.uri]
+
+
+def test_it_is_registered_once(log, result_of, store):
+    log(result_of(0.5, 0.25), register_best="digits")
+    logged = log(result_of(0.5, 0.25), register_best="digits")
+
+    assert logged.version_uri == "models:/digits/1"
+    assert len(store.client.search_model_versions("name='digits'")) == 1
+
+
+def test_a_logged_one_is_registered_when_that_is_asked_for_later(log, result_of, store, writer):
+    log(result_of(0.5, 0.25))
+    logged = log(result_of(0.5, 0.25), register_best="digits", best_alias="best")
+
+    assert store.client.get_model_version_by_alias("digits", "best").source == logged.uri
+    assert writer.write.call_count == 1
+
+
+def test_without_a_best_trial_nothing_is_logged_or_said(log, result_of, store, caplog):
+    assert log(result_of(None, None)) is None
+    assert models_in(store) == []
+    assert caplog.text == ""
+
+
+def test_a_model_that_cannot_be_saved_is_a_warning_that_says_what_to_do(
+    log, result_of, store, writer, caplog
+):
+    writer.write.side_effect = TypeError("get_config() of Mine is missing")
+
+    assert log(result_of(0.5, 0.25)) is None
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "get_config() of Mine is missing" in record.message
+    assert "result.export_model('best.keras')" in record.message
+    assert models_in(store) == []
+
+
+def test_a_model_that_is_logged_but_not_registered_is_told_as_that(
+    log, result_of, store, monkeypatch, caplog
+):
+    def refuse(*arguments):
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(best_model.BestModelRuns, "register", refuse)
+
+    assert log(result_of(0.5), register_best="digits") is None
+    (uri,) = models_in(store)
+    assert f"is logged as {uri}, but not registered: not yours" in caplog.text
+
+
+def test_a_trial_without_a_checkpoint_is_told(log, result_of, caplog):
+    assert log(result_of(0.5, checkpoints=False)) is None
+    assert "trial t0 has no checkpoint" in caplog.text
+
+
+def test_a_store_that_failed_all_along_is_told(result_of, writer, store, caplog):
+    logged = log_best_model(
+        result_of(0.5), MLflowSettings(), writer, tracking_uri=store.uri, run_ids={}
+    )
+
+    assert logged is None
+    assert "MLflow does not have the runs of this sweep yet" in caplog.text
+    assert not writer.write.called
+
+
+def test_a_store_that_hangs_is_not_waited_for(log, result_of, monkeypatch, caplog, writer):
+    import threading
+
+    held = threading.Event()
+    client = SimpleNamespace(get_run=lambda run_id: held.wait(60))
+    monkeypatch.setattr(best_model, "connect", lambda uri: client)
+    monkeypatch.setattr(best_model, "_ANSWER_S", 0.05)
+    try:
+        assert log(result_of(0.5)) is None
+    finally:
+        held.set()
+    assert "the MLflow store does not answer" in caplog.text
+    assert not writer.write.called
+
+
+def test_a_password_in_a_stores_error_is_not_told(result_of, writer, store, monkeypatch, caplog):
+    uri = "https://me:hunter22@mlflow.test"
+
+    def refuse(tracking_uri):
+        raise ConnectionError(f"cannot reach {tracking_uri}/api")
+
+    monkeypatch.setattr(best_model, "connect", refuse)
+    log_best_model(result_of(0.5), MLflowSettings(), writer, tracking_uri=uri, run_ids=store.ids)
+
+    assert "cannot reach the store/api" in caplog.text
+    assert "hunter22" not in caplog.text
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_report(log, result_of, writer, caplog):
+    writer.write.side_effect = KeyboardInterrupt
+
+    assert log(result_of(0.5)) is None
+    assert "it was interrupted" in caplog.text

@@ -1,0 +1,75 @@
+import re
+
+import pytest
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.folder import SweepFolder
+
+
+@pytest.fixture
+def folder_of(tmp_path):
+    """Make the folder of a sweep with some settings of its searcher and its store."""
+
+    def folder_of(mlflow=None, **searcher):
+        config = SweepConfig.from_dict(
+            {
+                "name": "digits",
+                "workload": "somewhere:Workload",
+                "objective": {"metric": "loss", "mode": "min"},
+                "space": {"lr": {"uniform": [0.0, 1.0]}},
+                "budget": {"num_samples": 1},
+                "storage_path": str(tmp_path / "sweeps"),
+                "searcher": searcher,
+                "mlflow": mlflow,
+            }
+        )
+        return SweepFolder.create(config, tmp_path)
+
+    return folder_of
+
+
+LITERAL = "postgresql://ann:hunt%40er2@db.example.org/optuna"
+
+
+def test_a_password_in_the_sweep_file_is_used_and_not_written(folder_of):
+    folder = folder_of({"tracking_uri": "http://ann:s3cretly@host:5000"}, storage=LITERAL)
+    assert folder.study_storage == LITERAL
+    assert folder.tracking_uri == "http://ann:s3cretly@host:5000"
+    written = "".join(path.read_text() for path in folder.path.iterdir())
+    assert not re.search(r"hunt|s3cretly", written)
+    assert "http://ann:${TUNE_TF_TRACKING_PASSWORD}@host:5000" in written
+
+
+def test_a_resume_takes_the_password_from_the_environment(folder_of, monkeypatch):
+    folder = SweepFolder.open(folder_of(storage=LITERAL).path)
+    monkeypatch.setenv("TUNE_TF_STORAGE_PASSWORD", "hunt@er2")
+    assert folder.study_storage == LITERAL
+
+
+@pytest.mark.parametrize(
+    ("setting", "place", "variable"),
+    [
+        ("study_storage", "searcher.storage", "TUNE_TF_STORAGE_PASSWORD"),
+        ("warm_start_from", "searcher.warm_start_from", "TUNE_TF_WARM_START_PASSWORD"),
+        ("tracking_uri", "mlflow.tracking_uri", "TUNE_TF_TRACKING_PASSWORD"),
+    ],
+)
+def test_a_resume_without_it_says_what_to_set(folder_of, setting, place, variable):
+    folder = folder_of({"tracking_uri": LITERAL}, storage=LITERAL, warm_start_from=LITERAL)
+    folder = SweepFolder.open(folder.path)
+    with pytest.raises(InvalidSettingsError, match=rf"{place} .*{variable}.*not set.*export"):
+        getattr(folder, setting)
+
+
+def test_a_reference_of_the_sweep_files_own_is_kept_and_read_when_used(folder_of, monkeypatch):
+    folder = folder_of({"tracking_uri": "https://${WHERE}/mlflow"})
+    monkeypatch.setenv("WHERE", "mlflow.example.org:8443")
+    assert folder.tracking_uri == "https://mlflow.example.org:8443/mlflow"
+    assert "https://${WHERE}/mlflow" in folder.path.joinpath("sweep.yaml").read_text()
+
+
+def test_a_sweep_without_a_password_is_written_as_it_is(folder_of):
+    folder = folder_of({"tracking_uri": "sqlite:////data/mlflow.db"})
+    assert folder.sweep_file == folder.config.to_yaml()
+    assert SweepFolder.open(folder.path).config == folder.config

@@ -1,0 +1,130 @@
+from urllib.parse import quote
+
+import pytest
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.secrets import all_masked, expanded, is_secret_name, masked, referring
+
+AWS = "AKIA" + "Q7" * 8
+GITHUB = "ghp_" + "a1B2" * 9
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("at http://ann:pa@ss@host:1/x", "at http://ann:***@host:1/x"),
+        ("postgresql+psycopg2://u:p/w@h/db", "postgresql+psycopg2://u:***@h/db"),
+        ("postgresql://h/db?user=u&password=pw", "postgresql://h/db?user=u&password=***"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic ***"),
+        ("{'Authorization': 'Bearer abcdef12'}", "{'Authorization': 'Bearer ***'}"),
+        ("sent bearer abc.def-123", "sent bearer ***"),
+        (f"key {AWS}, next", "key ***, next"),
+        (f"https://{GITHUB}@github.com/a/b", "https://***@github.com/a/b"),
+        ("xoxb-1234567890-abc", "***"),
+        ("hooks.slack.com/services/T0/B0/xyz", "hooks.slack.com/services/***"),
+        ("OpenAI(sk-proj-abcdefghijklmnop)", "OpenAI(***)"),
+        ('+api_key = "abcdef123"', '+api_key = "***"'),
+        ("DB_PASSWORD=hunter22", "DB_PASSWORD=***"),
+        (
+            "-----BEGIN PRIVATE KEY-----\nMIIB\nVgIB\n-----END PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----***-----END PRIVATE KEY-----",
+        ),
+    ],
+)
+def test_what_has_the_shape_of_a_secret_is_masked(text, shown):
+    assert masked(text, {}) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sqlite:////data/mlflow.db",
+        "http://host:5000/a@b",
+        "git@github.com:a/b.git",
+        "postgresql://${USER}:${DB_PASSWORD}@host/db",
+        "risk-averse-and-rather-long-name",
+        "token=None, password=get_password()",
+        "the basic training of a bearer of good-news",
+        "optimizer=adamw learning_rate=0.001",
+    ],
+)
+def test_what_is_no_secret_stays(text):
+    assert masked(text, {}) == text
+
+
+def test_the_value_of_a_variable_named_like_a_secret_is_masked_wherever_it_stands():
+    environ = {"MY_API_TOKEN": "p@ss/w0rd", "HOME": "/home/ann", "SHORT_KEY": "abc"}
+    text = 'raw p@ss/w0rd, in a URI p%40ss%2Fw0rd, in JSON "p@ss/w0rd", /home/ann abc'
+    assert masked(text, environ) == 'raw ***, in a URI ***, in JSON "***", /home/ann abc'
+
+
+def test_a_longer_secret_that_holds_a_shorter_one_is_masked_whole():
+    assert masked("abcdef-long", {"A_KEY": "abcdef", "B_KEY": "abcdef-long"}) == "***"
+
+
+def test_of_a_mapping_the_texts_are_masked_and_the_keys_stay():
+    assert all_masked({"key": "hunter2!"}, {"DB_PASSWORD": "hunter2!"}) == {"key": "***"}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("MLFLOW_TRACKING_TOKEN", True),
+        ("OPENAI_APIKEY", True),
+        ("db_password", True),
+        ("GOOGLE_APPLICATION_CREDENTIALS", True),
+        ("PWD", False),
+        ("OLDPWD", False),
+        ("HOME", False),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("KEYBOARD_LAYOUT", False),
+    ],
+)
+def test_a_variables_name_tells_whether_it_holds_a_secret(name, is_secret):
+    assert is_secret_name(name) is is_secret
+
+
+ENVIRON = {"PASSWORD": "p@ss/w:rd", "HOST": "example.org:5000", "URI": "http://u:p%40@h"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "full"),
+    [
+        ("postgresql://ann:${PASSWORD}@h/db", "postgresql://ann:p%40ss%2Fw%3Ard@h/db"),
+        ("https://${HOST}/x", "https://example.org:5000/x"),
+        ("${URI}", "http://u:p%40@h"),
+        ("postgresql://h/db?password=${PASSWORD}", "postgresql://h/db?password=p%40ss%2Fw%3Ard"),
+        ("sqlite:///mlflow.db", "sqlite:///mlflow.db"),
+        ("sqlite:///${not closed", "sqlite:///${not closed"),
+    ],
+)
+def test_a_reference_is_replaced_and_encoded_where_a_password_stands(uri, full):
+    assert expanded(uri, "mlflow.tracking_uri", ENVIRON) == full
+
+
+def test_variables_that_are_not_set_are_all_named_with_the_setting():
+    with pytest.raises(InvalidSettingsError, match=r"(?s)searcher.storage .* A, .*variable B,"):
+        expanded("postgresql://${A}:${B}@h", "searcher.storage", {})
+
+
+@pytest.mark.parametrize(
+    ("uri", "reference"),
+    [
+        ("postgresql://u:p/w@h/db", "postgresql://u:${DB_PW}@h/db"),
+        ("http://u:pa%40ss@h:1/x", "http://u:${DB_PW}@h:1/x"),
+        ("postgresql://h/db?user=u&password=pw", "postgresql://h/db?user=u&password=${DB_PW}"),
+        ("http://u:${MINE}@h", "http://u:${MINE}@h"),
+        ("http://u:@h", "http://u:@h"),
+        ("http://h:5000", "http://h:5000"),
+        ("sqlite:////data/study.db", "sqlite:////data/study.db"),
+    ],
+)
+def test_a_password_that_stands_in_a_uri_becomes_a_reference(uri, reference):
+    assert referring(uri, "DB_PW") == reference
+
+
+@pytest.mark.parametrize("password", ["simple", "p@ss/w:rd", "ünïcode %41 &?#"])
+def test_a_reference_brings_back_the_uri_that_it_was_made_of(password):
+    uri = f"postgresql://ann:{quote(password, safe='')}@host/db"
+    assert expanded(referring(uri, "PW"), "storage", {"PW": password}) == uri

@@ -1,0 +1,169 @@
+"""The best model in MLflow: logged once, replaced by a better one, registered on request."""
+
+import json
+
+import pytest
+
+from tune_tf.tracking.registry import BEST_MODEL, BEST_VERSION, BestModel, BestModelRuns
+
+
+@pytest.fixture
+def experiment(client):
+    return client.create_experiment("digits")
+
+
+@pytest.fixture
+def parent(client, experiment):
+    """The sweep's own run, which has ended."""
+    run_id = client.create_run(experiment).info.run_id
+    client.set_terminated(run_id, "FINISHED", 1234)
+    return run_id
+
+
+@pytest.fixture
+def runs(client, parent):
+    return BestModelRuns(client, parent)
+
+
+@pytest.fixture
+def best_of(client, experiment):
+    """Return a function to a trial's model, as the best one, with a run of the trial's own."""
+
+    def best_of(trial_id, value=0.5, **changes):
+        run_id = client.create_run(experiment).info.run_id
+        made = {"checkpoint": f"/sweeps/s1/{trial_id}/checkpoint_000001", "params": {"width": "8"}}
+        return BestModel("s1", trial_id, run_id, metric="val_loss", value=value, **made | changes)
+
+    return best_of
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model's folder, as far as the store looks into it."""
+    from mlflow.models import Model
+
+    path = tmp_path / "best_model"
+    path.mkdir()
+    (path / "weights").write_text("w")
+    Model().save(str(path / "MLmodel"))
+    return path
+
+
+def files_of(client, uri):
+    model = client.get_logged_model(uri.rpartition("/")[2])
+    return sorted(file.path for file in client.list_logged_model_artifacts(model.model_id))
+
+
+def test_the_model_is_logged_with_where_it_comes_from(runs, client, parent, best_of, folder):
+    best = best_of("t1", 0.25, custom=("Mine", "lambda"))
+    uri = runs.log(best, folder)
+    model = client.get_logged_model(uri.rpartition("/")[2])
+
+    assert str(model.status) == "READY"
+    assert model.source_run_id == parent
+    assert model.params == {"width": "8"}
+    assert model.tags["tune_tf.sweep_id"] == "s1"
+    assert model.tags["tune_tf.trial_id"] == "t1"
+    assert model.tags["tune_tf.trial_run_id"] == best.trial_run_id
+    assert model.tags["tune_tf.checkpoint"] == best.checkpoint
+    assert (model.tags["tune_tf.metric"], model.tags["tune_tf.value"]) == ("val_loss", "0.25")
+    assert model.tags["tune_tf.custom_objects"] == "Mine, lambda"
+    assert files_of(client, uri) == ["MLmodel", "weights"]
+
+
+def test_both_runs_name_the_model_and_keep_their_states(runs, client, parent, best_of, folder):
+    best = best_of("t1")
+    uri = runs.log(best, folder)
+
+    for run_id in (parent, best.trial_run_id):
+        assert client.get_run(run_id).data.tags[BEST_MODEL] == uri
+    info = client.get_run(parent).info
+    assert (info.status, info.end_time) == ("FINISHED", 1234)
+    outputs = client.get_run(parent).outputs.model_outputs
+    assert [f"models:/{output.model_id}" for output in outputs] == [uri]
+
+
+def test_the_folder_knows_the_ids_that_mlflow_gave(runs, parent, best_of, folder):
+    from mlflow.models import Model
+
+    uri = runs.log(best_of("t1"), folder)
+    about = Model.load(str(folder))
+
+    assert (about.run_id, f"models:/{about.model_id}") == (parent, uri)
+
+
+def test_the_same_weights_are_known_again(runs, best_of, folder):
+    assert runs.logged() is None
+    runs.log(best_of("t1"), folder)
+    tags = runs.logged().tags
+
+    assert best_of("t1").is_that_of(tags)
+    assert not best_of("t2").is_that_of(tags)
+    assert not best_of("t1", checkpoint="/sweeps/s1/t1/checkpoint_000002").is_that_of(tags)
+
+
+def test_a_model_that_the_user_deleted_is_not_there(runs, client, best_of, folder):
+    uri = runs.log(best_of("t1"), folder)
+    client.delete_logged_model(uri.rpartition("/")[2])
+
+    assert runs.logged() is None
+
+
+def test_a_better_one_takes_its_place(runs, client, parent, experiment, best_of, folder):
+    first, second = best_of("t1"), best_of("t2")
+    runs.log(first, folder)
+    uri = runs.log(second, folder)
+
+    assert [f"models:/{model.model_id}" for model in client.search_logged_models([experiment])] == [
+        uri
+    ]
+    assert client.get_run(parent).data.tags[BEST_MODEL] == uri
+    assert client.get_run(second.trial_run_id).data.tags[BEST_MODEL] == uri
+    assert BEST_MODEL not in client.get_run(first.trial_run_id).data.tags
+
+
+def test_the_one_before_stays_if_it_is_registered(runs, client, experiment, best_of, folder):
+    first, second = best_of("t1"), best_of("t2")
+    old = runs.register(first, runs.log(first, folder), "digits", "champion")
+    new = runs.register(second, runs.log(second, folder), "digits", "champion")
+
+    assert (old, new) == ("models:/digits/1", "models:/digits/2")
+    assert len(client.search_logged_models([experiment])) == 2
+    assert client.get_model_version_by_alias("digits", "champion").version == 2
+    assert BEST_VERSION not in client.get_run(first.trial_run_id).data.tags
+
+
+def test_a_version_names_sweep_trial_checkpoint_and_value(runs, client, parent, best_of, folder):
+    best = best_of("t1", 0.25)
+    uri = runs.log(best, folder)
+    version_uri = runs.register(best, uri, "digits", "champion")
+    version = client.get_model_version_by_alias("digits", "champion")
+
+    assert version_uri == f"models:/digits/{version.version}"
+    assert (version.run_id, version.source) == (parent, uri)
+    assert version.tags == best.tags
+    assert version.description == "Best model of sweep s1: trial t1, val_loss 0.25."
+    for run_id in (parent, best.trial_run_id):
+        assert client.get_run(run_id).data.tags[BEST_VERSION] == version_uri
+
+
+def test_a_logged_model_names_its_version(runs, client, best_of, folder):
+    best = best_of("t1")
+    uri = runs.log(best, folder)
+    assert runs.version_of(runs.logged(), "digits") is None
+    version = runs.register(best, uri, "digits", None)
+    model = runs.logged()
+
+    assert runs.version_of(model, "digits") == version
+    assert runs.version_of(model, "others") is None
+    assert json.loads(model.tags["mlflow.modelVersions"]) == [{"name": "digits", "version": 1}]
+    assert client.get_registered_model("digits").aliases == {}
+
+
+def test_what_could_not_be_uploaded_is_not_there(runs, client, experiment, best_of, folder):
+    (folder / "MLmodel").unlink()
+    with pytest.raises(Exception, match="MLmodel"):
+        runs.log(best_of("t1"), folder)
+
+    assert runs.logged() is None
+    assert not client.search_logged_models([experiment])

@@ -1,0 +1,325 @@
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tune_tf.errors import SweepConflictError
+from tune_tf.tracking.entry import PARENT, Entry, Report
+from tune_tf.tracking.spool import Spool, is_held
+from tune_tf.tracking.writer import Writer
+
+ROOT = Path(__file__).parents[2]
+
+
+def result(run, step):
+    return Entry(run, 0, reports=[Report(step, 0, {"loss": 1.0})])
+
+
+class Store:
+    """Keeps what it is given; down, as long as it is told so."""
+
+    num_refused = 0
+
+    def __init__(self, down=False):
+        self.down = down
+        self.steps = {}
+
+    def write(self, entry):
+        if self.down:
+            raise ConnectionError("down")
+        self.steps.setdefault(entry.run, []).extend(report.step for report in entry.reports)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "sweep" / "mlflow-spool"
+
+
+@pytest.fixture
+def writer_of(path):
+    def writer_of(store, **settings):
+        settings = {"linger_s": 0.0, "delays_s": (0.0,), "patience_s": 0.0, **settings}
+        return Writer(lambda: store, Spool(path, segment_bytes=300), **settings)
+
+    return writer_of
+
+
+def lines(path):
+    return b"".join(file.read_bytes() for file in sorted(path.glob("*.lines")))
+
+
+def read(path, limit=100):
+    spool = Spool(path)
+    entries = spool.read(0, limit)
+    spool.close()
+    return [(number, entry.reports[0].step) for number, entry in entries]
+
+
+def test_what_is_appended_is_read_by_the_next_process_in_order(path):
+    first = Spool(path, {"sweep_id": "s"}, segment_bytes=200)
+    for number in range(1, 21):
+        first.append(number, result("t", number))
+    assert len(list(path.glob("*.lines"))) > 3
+    first.close()
+
+    second = Spool(path)
+    assert second.about == {"sweep_id": "s"}
+    assert second.last == 20
+    assert [number for number, _ in second.read(0, 100)] == list(range(1, 21))
+    assert [number for number, _ in second.read(17, 2)] == [18, 19]
+
+
+def test_a_spool_of_which_all_is_delivered_leaves_nothing(path):
+    spool = Spool(path, {}, segment_bytes=200)
+    for number in range(1, 21):
+        spool.append(number, result("t", number))
+    spool.done_below(21)
+    spool.close()
+    assert list(path.parent.iterdir()) == []
+
+
+def test_delivered_files_go_and_the_rest_stays(path):
+    spool = Spool(path, {}, segment_bytes=200)
+    for number in range(1, 21):
+        spool.append(number, result("t", number))
+    spool.done_below(11)
+    spool.close()
+    numbers = [number for number, _ in read(path)]
+    assert numbers == list(range(numbers[0], 21))
+    assert 8 <= numbers[0] <= 11
+
+
+def test_a_file_emptied_in_between_goes_on_to_be_used(path):
+    spool = Spool(path, {})
+    for number in range(1, 10):
+        spool.append(number, result("t", number))
+        assert [n for n, _ in spool.read(number - 1, 5)] == [number]
+        spool.done_below(number + 1)
+        assert lines(path) == b""
+    spool.close()
+
+
+@pytest.mark.parametrize("kept", range(1, 60, 7))
+def test_a_line_torn_by_a_kill_is_left_out_and_does_not_spoil_the_next(path, kept):
+    spool = Spool(path, {})
+    spool.append(1, result("t", 1))
+    spool.append(2, result("t", 2))
+    spool.close()
+    (file,) = path.glob("*.lines")
+    first, second = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(first + second[:kept])
+
+    after = Spool(path, {})
+    assert after.last == 1
+    after.append(2, result("t", 22))
+    after.close()
+    assert read(path) == [(1, 1), (2, 22)]
+
+
+def test_a_damaged_line_is_left_out_alone(path):
+    spool = Spool(path, {})
+    for number in (1, 2, 3):
+        spool.append(number, result("t", number))
+    spool.close()
+    (file,) = path.glob("*.lines")
+    file.write_bytes(file.read_bytes().replace(b'"n":2,"entry":{', b'"n":2,"entry":{\xff'))
+    assert read(path) == [(1, 1), (3, 3)]
+
+
+def test_a_spool_in_use_is_refused_and_says_by_whom(path):
+    spool = Spool(path, {})
+    with pytest.raises(SweepConflictError, match=f"still running .process {os.getpid()} on "):
+        Spool(path)
+    assert is_held(path)
+    spool.close()
+    assert not is_held(path)
+
+
+def test_a_killed_process_leaves_its_spool_free_with_all_that_it_put(path):
+    code = f"""
+import os, signal
+from pathlib import Path
+from tune_tf.tracking.entry import Entry, Report
+from tune_tf.tracking.spool import Spool
+from tune_tf.tracking.writer import Writer
+def never():
+    raise ConnectionError("down")
+writer = Writer(never, Spool(Path({str(path)!r}), {{"sweep_id": "s"}}))
+for step in range(500):
+    writer.put(Entry("t", 0, reports=[Report(step, 0, {{"loss": 1.0}})]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert [step for _, step in read(path, 1000)] == list(range(500))
+
+
+def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of):
+    store = Store()
+    writer = writer_of(store)
+    for step in range(50):
+        writer.put(result("t", step))
+    writer.close()
+    assert store.steps == {"t": list(range(50))}
+    assert list(path.parent.iterdir()) == []
+
+
+def test_what_a_store_does_not_take_stays_on_disk_and_the_next_writer_delivers_it(
+    path, writer_of, caplog
+):
+    writer = writer_of(Store(down=True))
+    for step in range(50):
+        writer.put(result("t", step))
+    writer.close()
+    assert writer.lost == 0
+    told = [r.getMessage() for r in caplog.records]
+    assert told[0] == "MLflow cannot be written to; training goes on: down"
+    assert told[1:] == [
+        "MLflow has not taken 50 entries of the sweep (down); they are kept in "
+        f"{path}, and delivered by:  sweep.py sync {path.parent}"
+    ]
+
+    store = Store()
+    after = writer_of(store)
+    after.put(result("t", 50))
+    after.close()
+    assert store.steps == {"t": list(range(51))}
+    assert not path.exists()
+
+
+def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of):
+    store = Store(down=True)
+    writer = writer_of(store, capacity=1, backlog=10, delays_s=(0.01,), patience_s=60.0)
+    for step in range(1000):
+        writer.put(result("t", step))
+    held = sum(len(entry.reports) for each in writer._backlog.values() for entry in each.entries)
+    assert held <= 10 + 64  # what is read at once may go over the limit
+    assert len(writer._in_memory) == 0
+    store.down = False
+    writer.close()
+    assert store.steps == {"t": list(range(1000))}
+
+
+def test_with_a_spool_nothing_has_to_be_taken_along(writer_of):
+    writer = writer_of(Store(down=True))
+    writer.put(result("t", 1))
+    assert writer.unwritten() == []
+    writer.close()
+
+
+class FullDisk:
+    """Has room for so many bytes, then writes only a part and after that nothing."""
+
+    def __init__(self, room):
+        self.room = room
+        self.write = os.write
+
+    def __call__(self, file, data):
+        if len(data) <= self.room:
+            self.room -= len(data)
+            return self.write(file, data)
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        part, self.room = data[: self.room], 0
+        return self.write(file, part)
+
+
+def test_with_a_full_disk_entries_wait_in_memory_and_go_to_disk_when_there_is_room(
+    path, writer_of, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    disk = FullDisk(room=1000)
+    monkeypatch.setattr("tune_tf.tracking.spool.os.write", disk)
+    writer = writer_of(Store(down=True), delays_s=(0.001,))
+    for step in range(40):
+        writer.put(result("t", step))
+    assert 0 < len(writer.unwritten()) < 40
+    disk.room = 10**6
+    writer.put(result("t", 40))
+    assert writer.unwritten() == []
+    writer.close()
+
+    assert [step for _, step in read(path)] == list(range(41))
+    of_the_disk = [
+        r.getMessage() for r in caplog.records if "record of the sweep" in r.getMessage()
+    ]
+    assert [text.partition(";")[0] for text in of_the_disk] == [
+        "The record of the sweep cannot be kept on disk and waits in memory",
+        "There is room on the disk again for the record of the sweep",
+    ]
+
+
+def test_with_a_full_disk_and_a_store_that_works_all_is_delivered_in_order(writer_of, monkeypatch):
+    monkeypatch.setattr("tune_tf.tracking.spool.os.write", FullDisk(room=500))
+    store = Store()
+    writer = writer_of(store, capacity=3, backlog=3)
+    for step in range(200):
+        writer.put(result("t", step))
+    writer.close()
+    assert store.steps == {"t": list(range(200))}
+
+
+def test_with_a_full_disk_and_no_memory_left_the_caller_waits_for_the_disk(writer_of, monkeypatch):
+    disk = FullDisk(room=0)
+    monkeypatch.setattr("tune_tf.tracking.spool.os.write", disk)
+    store = Store(down=True)
+    writer = writer_of(store, capacity=1, backlog=1, delays_s=(0.01,), patience_s=60.0)
+    steps = iter(range(100))
+    blocked = threading.Thread(target=lambda: [writer.put(result("t", step)) for step in steps])
+    blocked.start()
+    blocked.join(0.2)
+    assert blocked.is_alive()
+    disk.room = 10**6
+    blocked.join(30)
+    assert not blocked.is_alive()
+    store.down = False
+    writer.close()
+    assert store.steps == {"t": list(range(100))}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_a_disk_that_is_really_full_loses_nothing(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("this machine mounts no small disk")
+    try:
+        store = Store(down=True)
+        writer = Writer(
+            lambda: store, Spool(small / "spool"), linger_s=0.0, delays_s=(0.01,), patience_s=60.0
+        )
+        for step in range(1500):
+            writer.put(result("t", step))
+        assert writer.unwritten()
+        store.down = False
+        writer.close()
+        assert store.steps == {"t": list(range(1500))}
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_run_that_fails_alone_keeps_only_what_came_after_it(path, writer_of):
+    class Picky(Store):
+        def write(self, entry):
+            if entry.run == "bad":
+                raise ConnectionError("no such place for artifacts")
+            super().write(entry)
+
+    store = Picky()
+    writer = writer_of(store, delays_s=(0.01,))
+    for step in range(30):
+        writer.put(result("good", step))
+    assert writer.flush(30)
+    assert lines(path) == b""
+    writer.put(result("bad", 1))
+    writer.put(result(PARENT, 1))
+    writer.close()
+    assert store.steps == {"good": list(range(30)), PARENT: [1]}
+    assert [step for _, step in read(path)] == [1, 1]

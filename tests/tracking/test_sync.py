@@ -1,0 +1,64 @@
+import pytest
+
+from tune_tf.errors import SweepConflictError
+from tune_tf.tracking.entry import PARENT, Entry, Report
+from tune_tf.tracking.runs import Sweep
+from tune_tf.tracking.spool import Spool
+from tune_tf.tracking.sync import Delivery, deliver, end_runs
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "sweep" / "mlflow-spool"
+
+
+@pytest.fixture
+def left_behind(path, store_uri):
+    """The spool of a sweep that was killed, and what its runs have in common."""
+    sweep = Sweep("s1", store_uri, "digits", tags={"team": "blue"})
+    spool = Spool(path, sweep.to_dict())
+    spool.append(1, Entry(PARENT, 0, name="the sweep"))
+    for step in (1, 2):
+        metrics = {"loss": 1.0, "tune/time_total_s": float(step)}
+        spool.append(1 + step, Entry("t1", 0, reports=[Report(step, step, metrics)]))
+    spool.close()
+    return Sweep("s1", store_uri, "digits")
+
+
+def runs_of(client):
+    experiment = client.get_experiment_by_name("digits")
+    return client.search_runs([experiment.experiment_id])
+
+
+def test_what_a_killed_sweep_left_is_delivered_once(left_behind, path, client):
+    assert deliver(left_behind, path) == Delivery(3, 0, 0)
+    assert deliver(left_behind, path) == Delivery(0, 0, 0)
+    assert not path.exists()
+    runs = {run.data.tags.get("tune_tf.trial_id", PARENT): run for run in runs_of(client)}
+    assert len(client.get_metric_history(runs["t1"].info.run_id, "loss")) == 2
+    assert {run.data.tags["team"] for run in runs.values()} == {"blue"}
+
+
+def test_what_a_store_does_not_take_stays_with_the_reason(left_behind, path):
+    down = Sweep("s1", "http://127.0.0.1:9", "digits")
+    delivery = deliver(down, path, patience_s=0.0)
+    assert (delivery.num_delivered, delivery.num_left) == (0, 3)
+    assert "127.0.0.1" in delivery.error
+    assert deliver(left_behind, path).num_left == 0
+
+
+@pytest.mark.parametrize("act", [deliver, end_runs])
+def test_a_sweep_that_runs_is_left_alone(act, left_behind, path):
+    running = Spool(path, {})
+    with pytest.raises(SweepConflictError, match="still running"):
+        act(left_behind, path)
+    running.close()
+
+
+def test_runs_are_ended_without_a_spool_too(left_behind, path, client):
+    deliver(left_behind, path)
+    assert len(end_runs(left_behind, path)) == 2
+    assert {run.info.status for run in runs_of(client)} == {"KILLED"}
+    assert not path.exists()

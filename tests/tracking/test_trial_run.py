@@ -1,0 +1,321 @@
+"""The user's code inside a trial and the trial's MLflow run."""
+
+import os
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+
+from tune_tf import mlflow_run
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.tracking import fluent, trial_tracking
+from tune_tf.tracking.trial_run import enter_trial, leave_trial, throwaway_run
+from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking
+
+TAGS = {"tune_tf.sweep_id": "s1", "tune_tf.trial_id": "t1"}
+
+
+@pytest.fixture(autouse=True)
+def _no_trial_is_left():
+    yield
+    leave_trial()
+
+
+@pytest.fixture
+def tracking(store_uri):
+    return TrialTracking(store_uri, "digits", "s1")
+
+
+@pytest.fixture
+def make_run(client):
+    """Make a run as the driver does."""
+
+    def make_run(**tags):
+        known = client.get_experiment_by_name("digits")
+        experiment = known.experiment_id if known else client.create_experiment("digits")
+        return client.create_run(experiment, tags={**TAGS, **tags}).info.run_id
+
+    return make_run
+
+
+@pytest.fixture
+def run_id(make_run, tracking):
+    """The run of the trial that this process is in."""
+    made = make_run()
+    enter_trial("t1", tracking)
+    return made
+
+
+class Waiting:
+    """A clock that goes on only by waiting, and does something when a wait is over."""
+
+    def __init__(self, then=lambda: None):
+        self.now = 0.0
+        self.num_waits = 0
+        self._then = then
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.num_waits += 1
+        if self.num_waits == 3:
+            self._then()
+
+
+def test_code_outside_a_trial_has_no_run():
+    with pytest.raises(NoTrialRunError, match="inside a trial: call it in load_data"):
+        mlflow_run()
+
+
+def test_a_trial_that_is_not_tracked_has_no_run():
+    enter_trial("t1", None)
+    with pytest.raises(NoTrialRunError, match=r"trial t1 is not tracked.*mlflow section"):
+        mlflow_run()
+
+
+def test_the_run_is_the_one_of_the_sweep_and_trial(make_run, tracking):
+    make_run(**{"tune_tf.trial_id": "t2"})
+    made = make_run()
+    make_run(**{"tune_tf.sweep_id": "s2"})
+    enter_trial("t1", tracking)
+
+    assert mlflow_run().run_id == made
+
+
+def test_the_next_trial_of_a_process_has_its_own_run(make_run, tracking):
+    ids = [make_run(**{"tune_tf.trial_id": trial_id}) for trial_id in ("t1", "t2")]
+    found = []
+    for trial_id in ("t1", "t2"):
+        enter_trial(trial_id, tracking)
+        found.append(mlflow_run().run_id)
+
+    assert found == ids
+
+
+def test_a_run_that_is_made_later_is_waited_for(make_run, tracking):
+    made = []
+    clock = Waiting(then=lambda: made.append(make_run()))
+    enter_trial("t1", tracking)
+
+    assert mlflow_run(clock=clock, sleep=clock.sleep).run_id == made[0]
+
+
+def test_a_trial_that_is_starting_makes_its_run_under_the_sweeps(client, tracking):
+    experiment = client.create_experiment("digits")
+    tags = {"tune_tf.sweep_id": "s1", "mlflow.user": "ada", "mlflow.note.content": "the sweep"}
+    parent = client.create_run(experiment, tags=tags)
+    enter_trial("t1", tracking, starting=True)
+    made = client.get_run(mlflow_run().run_id)
+    enter_trial("t1", tracking)
+
+    assert mlflow_run().run_id == made.info.run_id
+    told = {key: tag for key, tag in made.data.tags.items() if key != "mlflow.runName"}
+    assert told == {**TAGS, "mlflow.parentRunId": parent.info.run_id, "mlflow.user": "ada"}
+    assert len(client.search_runs([experiment])) == 2
+
+
+def test_a_trial_that_starts_again_takes_the_run_that_it_has(run_id, tracking):
+    enter_trial("t1", tracking, starting=True)
+
+    assert mlflow_run().run_id == run_id
+
+
+def test_a_trial_that_is_starting_waits_for_the_sweeps_run(client, tracking):
+    experiment = client.create_experiment("digits")
+    made = []
+
+    def make_parent():
+        tags = {"tune_tf.sweep_id": "s1"}
+        made.append(client.create_run(experiment, tags=tags).info.run_id)
+
+    clock = Waiting(then=make_parent)
+    enter_trial("t1", tracking, starting=True)
+    run = client.get_run(mlflow_run(clock=clock, sleep=clock.sleep).run_id)
+
+    assert run.data.tags["mlflow.parentRunId"] == made[0]
+
+
+def test_a_run_that_never_comes_is_told_after_the_time_that_was_given(tracking, client):
+    clock = Waiting()
+    enter_trial("t1", tracking)
+    with pytest.raises(NoTrialRunError, match=r"no run of trial t1 of sweep s1 after 7 s.*raise"):
+        mlflow_run(7, clock=clock, sleep=clock.sleep)
+
+    assert clock.now == pytest.approx(7)
+
+
+def test_a_sqlite_file_of_another_machine_is_told_and_not_made(tmp_path):
+    clock, path = Waiting(), tmp_path / "elsewhere.db"
+    enter_trial("t1", TrialTracking(f"sqlite:///{path}", "digits", "s1"))
+    with pytest.raises(NoTrialRunError, match="a SQLite store serves one machine; start a server"):
+        mlflow_run(1, clock=clock, sleep=clock.sleep)
+
+    assert not path.exists()
+
+
+def test_a_store_that_fails_is_told_without_its_password(monkeypatch):
+    def refuse(uri):
+        raise ConnectionError(f"{uri} refused")
+
+    monkeypatch.setattr(trial_tracking, "connect", refuse)
+    clock = Waiting()
+    enter_trial("t1", TrialTracking("https://me:hunter22@mlflow.test", "digits", "s1"))
+    with pytest.raises(
+        NoTrialRunError, match=r"https://mlflow\.test does not answer .*ConnectionError"
+    ) as caught:
+        mlflow_run(1, clock=clock, sleep=clock.sleep)
+
+    assert "hunter22" not in str(caught.value)
+
+
+def test_no_password_is_shown_of_what_a_trial_knows():
+    tracking = TrialTracking(
+        "https://me:hunter22@mlflow.test", "digits", "s1", credentials={"TOKEN": "hunter23"}
+    )
+
+    assert "hunter2" not in repr(tracking)
+    assert pickle.loads(pickle.dumps(tracking)) == tracking
+
+
+def test_credentials_that_the_node_lacks_come_from_the_driver(make_run, tracking, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "own")
+    monkeypatch.delenv("MLFLOW_TRACKING_TOKEN", raising=False)
+    given = {"MLFLOW_TRACKING_USERNAME": "driver", "MLFLOW_TRACKING_TOKEN": "abc"}
+    make_run()
+    enter_trial("t1", TrialTracking(tracking.tracking_uri, "digits", "s1", credentials=given))
+    mlflow_run()
+    names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_TOKEN")
+    found = [os.environ.get(name) for name in names]
+    monkeypatch.delenv("MLFLOW_TRACKING_TOKEN")
+
+    assert found == ["own", "abc"]
+
+
+def test_tracking_without_a_sweep_is_refused():
+    with pytest.raises(InvalidSettingsError, match=r"2 faults(?s:.)*experiment_name.*\n.*quotes"):
+        TrialTracking("sqlite:///a.db", "", "it's")
+
+
+def test_what_is_logged_is_in_the_run(run_id, client, tmp_path):
+    from matplotlib.figure import Figure
+
+    (tmp_path / "notes.md").write_text("hello")
+    run = mlflow_run()
+    run.log_figure(Figure(), "plots/empty.png")
+    run.log_text("a", "a.txt")
+    run.log_dict({"a": 1}, "a.json")
+    run.log_artifact(tmp_path / "notes.md", "notes")
+    run.log_table({"a": [1, 2]}, "table.json")
+    run.set_tag("team", "blue")
+
+    top = {file.path for file in client.list_artifacts(run_id)}
+    assert top == {"plots", "a.txt", "a.json", "notes", "table.json"}
+    assert [file.path for file in client.list_artifacts(run_id, "notes")] == ["notes/notes.md"]
+    assert client.get_run(run_id).data.tags["team"] == "blue"
+
+
+def test_a_tag_of_the_sweep_is_refused(run_id):
+    with pytest.raises(InvalidSettingsError, match=r"'tune_tf\.stop_reason' is one that the sweep"):
+        mlflow_run().set_tag("tune_tf.stop_reason", "fun")
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "KILLED"])
+def test_fluent_calls_go_to_the_run_and_leave_its_state_alone(status, run_id, client, monkeypatch):
+    import mlflow
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if status != "RUNNING":
+        client.set_terminated(run_id, status, 1234)
+    before = client.get_run(run_id).info
+    with mlflow_run():
+        mlflow.log_text("a", "a.txt")
+        mlflow.set_tag("team", "blue")
+        mlflow.log_metric("extra", 1.0, step=2)
+    after = client.get_run(run_id)
+
+    assert (after.info.status, after.info.end_time) == (before.status, before.end_time)
+    assert after.data.tags["team"] == "blue"
+    assert after.data.metrics == {"extra": 1.0}
+    assert [file.path for file in client.list_artifacts(run_id)] == ["a.txt"]
+    assert mlflow.active_run() is None
+    assert "MLFLOW_TRACKING_URI" not in os.environ
+    assert len(client.search_runs([after.info.experiment_id])) == 1
+
+
+def test_an_error_in_the_block_reaches_the_caller_and_leaves_the_run_running(run_id, client):
+    import mlflow
+
+    with pytest.raises(ValueError, match="mine"), mlflow_run():
+        raise ValueError("mine")
+
+    assert client.get_run(run_id).info.status == "RUNNING"
+    assert mlflow.active_run() is None
+
+
+def test_the_store_of_the_process_comes_back_after_the_last_of_several_blocks(run_id, tmp_path):
+    import mlflow
+
+    own = f"sqlite:///{tmp_path}/own.db"
+    mlflow.set_tracking_uri(own)
+    try:
+        with mlflow_run() as run, run:
+            inside = mlflow.get_tracking_uri()
+        assert (inside, mlflow.get_tracking_uri()) == (run.tracking_uri, own)
+        assert os.environ["MLFLOW_TRACKING_URI"] == own
+    finally:
+        mlflow.set_tracking_uri(None)
+
+
+def test_the_run_is_found_from_a_thread_of_the_trial(run_id):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(mlflow_run().run_id))
+    thread.start()
+    thread.join()
+
+    assert found == [run_id]
+
+
+def test_code_that_builds_a_model_outside_trials_writes_to_a_run_that_is_thrown_away(
+    run_id, client
+):
+    import mlflow
+
+    with throwaway_run():
+        run = mlflow_run()
+        run.log_text("a", "a.txt")
+        with run:
+            mlflow.log_metric("extra", 1.0)
+        written = [file.path for file in run.client.list_artifacts(run.run_id)]
+    store = run.tracking_uri.removeprefix("sqlite:///")
+
+    assert written == ["a.txt"]
+    assert not Path(store).exists()
+    assert mlflow_run().run_id == run_id
+    assert client.list_artifacts(run_id) == []
+
+
+def test_mlflow_keeps_the_active_runs_of_a_thread_where_we_look_for_them(run_id, client):
+    import mlflow
+
+    run = client.get_run(run_id)
+    fluent._active_runs().append(mlflow.ActiveRun(run))
+    try:
+        assert mlflow.active_run().info.run_id == run_id
+    finally:
+        fluent._active_runs().clear()
+
+
+def test_without_that_list_the_run_is_put_back_into_its_state(run_id, client, monkeypatch):
+    import mlflow
+
+    monkeypatch.setattr(fluent, "_active_runs", lambda: None)
+    client.set_terminated(run_id, "KILLED")
+    with mlflow_run():
+        mlflow.log_text("a", "a.txt")
+
+    assert client.get_run(run_id).info.status == "KILLED"
+    assert [file.path for file in client.list_artifacts(run_id)] == ["a.txt"]
+    assert mlflow.active_run() is None

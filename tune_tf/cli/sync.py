@@ -1,0 +1,51 @@
+"""``sweep.py sync``: deliver to MLflow what it had not taken when the sweep ended."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tune_tf.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from tune_tf.tracking.sync import Delivery
+
+
+def sync(
+    sweep: Annotated[str, typer.Argument(help="The sweep's folder, id, or name for its latest.")],
+    storage_path: Annotated[
+        Path, typer.Option(help="Where sweeps are looked for by id or name.")
+    ] = Path("sweeps"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
+    ] = False,
+) -> None:
+    """Deliver to MLflow what it had not taken when the sweep ended or was killed.
+
+    A sweep goes on while its MLflow store is down, and keeps in its folder what the store has not
+    taken. It may be run again and again: nothing is written twice. Exit code 1: something is left.
+
+    Example: `sweep.py sync digits-cnn`
+    """
+    from tune_tf.sweep.sync import sync_sweep
+
+    delivery = sync_sweep(sweep, storage_path=storage_path)
+    if as_json:
+        typer.echo(json.dumps(asdict(delivery), indent=2))
+    else:
+        typer.echo(told(delivery))
+    raise typer.Exit(ExitCode.NOTHING_COMPLETED if delivery.num_left else ExitCode.ENDED)
+
+
+def told(delivery: "Delivery") -> str:
+    """Return what became of the entries, for people."""
+    if not (delivery.num_delivered or delivery.num_left):
+        return "MLflow has all of the sweep; there was nothing to deliver."
+    text = f"{delivery.num_delivered} entries delivered to MLflow"
+    if delivery.num_refused:
+        text += f", which refuses {delivery.num_refused} values of them"
+    if delivery.num_left:
+        return f"{text}; {delivery.num_left} are left: {delivery.error}"
+    return f"{text}; nothing is left."

@@ -1,0 +1,19 @@
+"""The versions of what a sweep ran with."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from tune_tf.version import __version__
+
+_PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, of this package and of those that it joins."""
+    found = {"tune_tf": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -1,0 +1,48 @@
+"""How the report speaks of the ends of trials, and draws them: the same in every picture."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tune_tf.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class OutcomeStyle:
+    """Words and looks of one way to end.
+
+    Args:
+        word: In a legend or a table.
+        phrase: After a number of trials: ``7 were stopped early``.
+        colour: Told apart under the common kinds of colour blindness, on white and on black; most
+            are of https://jfly.uni-koeln.de/color/.
+        marker: Matplotlib's marker, so that nothing rests on colour alone.
+        symbol: Plotly's symbol of the same shape.
+    """
+
+    word: str
+    phrase: str
+    colour: str
+    marker: str
+    symbol: str
+
+
+STYLES: Final[dict[Outcome | None, OutcomeStyle]] = {
+    Outcome.PRUNED: OutcomeStyle(
+        "stopped early", "stopped early by the scheduler", "#E69F00", "v", "triangle-down"
+    ),
+    Outcome.OUT_OF_BUDGET: OutcomeStyle(
+        "out of time", "cut off by the time budget", "#56B4E9", "s", "square"
+    ),
+    Outcome.DIVERGED: OutcomeStyle("diverged", "diverged (NaN or Inf)", "#CC79A7", "P", "cross"),
+    Outcome.OOM: OutcomeStyle("out of memory", "ran out of memory", "#9A4F96", "D", "diamond"),
+    Outcome.ERROR: OutcomeStyle("error", "failed with an error", "#D55E00", "X", "x"),
+    Outcome.INTERRUPTED: OutcomeStyle("interrupted", "interrupted", "#8C8C8C", "h", "hexagon"),
+    None: OutcomeStyle("not ended", "not ended", "#8C8C8C", "h", "hexagon"),
+    Outcome.COMPLETED: OutcomeStyle("completed", "completed", "#2484C6", "o", "circle"),
+}
+"""In the order in which they are drawn: what matters most comes last, on top."""
+
+INK: Final = "#1f2329"
+MUTED: Final = "#5b6470"
+GRID: Final = "#d9dee4"
+WENT_ON: Final = "#A9B8C4"

@@ -1,0 +1,100 @@
+"""The pages of a report, filled from their templates. They ask nothing of the network."""
+
+import base64
+import functools
+import gzip
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from tune_tf.report.environment import versions
+from tune_tf.report.outcome_style import GRID, INK, MUTED
+from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.trial_table import TrialTable
+from tune_tf.report.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Section:
+    """A picture on the page.
+
+    Args:
+        name: Of the picture.
+        title: What it shows.
+        reading: How to read it, or why it is missing.
+        figure: The figure for plotly.js; None where it is missing.
+        height: In pixels.
+        still: The WebP image to show where the browser cannot draw the figure; empty for none.
+    """
+
+    name: str
+    title: str
+    reading: str
+    figure: dict[str, Any] | None
+    height: int = 0
+    still: bytes = b""
+
+    @property
+    def still_uri(self) -> str:
+        """The image as a data URI."""
+        return f"data:image/webp;base64,{base64.b64encode(self.still).decode('ascii')}"
+
+
+def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
+    """Return the page of a sweep."""
+    figures = {it.name: it.figure for it in sections if it.figure is not None}
+    return _render(
+        "report.html.j2",
+        record=record,
+        verdict=Verdict.of(record),
+        sections=sections,
+        table=TrialTable.of(record),
+        versions=versions(),
+        started=_moment(record.start_s),
+        figures=_in_script(figures),
+        plotly=_packed(get_plotlyjs()) if figures else "",
+    )
+
+
+def still_page(record: SweepRecord, section: Section, svg: str) -> str:
+    """Return the page of one picture."""
+    return _render("still.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - drawn by Matplotlib, which escapes texts
+
+
+def _render(template: str, **values: Any) -> str:
+    environment = Environment(
+        loader=PackageLoader("tune_tf.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(ink=INK, muted=MUTED, line=GRID, **values)
+
+
+def _moment(seconds: float) -> str:
+    """Return a time in seconds since 1970 as people write it; empty for NaN."""
+    if math.isnan(seconds):
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%d %B %Y, %H:%M UTC")
+
+
+def _in_script(data: Any) -> Markup:
+    """Return data as JSON that may stand in a ``script`` element: it holds no tag."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)  # noqa: S704 - holds no tag now
+
+
+@functools.cache
+def _packed(script: str) -> str:
+    """Return a script as the browser unpacks it: two fifths of its size."""
+    return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode("ascii")

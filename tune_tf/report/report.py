@@ -1,0 +1,98 @@
+"""Writes the report of a finished sweep."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from tune_tf import secrets
+from tune_tf.folder import write_whole
+from tune_tf.report.history import History
+from tune_tf.report.importances import Importances
+from tune_tf.report.learning_curves import LearningCurves
+from tune_tf.report.page import Section, report_page, still_page
+from tune_tf.report.parallel_coordinates import ParallelCoordinates
+from tune_tf.report.pareto import ParetoFront
+from tune_tf.report.picture import Picture
+from tune_tf.report.rungs import Rungs
+from tune_tf.report.slices import Slices
+from tune_tf.report.still import draw_still, svg_text, webp_bytes, write_png
+from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.timeline import Timeline
+from tune_tf.report.trial_table import write_csv
+from tune_tf.results import SweepResult
+
+_LOG = logging.getLogger(__name__)
+
+PICTURES: tuple[type[Picture], ...] = (
+    History,
+    LearningCurves,
+    ParetoFront,
+    Importances,
+    Slices,
+    ParallelCoordinates,
+    Rungs,
+    Timeline,
+)
+"""In the order of the page."""
+
+
+def write_report(
+    result: SweepResult, folder: Path, *, masked: Callable[[str], str] = secrets.masked
+) -> dict[str, Path]:
+    """Write the report of a sweep: ``report.html``, ``trials.csv`` and its pictures in ``plots/``.
+
+    ``report.html`` is one page for people, with interactive pictures, that needs no network. Each
+    picture stands in ``plots/`` as a PNG and as a page with the same drawing. What cannot be
+    drawn, for example importances of two trials, is missing there, and the page says why.
+
+    Args:
+        result: What the sweep found; the learning curves are read from its folder.
+        folder: Where to write; made where it is missing.
+        masked: What takes secrets out of a text: the sweep file, config values and causes.
+
+    Returns:
+        Each file by its path within the report, as it is to be called in a store.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    record = SweepRecord.of(result, masked)
+    plots = folder / "plots"
+    plots.mkdir(parents=True, exist_ok=True)
+    written = {"report.html": folder / "report.html", "trials.csv": folder / "trials.csv"}
+    sections = []
+    for kind in PICTURES:
+        if kind is ParetoFront and len(result.config.objectives) < 2:
+            continue
+        try:
+            section = _write_picture(kind(record), record, plots)
+        except Exception as error:  # noqa: BLE001 - a fault in one picture must not cost the whole report
+            _LOG.exception("the picture %s of %s could not be drawn", kind.name, result.sweep_id)
+            section = Section(kind.name, kind.title, f"it could not be drawn: {error!r}", None)
+        if section.figure is not None:
+            for ending in ("html", "png"):
+                file = plots / f"{section.name}.{ending}"
+                written[f"plots/{file.name}"] = file
+        sections.append(section)
+    write_csv(record, written["trials.csv"])
+    write_whole(written["report.html"], report_page(record, sections))
+    return written
+
+
+def _write_picture(picture: Picture, record: SweepRecord, plots: Path) -> Section:
+    """Write a picture's files; return how it stands on the page."""
+    if picture.missing is not None:
+        return Section(picture.name, picture.title, picture.missing, None)
+    figure = draw_still(picture)
+    write_png(figure, plots / f"{picture.name}.png")
+    section = Section(
+        picture.name,
+        picture.title,
+        picture.reading,
+        picture.interactive(),
+        picture.height,
+        # Parallel coordinates are drawn by WebGL, which not every browser or screen has.
+        still=webp_bytes(figure) if isinstance(picture, ParallelCoordinates) else b"",
+    )
+    write_whole(plots / f"{picture.name}.html", still_page(record, section, svg_text(figure)))
+    return section

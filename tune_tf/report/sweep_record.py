@@ -1,0 +1,200 @@
+"""A finished sweep with its trials' curves: what a report rests on."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tune_tf import secrets
+from tune_tf.errors import UnknownMetricError
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome, is_finite
+from tune_tf.report.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
+from tune_tf.report.curves import Curve, read_curve
+from tune_tf.report.outcome_style import STYLES
+from tune_tf.results import SweepResult, TrialResult
+from tune_tf.space import flat
+
+
+@dataclass(frozen=True)
+class SweepRecord:
+    """A sweep as a report tells it.
+
+    Args:
+        result: What the sweep found.
+        curves: The curve of each trial.
+        settings: Text of the sweep file, without secrets.
+        masked: What takes secrets out of a text.
+    """
+
+    result: SweepResult
+    curves: tuple[Curve, ...]
+    settings: str = ""
+    masked: Callable[[str], str] = secrets.masked
+
+    @classmethod
+    def of(
+        cls, result: SweepResult, masked: Callable[[str], str] = secrets.masked
+    ) -> "SweepRecord":
+        """Read a sweep's folder.
+
+        Args:
+            result: What the sweep found.
+            masked: What takes secrets out of a text.
+        """
+        try:
+            settings = (result.path / "sweep.yaml").read_text()
+        except OSError:
+            settings = result.config.to_yaml()
+        masked = functools.cache(masked)
+        metric = result.objective.metric
+        curves = tuple(
+            read_curve(result.path / f"trial_{trial.number:05d}" / "result.json", metric)
+            for trial in result.trials
+        )
+        return cls(result, curves, masked(settings), masked)
+
+    @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """The trials in order of number."""
+        return self.result.trials
+
+    @property
+    def objective(self) -> Objective:
+        """The leading objective."""
+        return self.result.objective
+
+    @property
+    def objective_label(self) -> str:
+        """The metric and which way is better."""
+        way = "higher" if self.objective.mode == "max" else "lower"
+        return f"{self.objective.metric} ({way} is better)"
+
+    @cached_property
+    def best(self) -> TrialResult | None:
+        """The best trial; None where there is none."""
+        try:
+            return self.result.best_trial
+        except UnknownMetricError:
+            return None
+
+    @cached_property
+    def best_index(self) -> int | None:
+        """Where the best trial stands among the trials."""
+        return None if self.best is None else self.trials.index(self.best)
+
+    @cached_property
+    def feasible(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which trials keep the constraints."""
+        return np.array([trial.feasible for trial in self.trials], dtype=bool)
+
+    @cached_property
+    def values(self) -> Floats:
+        """The last value of the leading objective of each trial; NaN where it is not finite."""
+        return self.values_of(self.objective)
+
+    def values_of(self, objective: Objective) -> Floats:
+        """Return the last value of an objective of each trial; NaN where it is not finite."""
+        found = [trial.metrics.get(objective.metric) for trial in self.trials]
+        return np.array(
+            [float(value) if is_finite(value) else np.nan for value in found],  # type: ignore[arg-type]
+            dtype=np.float64,
+        )
+
+    @cached_property
+    def value_axis(self) -> Axis:
+        """The axis of the leading objective."""
+        return metric_axis(self.objective_label, self.values)
+
+    @cached_property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        """Each trial's values by path, without those of inactive parameters."""
+        space = self.result.config.space
+        return tuple(flat(space.active(trial.config), space.parameters) for trial in self.trials)
+
+    @cached_property
+    def shown_configs(self) -> tuple[Mapping[str, Any], ...]:
+        """Each trial's values by path, without secrets."""
+        return tuple(_masked(config, self.masked) for config in self.configs)
+
+    def cause(self, trial: TrialResult) -> str:
+        """Return why a trial ended as it did, without secrets; empty where nothing is known."""
+        return self.masked(trial.cause) if trial.cause else ""
+
+    @cached_property
+    def axes(self) -> ParameterAxes:
+        """The axes of the searched parameters."""
+        return parameter_axes(self.result.config.space, self.configs, masked=self.masked)
+
+    @property
+    def groups(self) -> list[tuple[Outcome | None, list[int]]]:
+        """The indices of the trials by how they ended, in the order in which they are drawn."""
+        found: dict[Outcome | None, list[int]] = {outcome: [] for outcome in STYLES}
+        for index, trial in enumerate(self.trials):
+            found[trial.outcome].append(index)
+        return [(outcome, indices) for outcome, indices in found.items() if indices]
+
+    @cached_property
+    def start_s(self) -> float:
+        """When the first trial began, in seconds since 1970; NaN where nothing is known."""
+        starts = [curve.stints[0].start_s for curve in self.curves if curve.stints]
+        return min(starts, default=float("nan"))
+
+    @cached_property
+    def end_times(self) -> Floats:
+        """When each trial ended, in seconds from the first start; NaN where unknown."""
+        return np.array([curve.end_s for curve in self.curves], dtype=np.float64) - self.start_s
+
+    @cached_property
+    def wall_s(self) -> float:
+        """Seconds from the first start to the last report; NaN where nothing is known."""
+        known = self.end_times[~np.isnan(self.end_times)]
+        return float(known.max()) if len(known) else float("nan")
+
+    @cached_property
+    def best_so_far(self) -> tuple[Floats, Floats]:
+        """When a new best trial had ended, and its value: of the trials the best is chosen from."""
+        pool = [
+            index
+            for index in np.argsort(self.end_times, kind="stable")
+            if self.feasible[index] and not np.isnan(self.values[index] + self.end_times[index])
+        ]
+        completed = [i for i in pool if self.trials[i].outcome is Outcome.COMPLETED]
+        times: list[float] = []
+        values: list[float] = []
+        for index in completed or pool:
+            value = float(self.values[index])
+            if not values or self.objective.better(value, values[-1]):
+                times.append(float(self.end_times[index]))
+                values.append(value)
+        return np.array(times, dtype=np.float64), np.array(values, dtype=np.float64)
+
+    @cached_property
+    def ranking(self) -> tuple[int, ...]:
+        """The indices of all trials, best first: as the best one is chosen, then the rest."""
+
+        def key(index: int) -> tuple[bool, bool, bool, float, int]:
+            trial, value = self.trials[index], float(self.values[index])
+            sign = -1 if self.objective.mode == "max" else 1
+            return (
+                np.isnan(value),
+                not trial.feasible,
+                trial.outcome is not Outcome.COMPLETED,
+                0.0 if np.isnan(value) else sign * value,
+                trial.number,
+            )
+
+        return tuple(sorted(range(len(self.trials)), key=key))
+
+
+def _masked(value: Any, masked: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        return {name: _masked(each, masked) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_masked(each, masked) for each in value)
+    return value

@@ -1,0 +1,114 @@
+"""The trials as rows: the best ones on the page, all of them in a CSV file."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_tf.report.outcome_style import STYLES
+from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.value_text import shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the table on the page.
+
+    Args:
+        text: What it shows.
+        key: What it is sorted by: a number where it is one, text otherwise, None for nothing.
+        colour: Of a mark before the text; empty for none.
+    """
+
+    text: str
+    key: float | str | None = None
+    colour: str = ""
+
+    @classmethod
+    def of(cls, value: object) -> "Cell":
+        """Return the cell of a value."""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return cls(shown(value), float(value) if math.isfinite(value) else None)
+        text = shown(value)
+        return cls(text, text)
+
+
+@dataclass(frozen=True)
+class TrialTable:
+    """The best trials as a table.
+
+    Args:
+        headers: Names of the columns.
+        rows: Best trial first.
+        num_trials: How many there are in all.
+    """
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    num_trials: int
+
+    @classmethod
+    def of(cls, record: SweepRecord, most: int = 200) -> "TrialTable":
+        """Return the table of a sweep's best trials.
+
+        Args:
+            record: The sweep.
+            most: Rows at most.
+        """
+        objectives = record.result.config.objectives
+        paths = list(record.result.config.space.parameters)
+        constrained = bool(record.result.config.constraints)
+        rows = []
+        for index in record.ranking[:most]:
+            trial, config = record.trials[index], record.shown_configs[index]
+            style = STYLES[trial.outcome]
+            row = [
+                Cell(str(trial.number), trial.number),
+                Cell(style.word, style.word, style.colour),
+                *(Cell.of(trial.metrics.get(it.metric, math.nan)) for it in objectives),
+                Cell(str(trial.iterations), trial.iterations),
+                Cell.of(float(record.curves[index].trained_s)),
+                *([Cell.of("yes" if trial.feasible else "no")] if constrained else []),
+                *(Cell.of(config[path]) if path in config else Cell("") for path in paths),
+            ]
+            rows.append(tuple(row))
+        headers = (
+            "trial",
+            "end",
+            *(it.metric for it in objectives),
+            "iterations",
+            "seconds",
+            *(["feasible"] if constrained else []),
+            *paths,
+        )
+        return cls(headers, tuple(rows), len(record.trials))
+
+
+def write_csv(record: SweepRecord, path: Path) -> None:
+    """Write all trials, one a row: as :meth:`SweepResult.dataframe`, with cause, place and time."""
+    frame = _without_secrets(record.result.dataframe(), record)
+    first = [curve.stints[0] if curve.stints else None for curve in record.curves]
+    frame["cause"] = [record.cause(trial) for trial in record.trials]
+    frame["trained_s"] = [curve.trained_s for curve in record.curves]
+    frame["started_after_s"] = [it.start_s - record.start_s if it else np.nan for it in first]
+    frame["ended_after_s"] = record.end_times
+    frame["node"] = [it.host if it else "" for it in first]
+    frame.to_csv(path, index=False)
+
+
+def _without_secrets(frame: "pd.DataFrame", record: SweepRecord) -> "pd.DataFrame":
+    """Return a table of trials with a text in place of what is no number, without secrets."""
+    for column in frame.columns:
+        if str(column).startswith("config/"):
+            path = str(column).removeprefix("config/")
+            frame[column] = [_csv_value(config.get(path)) for config in record.shown_configs]
+    return frame
+
+
+def _csv_value(value: object) -> object:
+    return value if value is None or isinstance(value, str | int | float) else shown(value, 10**6)

@@ -1,0 +1,164 @@
+"""Secrets: what must never stand where others read it, and how a sweep file refers to one.
+
+Masking knows a secret by its shape (a password in a URI, a bearer token, the keys of well-known
+services) or by its value, where an environment variable whose name says so holds it. A password
+that is only a word in a sentence is nothing that it could know.
+"""
+
+import functools
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from tune_tf.errors import InvalidSettingsError
+
+HIDDEN: Final = "***"
+"""What stands in the place of a secret."""
+
+_SHORTEST_VALUE = 6
+_NAMES = (
+    r"(?:api|access|private|secret|auth|encryption)[_-]?key|key[_-]?id"
+    r"|token|password|passwd|passphrase|secret|credentials?"
+)
+_SECRET_NAME = re.compile(rf"(?:{_NAMES}|key|pwd|pass|auth)s?", re.IGNORECASE)
+_NO_SECRETS = frozenset({"PWD", "OLDPWD"})
+_DATABASE = r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|redis)[+\w]*"
+_SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), f"{kept}{HIDDEN}{after}")
+    for pattern, kept, after in [
+        # SQLAlchemy takes a slash in a password, a server's URI does not.
+        (rf"(\b{_DATABASE}://[^\s/:@'\"]*:)(?!\$\{{)[^\s@'\"]+(?=@)", r"\1", ""),
+        (r"(\b[A-Za-z][\w+.-]*://[^\s/:@'\"]*:)(?!\$\{)[^\s/'\"<>]+(?=@)", r"\1", ""),
+        (rf"(?i)([?&;][\w.-]*(?:{_NAMES})=)(?!\$\{{)[^&;\s#'\"]+", r"\1", ""),
+        (r"(?i)(\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)"
+         r"[^\s\"',}]{6,}", r"\1", ""),
+        (r"(?i)(\bbearer\s+)(?=\S*\d)[\w.~+/=-]{8,}", r"\1", ""),
+        (rf"(?i)((?:{_NAMES})[\"']?\s*[:=]\s*)([\"'])(?!\$\{{)[^\"'\s]{{6,}}\2", r"\1\2", r"\2"),
+        (r"\b([A-Z][A-Z0-9_]*(?:KEY|TOKEN|PASSWORD|PASSWD|SECRET)=)(?!\$\{)[^\s'\"]{6,}",
+         r"\1", ""),
+        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", "", ""),
+        (r"\b(?:gh[pousr]_|github_pat_)\w{20,}", "", ""),
+        (r"\bglpat-[\w-]{20,}", "", ""),
+        (r"\bxox[a-z]-[\w-]{10,}", "", ""),
+        (r"(\bhooks\.slack\.com/services/)[\w/]+", r"\1", ""),
+        (r"(?<![\w-])sk-[\w-]{16,}", "", ""),
+        (r"\bAIza[\w-]{35}", "", ""),
+        (r"\bhf_\w{20,}", "", ""),
+        (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+", "", ""),
+        (r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?=-----END|\Z)", r"\1", ""),
+    ]
+)  # fmt: skip
+# One look that spares most texts the many: each shape holds one of these.
+_HINT = re.compile(
+    r"://|auth|bearer|token|passw|passphrase|secret|credential|key|akia|asia|gh[pousr]_|github_pat"
+    r"|glpat|xox|slack\.com|sk-|aiza|hf_|eyj",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_USER_INFO = re.compile(
+    rf"({_DATABASE}://[^/?#:@]*:)([^@]*)(?=@)|([\w+.-]+://[^/?#:@]*:)([^/?#]*)(?=@)"
+)
+_IN_QUERY = re.compile(r"([?&]password=)([^&#]*)", re.IGNORECASE)
+
+
+def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return ``text`` with ``***`` in the place of each secret.
+
+    Args:
+        text: What is to be written or logged.
+        environ: The environment, whose variables with a name like ``..._TOKEN`` or
+            ``..._PASSWORD`` and a value of at least 6 characters are secrets.
+    """
+    return _masked(text, secret_values(environ))
+
+
+def all_masked(texts: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return a mapping with the secrets in its texts masked; its keys stay."""
+    values = secret_values(environ)
+    return {name: _masked(text, values) for name, text in texts.items()}
+
+
+def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """Return the values of the environment that are secrets by the name of their variable."""
+    return frozenset(
+        value
+        for name, value in environ.items()
+        if len(value) >= _SHORTEST_VALUE and is_secret_name(name)
+    )
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether an environment variable's name says that its value is a secret."""
+    words = re.split(r"[^A-Za-z0-9]+", name)
+    return name not in _NO_SECRETS and any(map(_ends_like_a_secret, words))
+
+
+def _masked(text: str, values: frozenset[str]) -> str:
+    if values:
+        text = _any_of(values).sub(HIDDEN, text)
+    if _HINT.search(text) is None:
+        return text
+    for shape, shown in _SHAPES:
+        text = shape.sub(shown, text)
+    return text
+
+
+@functools.cache
+def _ends_like_a_secret(word: str) -> bool:
+    return re.fullmatch(rf"\w*{_SECRET_NAME.pattern}", word, re.IGNORECASE) is not None
+
+
+@functools.lru_cache(maxsize=8)
+def _any_of(values: frozenset[str]) -> re.Pattern[str]:
+    """Return what finds the values, also as they stand in a URI and in JSON."""
+    forms = {
+        form for value in values for form in (value, quote(value, safe=""), json.dumps(value)[1:-1])
+    }
+    return re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+
+
+def expanded(uri: str, where: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return a URI with its ``${NAME}`` references replaced by what the environment holds.
+
+    A value within ``user:password@`` or the query is percent-encoded, so that the variable holds
+    the password as it is; elsewhere it is taken as it stands.
+
+    Args:
+        uri: What a sweep file says.
+        where: The setting, for the error.
+        environ: The environment.
+
+    Raises:
+        InvalidSettingsError: Variables are not set; names all of them.
+    """
+    missing = [name for name in _REFERENCE.findall(uri) if name not in environ]
+    if missing:
+        raise InvalidSettingsError(
+            [
+                f"{where} refers to the environment variable {name}, which is not set: set it "
+                f"(export {name}=...) and start again"
+                for name in dict.fromkeys(missing)
+            ]
+        )
+    info = _USER_INFO.match(uri)
+    end_of_info = info.end() if info else 0
+    start_of_query = uri.find("?") if "?" in uri else len(uri)
+
+    def value(match: re.Match[str]) -> str:
+        encode = match.start() < end_of_info or match.start() > start_of_query
+        return quote(environ[match[1]], safe="") if encode else environ[match[1]]
+
+    return _REFERENCE.sub(value, uri)
+
+
+def referring(uri: str, name: str) -> str:
+    """Return a URI with ``${name}`` in the place of a password that stands in it."""
+
+    def reference(match: re.Match[str]) -> str:
+        kept, password = (group for group in match.groups() if group is not None)
+        return match[0] if not password or _REFERENCE.search(password) else f"{kept}${{{name}}}"
+
+    return _IN_QUERY.sub(reference, _USER_INFO.sub(reference, uri, count=1))

@@ -1,0 +1,95 @@
+"""Which code a sweep runs: the commit, whether the working tree differs from it, and how."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+GIT_COMMIT = "mlflow.source.git.commit"
+GIT_BRANCH = "mlflow.source.git.branch"
+GIT_REPO_URL = "mlflow.source.git.repoURL"
+GIT_DIRTY = "tune_tf.git_dirty"
+
+_TIMEOUT_S = 20.0
+_MAX_DIFF_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The git repository that a sweep's code stands in.
+
+    Args:
+        folder: Any folder in it.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, script: str, working_dir: Path, installed: Path) -> "Repository | None":
+        """Return the repository of a script, or of the working directory.
+
+        A script that was installed, as the ``tune-tf`` command is, says nothing about the code.
+
+        Args:
+            script: What was started; empty or ``-c`` in an interactive Python.
+            working_dir: The working directory.
+            installed: Where Python and its packages are installed.
+
+        Returns:
+            None where there is none, or no git.
+        """
+        path = (working_dir / script).resolve()
+        folders = [working_dir]
+        if path.is_file() and not path.is_relative_to(installed.resolve()):
+            folders.insert(0, path.parent)
+        for folder in folders:
+            repository = cls(folder)
+            if repository._ask("rev-parse", "--is-inside-work-tree") == "true":
+                return repository
+        return None
+
+    @classmethod
+    def of_this_process(cls) -> "Repository | None":
+        """Return the repository of what this process was started as."""
+        return cls.of(sys.argv[0] if sys.argv else "", Path.cwd(), Path(sys.prefix))
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags of a run, as far as they are known."""
+        tags: Mapping[str, str | None] = {
+            GIT_COMMIT: self._ask("rev-parse", "HEAD"),
+            GIT_BRANCH: self._ask("symbolic-ref", "--short", "HEAD"),
+            GIT_REPO_URL: self._ask("config", "--get", "remote.origin.url"),
+        }
+        known = {name: value for name, value in tags.items() if value}
+        changes = self._ask("status", "--porcelain", "--untracked-files=no")
+        if GIT_COMMIT in known and changes is not None:
+            known[GIT_DIRTY] = str(bool(changes)).lower()
+        return known
+
+    def diff(self) -> str:
+        """Return how the working tree differs from the commit; empty if it does not.
+
+        Files that git does not track are not in it. A diff over 256 KiB is cut, and says so.
+        """
+        text = self._ask("diff", "HEAD", "--no-color", "--no-ext-diff", strip=False) or ""
+        if len(text) > _MAX_DIFF_BYTES:
+            kept = text[:_MAX_DIFF_BYTES].rpartition("\n")[0]
+            return f"{kept}\n# cut here: {len(text) - len(kept)} more characters of the diff\n"
+        return text
+
+    def _ask(self, *command: str, strip: bool = True) -> str | None:
+        """Return what git answers; None if it fails, is not there, or takes too long."""
+        try:
+            answer = subprocess.run(  # noqa: S603 - a fixed command
+                ["git", "-C", str(self.folder), *command],  # noqa: S607 - the user's git
+                capture_output=True,
+                check=True,
+                timeout=_TIMEOUT_S,
+                env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        text = answer.stdout.decode(errors="replace")
+        return text.strip() if strip else text

@@ -1,0 +1,216 @@
+"""The best model of a sweep in MLflow: a logged model of the parent run, and a registered version.
+
+The way leads in both directions: the runs of sweep and trial name the model and its version in
+their tags; model and version name sweep, trial, checkpoint and the metric that made it the best.
+"""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tune_tf.secrets import masked
+from tune_tf.tracking.entry import SWEEP_ID, TRIAL_ID
+from tune_tf.tracking.names import MAX_TAG_LENGTH, cut
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
+
+BEST_MODEL = "tune_tf.best_model"
+"""Tag of the parent's and the trial's run: the URI that MLflow loads the best model by."""
+
+BEST_VERSION = "tune_tf.best_model_version"
+"""Tag of the same and of the logged model: the URI of the registered version, if there is one."""
+
+_NAME = "best_model"
+_MODEL_TYPE = "keras"
+_TRIAL_RUN = "tune_tf.trial_run_id"
+_CHECKPOINT = "tune_tf.checkpoint"
+_METRIC = "tune_tf.metric"
+_VALUE = "tune_tf.value"
+_CUSTOM = "tune_tf.custom_objects"
+_VERSIONS = "mlflow.modelVersions"  # where MLflow itself lists the versions of a logged model
+_READY = "READY"
+_EXISTS = "RESOURCE_ALREADY_EXISTS"
+
+
+@dataclass(frozen=True)
+class BestModel:
+    """Which model it is.
+
+    Args:
+        sweep_id: The sweep.
+        trial_id: Its best trial.
+        trial_run_id: MLflow's id of that trial's run.
+        checkpoint: Folder of the checkpoint that holds the weights.
+        metric: Name of the objective's metric.
+        value: Its value.
+        params: The trial's config, as MLflow parameters.
+        custom: Classes and functions of the user's that must be imported to load the model.
+    """
+
+    sweep_id: str
+    trial_id: str
+    trial_run_id: str
+    checkpoint: str
+    metric: str
+    value: float
+    params: Mapping[str, str] = field(default_factory=dict)
+    custom: tuple[str, ...] = ()
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Where the model comes from."""
+        tags = {
+            SWEEP_ID: self.sweep_id,
+            TRIAL_ID: self.trial_id,
+            _TRIAL_RUN: self.trial_run_id,
+            _CHECKPOINT: self.checkpoint,
+            _METRIC: self.metric,
+            _VALUE: repr(self.value),
+        }
+        if self.custom:
+            tags[_CUSTOM] = ", ".join(self.custom)
+        return {key: cut(masked(value), MAX_TAG_LENGTH) for key, value in tags.items()}
+
+    def is_that_of(self, tags: Mapping[str, str]) -> bool:
+        """Return whether a logged model of these tags has the same weights."""
+        own = self.tags
+        return all(tags.get(key) == own[key] for key in (SWEEP_ID, TRIAL_ID, _CHECKPOINT))
+
+
+class BestModelRuns:
+    """Keeps the runs of a sweep and the model registry at the sweep's best model.
+
+    Args:
+        client: MLflow's client.
+        parent_run_id: The sweep's own run.
+    """
+
+    def __init__(self, client: "MlflowClient", parent_run_id: str) -> None:
+        self._client = client
+        self._parent_run_id = parent_run_id
+
+    def logged(self) -> "LoggedModel | None":
+        """Return the model that was logged last, if it is whole and still there."""
+        uri = self._client.get_run(self._parent_run_id).data.tags.get(BEST_MODEL)
+        if uri is None:
+            return None
+        from mlflow.exceptions import MlflowException
+
+        try:
+            model = self._client.get_logged_model(_model_id(uri))
+        except MlflowException as error:
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":  # the user has deleted it
+                return None
+            raise
+        return model if str(model.status) == _READY else None
+
+    def log(self, best: BestModel, folder: Path) -> str:
+        """Log the model in a folder in place of the one logged before; return its URI.
+
+        The one before is deleted unless it is registered: a version of it may be in use.
+
+        Args:
+            best: Which model it is.
+            folder: As ``mlflow.keras.save_model`` writes it; gets the ids that MLflow gives.
+        """
+        before = self.logged()
+        experiment_id = self._client.get_run(self._parent_run_id).info.experiment_id
+        model = self._client.create_logged_model(
+            experiment_id,
+            name=_NAME,
+            source_run_id=self._parent_run_id,
+            tags=best.tags,
+            params=dict(best.params),
+            model_type=_MODEL_TYPE,
+        )
+        try:
+            self._upload(model, folder)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                self._client.finalize_logged_model(model.model_id, "FAILED")
+                self._client.delete_logged_model(model.model_id)
+            raise
+        uri = f"models:/{model.model_id}"
+        self._name_in_runs(best, BEST_MODEL, uri)
+        if before is not None:
+            self._supersede(before, best)
+        return uri
+
+    def version_of(self, model: "LoggedModel", name: str) -> str | None:
+        """Return the URI of a logged model's version under a name, if it has one."""
+        uri = model.tags.get(BEST_VERSION, "")
+        return uri if uri.rpartition("/")[0] == f"models:/{name}" else None
+
+    def register(self, best: BestModel, uri: str, name: str, alias: str | None) -> str:
+        """Make a logged model a version of a registered one; return the version's URI.
+
+        Args:
+            best: Which model it is.
+            uri: The logged model's.
+            name: The registered model; made if it does not exist.
+            alias: What the version is to be called, in place of the one called so before.
+        """
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != _EXISTS:
+                raise
+        model_id = _model_id(uri)
+        made = self._client.create_model_version(
+            name,
+            source=uri,
+            run_id=self._parent_run_id,
+            tags=best.tags,
+            description=(
+                f"Best model of sweep {best.sweep_id}: trial {best.trial_id}, "
+                f"{best.metric} {best.value:.6g}."
+            ),
+            model_id=model_id,
+        )
+        if alias is not None:
+            self._client.set_registered_model_alias(name, alias, made.version)
+        version = f"models:/{name}/{made.version}"
+        listed = json.loads(self._client.get_logged_model(model_id).tags.get(_VERSIONS, "[]"))
+        listed.append({"name": name, "version": made.version})
+        self._client.set_logged_model_tags(
+            model_id, {BEST_VERSION: version, _VERSIONS: json.dumps(listed)}
+        )
+        self._name_in_runs(best, BEST_VERSION, version)
+        return version
+
+    def _upload(self, model: "LoggedModel", folder: Path) -> None:
+        from mlflow.entities import LoggedModelOutput
+        from mlflow.models import Model
+
+        about = Model.load(str(folder))
+        about.run_id, about.model_id = self._parent_run_id, model.model_id
+        about.model_uuid, about.artifact_path = model.model_id, model.artifact_location
+        about.save(str(folder / "MLmodel"))
+        self._client.log_model_artifacts(model.model_id, str(folder))
+        self._client.finalize_logged_model(model.model_id, _READY)
+        self._client.log_outputs(self._parent_run_id, [LoggedModelOutput(model.model_id, step=0)])
+
+    def _supersede(self, before: "LoggedModel", best: BestModel) -> None:
+        trial_run_id = before.tags.get(_TRIAL_RUN)
+        if trial_run_id is not None and trial_run_id != best.trial_run_id:
+            had = self._client.get_run(trial_run_id).data.tags
+            for key in (BEST_MODEL, BEST_VERSION):
+                if key in had:
+                    self._client.delete_tag(trial_run_id, key)
+        if BEST_VERSION not in before.tags and _VERSIONS not in before.tags:
+            self._client.delete_logged_model(before.model_id)
+
+    def _name_in_runs(self, best: BestModel, key: str, uri: str) -> None:
+        for run_id in (best.trial_run_id, self._parent_run_id):
+            self._client.set_tag(run_id, key, uri)
+
+
+def _model_id(uri: str) -> str:
+    return uri.rpartition("/")[2]

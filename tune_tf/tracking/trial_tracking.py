@@ -1,0 +1,150 @@
+"""Where the MLflow run of a trial is, as its own process finds it."""
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from tune_tf.errors import InvalidSettingsError, TuneTfError
+from tune_tf.tracking.entry import SWEEP_ID, TRIAL_ID
+from tune_tf.tracking.runs import connect
+from tune_tf.tracking.uri import sqlite_path
+
+_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_PARENT_RUN_ID = "mlflow.parentRunId"
+_CONTEXT = ("mlflow.user", "mlflow.source.")  # who runs what: the same for all runs of a sweep
+
+
+class NoTrialRunError(TuneTfError, RuntimeError):
+    """There is no MLflow run to write to: turn tracking on, or make the store reachable."""
+
+
+@dataclass(frozen=True)
+class TrialTracking:
+    """What a trial's process must know of its sweep's tracking.
+
+    Args:
+        tracking_uri: Where MLflow keeps the sweep's runs.
+        experiment_name: Their experiment.
+        sweep_id: Tag that holds them together.
+        system_metrics: Whether trials report the load of their machine and process.
+        credentials: Environment variables that MLflow reads its user, password or token from; the
+            trial's process gets those that it lacks.
+    """
+
+    tracking_uri: str = field(repr=False)
+    experiment_name: str
+    sweep_id: str
+    system_metrics: bool = True
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no run can be found by."""
+        faults = [
+            f"{name} must not be empty"
+            for name in ("tracking_uri", "experiment_name", "sweep_id")
+            if not getattr(self, name)
+        ]
+        if "'" in self.sweep_id:
+            faults.append(f"sweep_id must be text without quotes, not {self.sweep_id!r}")
+        if faults:
+            raise InvalidSettingsError(faults)
+
+
+def run_id_of(
+    trial_id: str,
+    tracking: TrialTracking,
+    *,
+    starting: bool,
+    timeout_s: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Return MLflow's id of a trial's run, as soon as there is one.
+
+    The driver makes the run once the trial has started. A trial that is still starting cannot wait
+    for that, and so makes it itself; the driver goes on with it.
+
+    Args:
+        trial_id: Ray Tune's id.
+        tracking: Where to look.
+        starting: Whether the trial is still starting.
+        timeout_s: Seconds to wait for the run, or for the sweep's own while the trial is starting.
+        clock: Seconds that only grow.
+        sleep: Waits for some seconds.
+
+    Raises:
+        NoTrialRunError: There is none; says why and what to do.
+    """
+    end = clock() + timeout_s
+    attempt = 0
+    while True:
+        error: Exception | None = None
+        run_id: str | None = None
+        try:
+            run_id = _found(trial_id, tracking, starting=starting)
+        except Exception as raised:  # noqa: BLE001  whatever a store raises, it may be up soon
+            error = raised
+        if run_id is not None:
+            return run_id
+        left = end - clock()
+        if left <= 0:
+            raise NoTrialRunError(_reason(trial_id, tracking, timeout_s, error)) from error
+        sleep(min(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)], left))
+        attempt += 1
+
+
+def _found(trial_id: str, tracking: TrialTracking, *, starting: bool) -> str | None:
+    path = sqlite_path(tracking.tracking_uri)
+    if path is not None and not path.exists():
+        return None  # MLflow would make an empty one, on a node that cannot see the sweep's
+    client = connect(tracking.tracking_uri)
+    experiment = client.get_experiment_by_name(tracking.experiment_name)
+    if experiment is None:
+        return None
+    own = f"tags.`{SWEEP_ID}` = '{tracking.sweep_id}'"
+    runs = client.search_runs(
+        [experiment.experiment_id],
+        f"{own} AND tags.`{TRIAL_ID}` = '{trial_id}'",
+        max_results=1,
+        order_by=["attributes.start_time DESC"],
+    )
+    if runs or not starting:
+        return runs[0].info.run_id if runs else None
+    # The sweep's own run is the first one of all.
+    first = client.search_runs(
+        [experiment.experiment_id], own, max_results=1, order_by=["attributes.start_time ASC"]
+    )
+    if not first or TRIAL_ID in first[0].data.tags:
+        return None
+    parent = first[0]
+    context = {key: tag for key, tag in parent.data.tags.items() if key.startswith(_CONTEXT)}
+    made = {SWEEP_ID: tracking.sweep_id, TRIAL_ID: trial_id, _PARENT_RUN_ID: parent.info.run_id}
+    return client.create_run(experiment.experiment_id, tags={**context, **made}).info.run_id
+
+
+def _reason(
+    trial_id: str, tracking: TrialTracking, timeout_s: float, error: Exception | None
+) -> str:
+    """Say why there is no run, and what to do; the URI only as far as it holds no password."""
+    path = sqlite_path(tracking.tracking_uri)
+    node = socket.gethostname()
+    if path is not None and not path.exists():
+        return (
+            f"the sweep keeps its MLflow runs in the file {path}, which is not on {node}: a SQLite "
+            "store serves one machine; start a server with `mlflow server` and give its address "
+            "as tracking_uri"
+        )
+    parts = urlsplit(tracking.tracking_uri)
+    store = path or f"{parts.scheme}://{parts.hostname or ''}"
+    if error is not None:
+        return (
+            f"the MLflow store {store} does not answer from {node} ({type(error).__name__}): check "
+            "that it is up and can be reached from there"
+        )
+    return (
+        f"the MLflow store {store} has no run of trial {trial_id} of sweep {tracking.sweep_id} "
+        f"after {timeout_s:g} s: the sweep may not be able to write to it (its log says so), or "
+        "needs longer: raise timeout_s"
+    )
