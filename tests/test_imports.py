@@ -30,6 +30,8 @@ def test_the_driver_loads_no_tensorflow_by(code):
     assert loaded_by(code) & {"tensorflow", "keras", "mlflow", "sklearn"} == set()
 
 
+@pytest.mark.ray
+@pytest.mark.mlflow
 def test_every_public_name_is_there():
     code = "import tune_tf; [getattr(tune_tf, name) for name in tune_tf.__all__]"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -59,6 +59,7 @@ def test_a_conditional_parameter_is_named_as_left_out(shares):
     assert set(found.shares) == {"x", "y", "kind"}
 
 
+@pytest.mark.slow
 def test_of_many_trials_some_are_taken_evenly(shares):
     found = shares(205, lambda config: config["x"])
     assert (found.num_trials, found.num_suitable) == (200, 205)

@@ -71,6 +71,16 @@ def test_the_target_is_the_best_config_where_each_makes_up_more_than_a_thousandt
     assert read_table(path).target == pytest.approx(target, rel=1e-3)
 
 
+@pytest.mark.parametrize("held_out", [False, True])
+def test_a_table_tells_whether_something_may_be_tuned_on_it(tmp_path, held_out):
+    path = write(tmp_path / "table.npz", np.arange(1.0, 13).reshape(2, 3, 2), held_out=held_out)
+    assert read_table(path).held_out is held_out
+
+
+def test_a_table_that_does_not_tell_may_be_tuned_on(table):
+    assert not read_table(table).held_out
+
+
 def test_a_file_that_is_no_table_is_refused(tmp_path):
     path = tmp_path / "table.npz"
     path.write_bytes(b"nothing")

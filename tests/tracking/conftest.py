@@ -1,8 +1,17 @@
+import os
 import shutil
+from unittest import mock
 
 import pytest
 
 from tune_tf.objective import Objective
+
+
+@pytest.fixture(autouse=True)
+def _same_environment():
+    """Put back what MLflow's settings in the environment were."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import pytest
 
 from tune_tf.tracking.autologging import stop_autologging
 
+pytestmark = pytest.mark.mlflow
+
 # In a process of its own: what was switched off for one library stays off for all of it.
 SCRIPT = """
 import sys

@@ -6,6 +6,8 @@ import pytest
 
 from tune_tf.tracking.registry import BEST_MODEL, BEST_VERSION, BestModel, BestModelRuns
 
+pytestmark = pytest.mark.mlflow
+
 
 @pytest.fixture
 def experiment(client):

@@ -147,7 +147,8 @@ class MultiWorkerTrainable(tune.Trainable):
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
         seed = seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
-        self._workers.ask("start", TrialStart(self.trial_id, dict(config), seed))
+        start = TrialStart(self.trial_id, dict(config), seed)
+        self._workers.ask("start", start, watched=False)
 
     def _reserved(self) -> list[TrialResources] | None:
         """Return what Tune reserved for each worker; None where this is driven by hand."""

@@ -91,7 +91,8 @@ class WorkerGroup:
         Args:
             method: A method of :class:`tune_tf.trainables.worker.Worker`.
             arguments: The same for all.
-            watched: Whether a silent process counts as lost; not while it loads its modules.
+            watched: Whether a silent process counts as lost; not while it loads modules or data,
+                which may keep it from answering for long.
             timeout_s: Seconds for all of them together; None for as long as they are alive.
 
         Raises:
