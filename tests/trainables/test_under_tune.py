@@ -1,6 +1,7 @@
 """Trainables under Ray Tune, with Ray's own searchers, schedulers and callbacks beside them."""
 
 import os
+from unittest import mock
 
 import pytest
 from ray import tune
@@ -27,9 +28,18 @@ def run(ray_cluster, tmp_path):
     return run
 
 
-def test_optuna_asha_and_mlflow_of_ray_run_clean(run, tmp_path):
+@pytest.fixture
+def mlflow():
+    """MLflow, whose store of the process Ray's callback sets; it is unset afterwards."""
     import mlflow
 
+    with mock.patch.dict(os.environ):
+        yield mlflow
+    mlflow.set_tracking_uri(None)
+    mlflow.set_registry_uri(None)
+
+
+def test_optuna_asha_and_mlflow_of_ray_run_clean(run, tmp_path, mlflow):
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     trials = run(
         trainable(DigitsMLP, seed=1),

@@ -12,7 +12,6 @@ from ray.tune.utils import flatten_dict
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.folder import SweepFolder
 from tune_tf.outcome import MLFLOW_RUN_ID
-from tune_tf.report import write_report
 from tune_tf.results import SweepResult
 from tune_tf.sweep.best_model import log_best_model
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment
@@ -200,6 +199,8 @@ def _finish(
 
 def _reported(result: SweepResult) -> dict[str, Path]:
     """Write the report; return its files by artifact path, none if there is no room for them."""
+    from tune_tf.report import write_report  # it draws with what is slow to import
+
     try:
         return write_report(result, result.report_path.parent)
     except OSError as error:
