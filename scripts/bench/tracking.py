@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 
 import psutil
 import ray
@@ -229,13 +230,14 @@ class _Memory(tune.Callback):
     def __init__(self, num_results: int) -> None:
         self._process = psutil.Process()
         self._num_results = num_results
+        self._every = max(1, num_results // 100)
         self._count = 0
         self._marks: list[float] = []
 
     def on_trial_result(self, *arguments: Any, **info: Any) -> None:
         """Note the memory now and then, once a fifth of the results is there."""
         self._count += 1
-        if self._count >= self._num_results / 5 and self._count % 100 == 0:
+        if self._count >= self._num_results / 5 and self._count % self._every == 0:
             self._marks.append(self._process.memory_info().rss / 1e6)
 
     @property

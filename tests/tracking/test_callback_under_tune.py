@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from store import Store
 
+from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_REASON
 
 pytestmark = pytest.mark.ray
@@ -330,3 +331,39 @@ def test_under_pbt_every_report_stands_exactly_once(population, recorded):
     for run in population.children:
         reported = recorded.points[run.data.tags["tune_tf.trial_id"]]
         assert population.points(run, "val_accuracy") == sorted(reported)
+
+
+def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_from(sweep, tmp_path):
+    from tune_tf.schedulers import scheduler
+    from tune_tf.searchers import OptunaSearcher
+    from tune_tf.space import Float, SearchSpace
+
+    names = [f"p{number}" for number in range(7)]
+    space = SearchSpace({name: Float(0.1, 10.0) for name in ["rate", *names]})
+    objective = Objective("val_accuracy", "max")
+    settings = {"max_t": 12, "perturbation_interval": 2, "quantile_fraction": 0.5, "synch": True}
+    store = sweep(
+        class_trainable(),
+        {},
+        search_alg=OptunaSearcher(space, objective, "random", seed=1),
+        scheduler=scheduler("pbt", objective, space=space, **settings),
+        num_samples=4,
+        max_concurrent_trials=4,
+        reuse_actors=True,
+    )
+
+    assert {run.info.status for run in (store.parent, *store.children)} == {"FINISHED"}
+    path = store.client.download_artifacts(store.parent.info.run_id, "lineage.json", str(tmp_path))
+    clones = json.loads(Path(path).read_text())
+    children = {run.data.tags["tune_tf.trial_id"]: run for run in store.children}
+    assert {clone["trial"] for clone in clones} | {clone["source"] for clone in clones} <= {
+        *children
+    }
+    last = {clone["trial"]: clone for clone in clones}
+    assert last, "nothing was cloned"
+    for trial_id, run in children.items():
+        assert run.data.params.keys() == set(space.parameters)  # as they were at the start
+        clone = last.get(trial_id, {"source": None, "after": {}})
+        assert run.data.tags.get("tune_tf.cloned_from") == clone["source"]
+        for name, value in clone["after"].items():
+            assert store.points(run, f"hp/{name}")[-1][1] == value
