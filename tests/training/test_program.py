@@ -62,14 +62,6 @@ def test_what_is_no_compiled_model_is_refused(build, message, replicas_of):
         ),
         pytest.param(
             Given(
-                classifier(optimizer=lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2)),
-                draw(20),
-            ),
-            r"gradient_accumulation_steps=\.\.\.\) does not work with 3 replicas",
-            id="accumulation",
-        ),
-        pytest.param(
-            Given(
                 classifier(loss=lambda: crossentropy(True, reduction="mean_with_sample_weight")),
                 draw(20),
             ),

@@ -22,11 +22,11 @@ from tune_tf.training.step import (
     Step,
     has_own_test_step,
     has_own_train_step,
-    prepare_optimizer,
     split,
     test_step,
     train_step,
 )
+from tune_tf.training.update import prepare_optimizer
 from tune_tf.workload import Workload
 
 Metrics = dict[str, Any]
@@ -67,7 +67,7 @@ class Program:
         self._num_validation_rows = num_validation_rows
         self._batch_size = global_batch_size
         build_for_training(model, sample, replicas)
-        prepare_optimizer(workload, model, replicas)
+        prepare_optimizer(model, replicas)
         self._initial_optimizer = [_initial(v.numpy()) for v in model.optimizer.variables]
         self._carried = self._carry(scalars)
         self._train = train_step(workload, model, replicas)

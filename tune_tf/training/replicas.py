@@ -59,12 +59,21 @@ class Replicas:
         )
 
     def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
-        """Average gradients over the replicas, in replica context; None stays None."""
-        present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+        """Average gradients over the replicas, in replica context; None stays None.
+
+        A sparse gradient stays sparse: the rows of all replicas, in their order.
+        """
+        present = [g for g in gradients if g is not None]
         reduced = iter(
             tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, present)
         )
-        return [None if g is None else next(reduced) / self.num for g in gradients]
+        return [None if g is None else _divided(next(reduced), self.num) for g in gradients]
+
+
+def _divided(gradient: Any, divisor: int) -> Any:
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values / divisor, gradient.indices, gradient.dense_shape)
+    return gradient / divisor
 
 
 @functools.cache

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.replicas import Replicas
-from tune_tf.training.scalars import CLIP_THRESHOLDS, inner_optimizer
 from tune_tf.workload import Workload
 
 Step = Callable[[int, Any, int], Any]
@@ -71,7 +70,7 @@ def train_step(workload: Workload, model: keras.Model, replicas: Replicas) -> St
                 None if i in unused else tf.zeros_like(variable) if gradient is None else gradient
                 for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
             ]
-        model.optimizer.apply(replicas.all_reduce_mean(gradients), variables)
+        model.optimizer.apply(gradients, variables)
         _track_loss(loss_metric, loss, num_rows, replicas.num)
         if share:
             model.compute_metrics(x, y, y_pred, sample_weight)
@@ -101,42 +100,6 @@ def test_step(model: keras.Model, replicas: Replicas) -> Step:
         model.compute_metrics(x, y, y_pred, sample_weight)
 
     return step
-
-
-def prepare_optimizer(workload: Workload, model: keras.Model, replicas: Replicas) -> None:
-    """Make clipping exact: the step hands over averaged gradients, Keras sums them once more.
-
-    The averaged gradient G of R replicas arrives as G/R in each, so thresholds become c/R:
-    clip(G/R, c/R) = clip(G, c)/R for clipping by value, norm and global norm alike.
-
-    Raises:
-        WorkloadError: The optimizer does something that several replicas cannot do exactly yet.
-    """
-    if replicas.num == 1:
-        return
-    optimizer = inner_optimizer(model)
-    for setting in ("gradient_accumulation_steps", "ema_overwrite_frequency"):
-        if getattr(optimizer, setting, None):
-            raise WorkloadError(
-                f"{type(optimizer).__name__}({setting}=...) does not work with "
-                f"{replicas.num} replicas: use one replica, or leave it out"
-            )
-    for name in CLIP_THRESHOLDS:
-        threshold = getattr(optimizer, name, None)
-        if threshold is not None:
-            setattr(optimizer, name, threshold / replicas.num)
-    if has_own_train_step(workload, model):
-        _average_before_apply(model.optimizer, replicas)
-
-
-def _average_before_apply(optimizer: Any, replicas: Replicas) -> None:
-    """Let a user's own step, which goes through ``optimizer.apply``, clip the averaged gradient."""
-    apply = optimizer.apply
-
-    def apply_averaged(grads: Any, trainable_variables: Any = None) -> Any:
-        return apply(replicas.all_reduce_mean(list(grads)), trainable_variables)
-
-    optimizer.apply = apply_averaged
 
 
 def _unpack(batch: Any) -> tuple[Any, Any, Any]:
