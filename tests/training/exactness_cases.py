@@ -327,11 +327,27 @@ def _table() -> "dict[str, Case]":
             Given(
                 mlp(model=OwnStep, optimizer=lambda: optimizers.SGD(0.1, global_clipnorm=0.1)),
                 data[UNEVEN],
-                batch_size=6,
-            ),
+            )
+        ),
+        "own train_step, fewer rows over than replicas": Case(
+            Given(mlp(model=OwnStep), data[ONE_OVER]),
             weights_only=True,  # each replica counts the last rows
         ),
-        "train_step of the workload": Case(ByTape(mlp(), data[EVEN], batch_size=6)),
+        "train_step of the workload": Case(
+            ByTape(
+                mlp(
+                    optimizer=lambda: optimizers.Adam(
+                        0.02, global_clipnorm=0.1, gradient_accumulation_steps=2
+                    ),
+                    **accuracy,
+                ),
+                data[UNEVEN],
+            )
+        ),
+        "train_step of the workload, loss by hand": Case(
+            ByTape(mlp(**accuracy), data[UNEVEN], loss_by_hand=True),
+            keras=float("inf"),  # fit does not run it
+        ),
         "batch of all rows": Case(Given(mlp(**accuracy), data[EVEN], batch_size=EVEN)),
         "batch larger than the data": Case(Given(mlp(**accuracy), data[UNEVEN], batch_size=100)),
         "no validation": Case(Given(mlp(**accuracy), draw(UNEVEN))),

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from dataclasses import asdict, fields
+from typing import Annotated, Any, get_args
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
@@ -10,7 +11,7 @@ from tune_tf.config.fault_text import shown, unknown
 from tune_tf.constraint import Constraint
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Mirrored, Parallelism, Uneven
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import KINDS
@@ -84,7 +85,7 @@ def _space(value: object) -> SearchSpace:
 def _parallelism(value: object) -> Parallelism:
     if isinstance(value, Mirrored):
         return value
-    settings = _keys(value, ("kind", "num_replicas"))
+    settings = _keys(value, ("kind", *(field.name for field in fields(Mirrored))))
     kind = settings.pop("kind", Mirrored.kind)
     if kind != Mirrored.kind:
         text = f"must be {one_of([Mirrored.kind])}, not {kind!r}{near_ones(kind, [Mirrored.kind])}"
@@ -156,7 +157,13 @@ _OBJECTIVES_SCHEMA = {
     "anyOf": [_OBJECTIVE_SCHEMA, {"type": "array", "items": _OBJECTIVE_SCHEMA, "minItems": 1}]
 }
 _PARALLELISM_SCHEMA = _object(
-    {"kind": {"const": "mirrored"}, "num_replicas": {"type": "integer", "minimum": 1}}
+    {
+        "kind": {"const": "mirrored"},
+        "num_replicas": {"type": "integer", "minimum": 1},
+        "synchronized_batch_norm": {"type": "boolean"},
+        "micro_batches": {"type": "integer", "minimum": 1},
+        "uneven": {"enum": list(get_args(Uneven))},
+    }
 )
 _RESOURCES_SCHEMA = {
     "anyOf": [
@@ -210,7 +217,7 @@ SpaceSection = Annotated[
 ParallelismSection = Annotated[
     Parallelism,
     PlainValidator(_parallelism),
-    PlainSerializer(lambda it: {"kind": it.kind, "num_replicas": it.num_replicas}),
+    PlainSerializer(lambda it: {"kind": it.kind, **asdict(it)}),
     WithJsonSchema(_PARALLELISM_SCHEMA),
 ]
 

@@ -80,7 +80,7 @@ class MirroredTrainable(tune.Trainable):
         self._clock = clock
         devices = claim_devices(self._reserved() or resources, parallelism.num_replicas)
         self._replicas = Replicas(devices)
-        self._loop = _make_loop(loop, workload, self._replicas)
+        self._loop = _make_loop(loop, workload, self._replicas, parallelism)
         self._data = LoadCache(load)
         self._start(config)
 
@@ -148,14 +148,14 @@ class MirroredTrainable(tune.Trainable):
         return trial_seed(self._sweep_seed, int(match[1]) if match else 0)
 
 
-def _make_loop(kind: LoopKind, workload: Workload, replicas: Any) -> "Loop":
+def _make_loop(kind: LoopKind, workload: Workload, replicas: Any, spread: Mirrored) -> "Loop":
     if kind == "fit":
         from tune_tf.training.fit import FitLoop
 
         return FitLoop(workload, replicas)
     from tune_tf.training.loop import GraphLoop
 
-    return GraphLoop(workload, replicas)
+    return GraphLoop(workload, replicas, spread)
 
 
 def _is_metric(value: Any) -> bool:

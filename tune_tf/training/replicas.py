@@ -2,7 +2,8 @@
 
 import contextlib
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -37,6 +38,22 @@ class Replicas:
 
         return self._strategy.run(in_replica, args=args)
 
+    @contextlib.contextmanager
+    def as_if_alone(self, share: float) -> Iterator[None]:
+        """Let a replica run code that is written for one device; in replica context.
+
+        Keras and TensorFlow divide losses by the number of replicas, by hand nobody does. Here
+        both give means over the replica's own rows, and :meth:`all_reduce_mean` weighs gradients.
+
+        Args:
+            share: The replica's rows over an even share of the batch.
+        """
+        _replica.share = share
+        try:
+            yield
+        finally:
+            _replica.share = None
+
     def mean(self, values: Any) -> Any:
         """Average what :meth:`run` returned over the replicas."""
         if self._strategy is None:
@@ -61,19 +78,41 @@ class Replicas:
     def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
         """Average gradients over the replicas, in replica context; None stays None.
 
-        A sparse gradient stays sparse: the rows of all replicas, in their order.
+        A sparse gradient stays sparse: the rows of all replicas, in their order. Gradients of code
+        that runs as if alone are those of its replica's mean loss, and are weighted by its rows.
         """
-        present = [g for g in gradients if g is not None]
+        weight = 1.0 if _replica.share is None else _replica.share / self.num
+        present = [_scaled(g, weight) for g in gradients if g is not None]
         reduced = iter(
             tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, present)
         )
-        return [None if g is None else _divided(next(reduced), self.num) for g in gradients]
+        return [None if g is None else _scaled(next(reduced), 1 / self.num) for g in gradients]
 
 
-def _divided(gradient: Any, divisor: int) -> Any:
+def _scaled(gradient: Any, factor: float) -> Any:
+    if factor == 1:
+        return gradient
     if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(gradient.values / divisor, gradient.indices, gradient.dense_shape)
-    return gradient / divisor
+        return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+    return gradient * factor
+
+
+class _ReplicaThread(threading.local):
+    """What a replica's thread does; TensorFlow traces each replica in a thread of its own."""
+
+    share: float | None = None  # of the batch; None unless it runs as if alone
+
+
+_replica = _ReplicaThread()
+
+
+class _Strategy(tf.distribute.MirroredStrategy):
+    """A strategy whose replicas can run as if they were alone."""
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Replicas by whose number code in this thread should divide its losses."""
+        return super().num_replicas_in_sync if _replica.share is None else 1
 
 
 @functools.cache
@@ -84,4 +123,4 @@ def _strategy(devices: Devices) -> "tf.distribute.MirroredStrategy":
     reductions go over one device there.
     """
     reduction = tf.distribute.ReductionToOneDevice() if devices.on_cpu else None
-    return tf.distribute.MirroredStrategy(list(devices.names), cross_device_ops=reduction)
+    return _Strategy(list(devices.names), cross_device_ops=reduction)
