@@ -43,7 +43,7 @@ class Replicas:
         """Let a replica run code that is written for one device; in replica context.
 
         Keras and TensorFlow divide losses by the number of replicas, by hand nobody does. Here
-        both give means over the replica's own rows, and :meth:`all_reduce_mean` weighs gradients.
+        both give means over the replica's own rows, and :meth:`weighted` weighs their gradients.
 
         Args:
             share: The replica's rows over an even share of the batch.
@@ -75,14 +75,17 @@ class Replicas:
             lambda context: copies[context.replica_id_in_sync_group]
         )
 
+    def weighted(self, gradients: list[Any]) -> list[Any]:
+        """Weigh gradients of code that runs as if alone, so that those of all replicas add up."""
+        weight = 1.0 if _replica.share is None else _replica.share / self.num
+        return [None if g is None else _scaled(g, weight) for g in gradients]
+
     def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
         """Average gradients over the replicas, in replica context; None stays None.
 
-        A sparse gradient stays sparse: the rows of all replicas, in their order. Gradients of code
-        that runs as if alone are those of its replica's mean loss, and are weighted by its rows.
+        A sparse gradient stays sparse: the rows of all replicas, in their order.
         """
-        weight = 1.0 if _replica.share is None else _replica.share / self.num
-        present = [_scaled(g, weight) for g in gradients if g is not None]
+        present = [g for g in gradients if g is not None]
         reduced = iter(
             tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, present)
         )

@@ -23,9 +23,9 @@ Apply = Callable[..., Any]
 def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     """Make ``optimizer.apply``, whoever calls it in a replica, exact for all replicas.
 
-    The gradient G of all rows arrives as G/R in each of R replicas, because Keras sums once more.
-    Clip thresholds become c/R: clip(G/R, c/R) = clip(G, c)/R for clipping by value, norm and
-    global norm alike.
+    Where the optimizer does more than add up, the gradient G of all rows arrives as G/R in each of
+    R replicas, because Keras sums once more. Clip thresholds become c/R, as clip(G/R, c/R) =
+    clip(G, c)/R for clipping by value, norm and global norm alike.
 
     Args:
         model: With a built optimizer.
@@ -34,22 +34,37 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     if replicas.num == 1:
         return
     optimizer = inner_optimizer(model)
-    for name in CLIP_THRESHOLDS:
-        threshold = getattr(optimizer, name, None)
-        if threshold is not None:
-            setattr(optimizer, name, threshold / replicas.num)
-    optimizer.update_step = _once_for_sparse(optimizer.update_step, replicas.num)
+    found: dict[str, Any] = {name: getattr(optimizer, name, None) for name in CLIP_THRESHOLDS}
+    clips = {name: threshold for name, threshold in found.items() if threshold is not None}
     overwrites = optimizer.use_ema and optimizer.ema_overwrite_frequency
-    if optimizer.gradient_accumulation_steps or overwrites:
+    decides = optimizer.gradient_accumulation_steps or overwrites
+    scales_loss = model.optimizer is not optimizer
+    if not (clips or decides or scales_loss):
+        model.optimizer.apply = _weighted_first(model.optimizer.apply, replicas)
+        return  # Keras' own sum is all that there is
+    for name, threshold in clips.items():
+        setattr(optimizer, name, threshold / replicas.num)
+    optimizer.update_step = _once_for_sparse(optimizer.update_step, replicas.num)
+    if decides:
         optimizer.apply = _Decided(optimizer, model.trainable_variables, replicas.num).apply
-    model.optimizer.apply = _summed_first(model.optimizer.apply, replicas)
+    summed = _summed_first(model.optimizer.apply, replicas)
+    model.optimizer.apply = _weighted_first(summed, replicas)
+
+
+def _weighted_first(apply: Apply, replicas: Replicas) -> Apply:
+    """Weigh the gradients of code that is written as for one device by its rows."""
+
+    def apply_weighted(grads: Any, trainable_variables: Any = None) -> Any:
+        return apply(replicas.weighted(list(grads)), trainable_variables)
+
+    return apply_weighted
 
 
 def _summed_first(apply: Apply, replicas: Replicas) -> Apply:
     """Sum before anything is clipped, and before anyone asks whether all numbers are finite."""
 
     def apply_summed(grads: Any, trainable_variables: Any = None) -> Any:
-        return apply(replicas.all_reduce_mean(list(grads)), trainable_variables)
+        return apply(replicas.all_reduce_mean(grads), trainable_variables)
 
     return apply_summed
 
