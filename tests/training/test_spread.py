@@ -138,6 +138,38 @@ def test_a_train_step_without_a_loss_is_refused(says, told, num_replicas, replic
         run_fresh(workload, replicas_of(num_replicas))
 
 
+class ByHand(Given):
+    """A workload that changes weights by itself."""
+
+    def train_step(self, model, batch):
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x, y, model(x, training=True))
+        variables = model.trainable_variables
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return {"loss": loss}
+
+
+def test_an_update_of_each_replica_by_itself_is_refused(replicas_of):
+    workload = ByHand(classifier(), draw(16))
+
+    with pytest.raises(WorkloadError, match=r"train_step of ByHand .* without model\.optimizer"):
+        run_fresh(workload, replicas_of(2))
+
+
+def test_a_second_optimizer_is_refused(replicas_of):
+    def build(config):
+        model = classifier()(config)
+        model.critic_optimizer = keras.optimizers.Adam()
+        return model
+
+    workload = Given(build, draw(16))
+
+    with pytest.raises(WorkloadError, match=r"optimizers of its own \(critic_optimizer\)"):
+        run_fresh(workload, replicas_of(2))
+
+
 def test_a_train_step_of_its_own_cannot_take_pieces(replicas_of):
     workload = ByTape(classifier(), draw(16))
 

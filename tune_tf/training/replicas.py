@@ -49,10 +49,16 @@ class Replicas:
             share: The replica's rows over an even share of the batch.
         """
         _replica.share = share
+        _replica.has_weighted = False
         try:
             yield
         finally:
             _replica.share = None
+
+    @property
+    def has_weighted(self) -> bool:
+        """Whether this replica, since it ran as if alone, had gradients to weigh."""
+        return _replica.has_weighted
 
     def mean(self, values: Any) -> Any:
         """Average what :meth:`run` returned over the replicas."""
@@ -77,6 +83,7 @@ class Replicas:
 
     def weighted(self, gradients: list[Any]) -> list[Any]:
         """Weigh gradients of code that runs as if alone, so that those of all replicas add up."""
+        _replica.has_weighted = True
         weight = 1.0 if _replica.share is None else _replica.share / self.num
         return [None if g is None else _scaled(g, weight) for g in gradients]
 
@@ -104,6 +111,7 @@ class _ReplicaThread(threading.local):
     """What a replica's thread does; TensorFlow traces each replica in a thread of its own."""
 
     share: float | None = None  # of the batch; None unless it runs as if alone
+    has_weighted: bool = False
 
 
 _replica = _ReplicaThread()

@@ -53,7 +53,8 @@ def train_step(
         micro_batches: Pieces in which a replica takes its rows, one after another.
     """
     if has_own_train_step(workload, model):
-        return _own_step(lambda batch: workload.train_step(model, batch), replicas)
+        own = _own_step(lambda batch: workload.train_step(model, batch), replicas)
+        return own if replicas.num == 1 else _updating(own, workload, replicas)
     if replicas.num == 1 and micro_batches == 1:
         return lambda replica, batch, num_rows: workload.train_step(model, batch)
 
@@ -156,6 +157,22 @@ def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
         return {name: value * share for name, value in logs.items()}
 
     return step
+
+
+def _updating(step: Step, workload: Workload, replicas: Replicas) -> Step:
+    """Refuse a step whose update would be another one in each replica."""
+
+    def updating(replica: int, batch: Any, num_rows: int) -> Any:
+        logs = step(replica, batch, num_rows)
+        if not replicas.has_weighted:
+            raise WorkloadError(
+                f"the train_step of {type(workload).__name__} or its model changes weights without "
+                "model.optimizer, so each replica would go its own way: call "
+                "model.optimizer.apply(gradients, variables), or use one replica"
+            )
+        return logs
+
+    return updating
 
 
 def _unpack(batch: Any) -> tuple[Any, Any, Any]:

@@ -30,9 +30,23 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     Args:
         model: With a built optimizer.
         replicas: What it trains on; for a single one nothing changes.
+
+    Raises:
+        WorkloadError: The model has more optimizers than the one it was compiled with.
     """
     if replicas.num == 1:
         return
+    others = [
+        name
+        for name, value in vars(model).items()
+        if isinstance(value, keras.optimizers.Optimizer) and value is not model.optimizer
+    ]
+    if others:
+        raise WorkloadError(
+            f"{type(model).__name__} has optimizers of its own ({', '.join(others)}) beside the "
+            f"one it was compiled with, which {replicas.num} replicas cannot train with exactly: "
+            "use one replica"
+        )
     optimizer = inner_optimizer(model)
     found: dict[str, Any] = {name: getattr(optimizer, name, None) for name in CLIP_THRESHOLDS}
     clips = {name: threshold for name, threshold in found.items() if threshold is not None}
