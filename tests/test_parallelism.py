@@ -13,6 +13,18 @@ def test_bad_numbers_of_replicas_are_refused(num_replicas):
         Mirrored(num_replicas)
 
 
+def test_all_faults_are_told_at_once():
+    with pytest.raises(InvalidSettingsError, match="uneven") as caught:
+        Mirrored(0, synchronized_batch_norm="yes", micro_batches=0, uneven="pad")
+
+    assert [fault.what for fault in caught.value.faults] == [
+        "num_replicas must be a whole number of at least 1, not 0",
+        "micro_batches must be a whole number of at least 1, not 0",
+        "synchronized_batch_norm must be true or false, not 'yes'",
+        "uneven must be one of 'split', 'refuse', not 'pad'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("gpus_in_cluster", "resources"),
     [

@@ -9,6 +9,8 @@ from tune_tf.resources import TrialResources
 Placement = Literal["pack", "spread", "strict_spread"]
 """Where the workers of a trial go: close together, apart where possible, or never on one node."""
 
+Uneven = Literal["split", "refuse"]
+
 
 @dataclass(frozen=True)
 class Mirrored:
@@ -17,9 +19,16 @@ class Mirrored:
     Args:
         num_replicas: Copies of the model, each on a device of its own. The global batch size does
             not depend on it.
+        synchronized_batch_norm: Whether BatchNormalization layers normalise by the rows of all
+            replicas, as one device does, also where the model says otherwise.
+        micro_batches: Pieces in which a replica takes its part of a batch, one after another, to
+            need less memory. The gradient is that of the whole batch.
+        uneven: What becomes of a batch whose rows do not divide by the replicas, the last one
+            included: ``"split"`` as evenly as possible and weighted by rows, which gives the
+            numbers of one device; or ``"refuse"`` it.
 
     Raises:
-        InvalidSettingsError: ``num_replicas`` is not a whole number of at least 1.
+        InvalidSettingsError: A value is not allowed.
     """
 
     kind: ClassVar[str] = "mirrored"
@@ -27,13 +36,29 @@ class Mirrored:
     placement: ClassVar[Placement] = "pack"
 
     num_replicas: int = 1
+    synchronized_batch_norm: bool = False
+    micro_batches: int = 1
+    uneven: Uneven = "split"
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        if not _is_count(self.num_replicas):
-            raise InvalidSettingsError(
-                [f"num_replicas must be a whole number of at least 1, not {self.num_replicas!r}"]
+        faults = [
+            f"{name} must be a whole number of at least 1, not {count!r}"
+            for name, count in (
+                ("num_replicas", self.num_replicas),
+                ("micro_batches", self.micro_batches),
             )
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1
+        ]
+        if not isinstance(self.synchronized_batch_norm, bool):
+            faults.append(
+                f"synchronized_batch_norm must be true or false, not "
+                f"{self.synchronized_batch_norm!r}"
+            )
+        if self.uneven not in get_args(Uneven):
+            faults.append(f"uneven must be {one_of(get_args(Uneven))}, not {self.uneven!r}")
+        if faults:
+            raise InvalidSettingsError(faults)
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
         """Return what a trial reserves when nothing else is said: a device a replica."""

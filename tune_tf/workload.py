@@ -61,9 +61,19 @@ class Workload(abc.ABC):
     def train_step(self, model: "keras.Model", batch: Any) -> Mapping[str, Any]:
         """Do one gradient update on a batch and return metrics by name; default: the model's own.
 
+        Write it as for one device. The loss is the mean over the rows of ``batch``, by
+        ``model.compute_loss``, a Keras loss or by hand; gradients go through
+        ``model.optimizer.apply`` (or ``apply_gradients``). Among several replicas each gets its
+        rows of the batch, and gradients and returned values are weighted by rows: divide neither
+        by the number of replicas nor by the global batch size. Only a last batch with fewer rows
+        than replicas goes to each as a whole, so metrics count its rows more than once.
+
         Args:
             model: The compiled model.
             batch: ``(x, y)`` or ``(x, y, sample_weight)`` as in ``Data``, one batch of rows.
+
+        Returns:
+            Metrics by name, with the batch's loss as ``"loss"``; or ``model.get_metrics_result()``.
         """
         metrics: Mapping[str, Any] = model.train_step(batch)
         return metrics

@@ -9,27 +9,28 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import keras
-import numpy as np
 import tensorflow as tf
+from baselines.digits_epochs import (
+    NUM_TRAIN,
+    TOLERANCE,
+    OurEpochs,
+    Resplit,
+    assert_equal_losses,
+    built,
+    order,
+    split_cpu,
+)
 from baselines.expert_epochs import ExpertEpochs
 from baselines.fit_epochs import Arrays, FitEpochs, TunedFitEpochs
 from measuring.interleaved import Contestant, Timings, take_turns
 from measuring.verdict import Target, print_table, print_verdict
 
-from tune_tf import Data, Workload
-from tune_tf.data import rows_of
+from tune_tf import Workload
 from tune_tf.training.devices import Devices
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.placed import place
 from tune_tf.training.replicas import Replicas
-from tune_tf.training.seeds import epoch_order, seed_everything
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
 
-_SEED = 7
-_NUM_TRAIN, _NUM_VALIDATION = 1408, 384  # whole batches of 32, also for two replicas under fit
-_TOLERANCE = 1e-5
 _TARGETS = {
     "mlp_b32/fit": Target(10),
     "mlp_b32/fit_mirrored_x1": Target(10),
@@ -44,120 +45,42 @@ _TARGETS = {
 }
 
 
-class _Resplit(Workload):
-    """A digits workload on row counts that divide by the batch size, which ``fit`` needs."""
-
-    def __init__(self, inner: Workload, *, jit_compile: bool, steps_per_execution: int = 1) -> None:
-        self._inner = inner
-        self._jit_compile = jit_compile
-        self._steps_per_execution = steps_per_execution
-
-    def load_data(self, config: Config) -> Data:
-        data = self._inner.load_data(config)
-        x, y = (
-            np.concatenate(parts)
-            for parts in zip(data.train, data.validation, data.test, strict=True)
-        )
-        end = _NUM_TRAIN + _NUM_VALIDATION
-        return Data((x[:_NUM_TRAIN], y[:_NUM_TRAIN]), (x[_NUM_TRAIN:end], y[_NUM_TRAIN:end]))
-
-    def build_model(self, config: Config) -> keras.Model:
-        model = self._inner.build_model(config)
-        if self._jit_compile or self._steps_per_execution > 1:
-            model.compile(
-                optimizer=model.optimizer,
-                loss=model.loss,
-                metrics=["accuracy"],
-                jit_compile=self._jit_compile,
-                steps_per_execution=self._steps_per_execution,
-            )
-        return model
-
-
-class _OurEpochs:
-    """tune_tf's loop, as a trial drives it."""
-
-    def __init__(self, workload: Workload, config: Config, replicas: Replicas) -> None:
-        self.losses: list[tuple[float, float]] = []
-        self._loop = GraphLoop(workload, replicas)
-        rows = place(rows_of(workload.load_data(config)), replicas)
-        self._loop.start(config, rows, _SEED)
-
-    def prepare(self) -> None:
-        """Do nothing: the order is drawn inside the timed part, as in a trial."""
-
-    def run(self) -> None:
-        metrics = self._loop.epoch()
-        self.losses.append((metrics["loss"], metrics["val_loss"]))
-
-
-def _built(workload: Workload, config: Config, strategy: tf.distribute.Strategy) -> keras.Model:
-    seed_everything(_SEED)
-    with strategy.scope():
-        return workload.build_model(config)
-
-
-def _order(epoch: int) -> np.ndarray:
-    return epoch_order(_SEED, epoch, _NUM_TRAIN)
-
-
 class _Case:
     """A model and a batch size, with everyone who trains it."""
 
     def __init__(self, inner: Workload, config: Config, *, jit_compile: bool) -> None:
         self._config = config
         self._batch_size = int(config["batch_size"])
-        self._workload = _Resplit(inner, jit_compile=jit_compile)
+        self._workload = Resplit(inner, jit_compile=jit_compile)
         self._inner = inner
         data = self._workload.load_data(config)
         self._train: Arrays = data.train
         self._validation: Arrays = data.validation
 
-    def ours(self, num_replicas: int) -> _OurEpochs:
+    def ours(self, num_replicas: int) -> OurEpochs:
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas)))
-        return _OurEpochs(self._workload, self._config, Replicas(devices))
+        return OurEpochs(self._workload, self._config, Replicas(devices))
 
     def fit(self, strategy: tf.distribute.Strategy) -> FitEpochs:
-        model = _built(self._workload, self._config, strategy)
+        model = built(self._workload, self._config, strategy)
         return FitEpochs(model, self._train, self._validation, **self._batches)
 
     def tuned_fit(self, strategy: tf.distribute.Strategy) -> TunedFitEpochs:
-        workload = _Resplit(
+        workload = Resplit(
             self._inner,
             jit_compile=False,
-            steps_per_execution=_NUM_TRAIN // self._batch_size,
+            steps_per_execution=NUM_TRAIN // self._batch_size,
         )
-        model = _built(workload, self._config, strategy)
+        model = built(workload, self._config, strategy)
         return TunedFitEpochs(model, self._train, self._validation, **self._batches)
 
     def expert(self) -> ExpertEpochs:
-        model = _built(self._workload, self._config, tf.distribute.get_strategy())
+        model = built(self._workload, self._config, tf.distribute.get_strategy())
         return ExpertEpochs(model, self._train, self._validation, **self._batches)
 
     @property
     def _batches(self) -> dict[str, object]:
-        return {"order": _order, "batch_size": self._batch_size}
-
-
-def _assert_equal_losses(name: str, contestants: dict[str, Contestant], num_epochs: int) -> float:
-    """Return the largest relative difference of any loss in the first epochs to the first's."""
-    reference = np.array(next(iter(contestants.values())).losses[:num_epochs])
-    worst = 0.0
-    for label, contestant in contestants.items():
-        losses = np.array(contestant.losses[:num_epochs])
-        difference = float(np.max(np.abs(losses / reference - 1)))
-        assert difference <= _TOLERANCE, (
-            f"{name}: {label} differs by {difference:.1e} from tune_tf: {losses} {reference}"
-        )
-        worst = max(worst, difference)
-    return worst
-
-
-def _split_cpu(num_threads: int) -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-    tf.config.threading.set_inter_op_parallelism_threads(num_threads)
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        return {"order": order, "batch_size": self._batch_size}
 
 
 def _measure(
@@ -189,7 +112,7 @@ def _measure(
         ]
     print(f"{label}: tracing and checking losses ...", flush=True)
     take_turns(contestants, num_rounds=arguments.num_checked_epochs)
-    worst = _assert_equal_losses(label, contestants, arguments.num_checked_epochs)
+    worst = assert_equal_losses(label, contestants, arguments.num_checked_epochs)
     print(f"{label}: losses equal within {worst:.1e}; measuring ...", flush=True)
     slow = take_turns(contestants, num_rounds=arguments.num_rounds)
     ratios, rows = {}, []
@@ -229,7 +152,7 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Run all cases and print their ratios."""
     arguments = _arguments()
-    _split_cpu(arguments.num_threads)
+    split_cpu(arguments.num_threads)
     mlp, cnn = {"width": 128}, {"filters": 16}
     cases = {
         "mlp_b32": (_Case(DigitsMLP(), mlp | {"batch_size": 32}, jit_compile=False), True),
@@ -249,7 +172,7 @@ def main() -> None:
         rows += told
     print()
     print_table(("case", "time over time", "median [quartiles]"), rows)
-    print_verdict("epoch_loop", ratios, _TARGETS, tolerance=_TOLERANCE)
+    print_verdict("epoch_loop", ratios, _TARGETS, tolerance=TOLERANCE)
 
 
 if __name__ == "__main__":

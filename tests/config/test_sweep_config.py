@@ -61,7 +61,13 @@ def test_what_is_left_out_has_defaults():
             "allow_changed_space": False,
         },
         "scheduler": {"name": "fifo", "max_t": 100},
-        "parallelism": {"kind": "mirrored", "num_replicas": 1},
+        "parallelism": {
+            "kind": "mirrored",
+            "num_replicas": 1,
+            "synchronized_batch_norm": False,
+            "micro_batches": 1,
+            "uneven": "split",
+        },
         "resources": None,
         "budget": {"num_samples": 4, "time_budget_s": None},
         "mlflow": {

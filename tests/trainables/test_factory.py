@@ -58,6 +58,12 @@ class NeedsArguments(Nothing):
         ),
         pytest.param(
             Nothing,
+            {"loop": "fit", "parallelism": Mirrored(micro_batches=2)},
+            "micro_batches must be 1, not 2",
+            id="fit in pieces",
+        ),
+        pytest.param(
+            Nothing,
             {"parallelism": Mirrored(2), "resources": TrialResources(gpus=1)},
             r"gpus is 1 but parallelism\.num_replicas is 2",
             id="gpus",

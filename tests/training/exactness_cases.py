@@ -135,20 +135,29 @@ def list_inputs(config):
     return model
 
 
-def embedding(config):
-    """Build a model whose gradients are sparse.
+def embedding(optimizer):
+    """Return a builder of a model whose gradients are sparse, with rows that occur repeatedly."""
 
-    Not for Adam: with one replica, Keras squares the gradients of repeated rows one by one, with
-    several the sum of them, as for dense gradients.
-    """
-    model = keras.Sequential(
-        [keras.Input((6,)), layers.Embedding(20, 4), layers.Flatten(), layers.Dense(3)]
-    )
-    model.compile(
-        optimizers.SGD(0.1, momentum=0.9),
-        losses.SparseCategoricalCrossentropy(from_logits=True),
-    )
-    return model
+    def build(config):
+        model = keras.Sequential(
+            [keras.Input((6,)), layers.Embedding(20, 4), layers.Flatten(), layers.Dense(3)]
+        )
+        model.compile(optimizer(), losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    return build
+
+
+def constrained(optimizer):
+    """Return a builder of a classifier whose weights are constrained after each update."""
+
+    def build(config):
+        hidden = layers.Dense(8, kernel_constraint=keras.constraints.MaxNorm(0.5))
+        model = keras.Sequential([keras.Input((6,)), hidden, layers.Dense(3)])
+        model.compile(optimizer(), losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    return build
 
 
 def binary_auc(config):
@@ -232,6 +241,39 @@ def _table() -> "dict[str, Case]":
             simple(optimizer=lambda: optimizers.SGD(0.1, use_ema=True)),
             keras=float("inf"),
         ),
+        "averages overwrite weights": Case(
+            simple(
+                optimizer=lambda: optimizers.SGD(
+                    0.1, momentum=0.9, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=4
+                )
+            ),
+            keras=float("inf"),
+        ),
+        "accumulated gradients, clipped": Case(
+            simple(
+                rows=ONE_OVER,
+                optimizer=lambda: optimizers.AdamW(
+                    schedules.CosineDecay(0.02, 40),
+                    global_clipnorm=0.1,
+                    gradient_accumulation_steps=4,
+                ),
+            )
+        ),
+        "accumulated gradients, averages overwrite weights, constraint": Case(
+            Given(
+                constrained(
+                    lambda: optimizers.Adam(
+                        0.02,
+                        use_ema=True,
+                        ema_momentum=0.9,
+                        ema_overwrite_frequency=2,
+                        gradient_accumulation_steps=3,
+                    )
+                ),
+                data[UNEVEN],
+            ),
+            keras=float("inf"),
+        ),
         "dropout": Case(simple(lambda: layers.Dropout(0.4)), keras=0.0, replicas=None),
         "batch normalization": Case(simple(layers.BatchNormalization), replicas=None),
         "synchronized batch normalization": Case(
@@ -268,7 +310,15 @@ def _table() -> "dict[str, Case]":
             Given(two_outputs, _data_of_two_outputs(ONE_OVER)), keras=float("inf")
         ),
         "list of inputs": Case(Given(list_inputs, _data_in_lists())),
-        "sparse gradients": Case(Given(embedding, _words())),
+        "sparse gradients": Case(
+            Given(embedding(lambda: optimizers.SGD(0.1, momentum=0.9)), _words())
+        ),
+        "sparse gradients, Adam, clipnorm": Case(
+            Given(embedding(lambda: optimizers.Adam(0.02, clipnorm=0.05)), _words())
+        ),
+        "sparse gradients, Adam, accumulated": Case(
+            Given(embedding(lambda: optimizers.Adam(0.02, gradient_accumulation_steps=2)), _words())
+        ),
         "weights made at the first call": Case(Given(lazy, data[UNEVEN])),
         "own train_step, even": Case(
             Given(mlp(model=OwnStep), data[EVEN], batch_size=6),
@@ -277,11 +327,27 @@ def _table() -> "dict[str, Case]":
             Given(
                 mlp(model=OwnStep, optimizer=lambda: optimizers.SGD(0.1, global_clipnorm=0.1)),
                 data[UNEVEN],
-                batch_size=6,
-            ),
+            )
+        ),
+        "own train_step, fewer rows over than replicas": Case(
+            Given(mlp(model=OwnStep), data[ONE_OVER]),
             weights_only=True,  # each replica counts the last rows
         ),
-        "train_step of the workload": Case(ByTape(mlp(), data[EVEN], batch_size=6)),
+        "train_step of the workload": Case(
+            ByTape(
+                mlp(
+                    optimizer=lambda: optimizers.Adam(
+                        0.02, global_clipnorm=0.1, gradient_accumulation_steps=2
+                    ),
+                    **accuracy,
+                ),
+                data[UNEVEN],
+            )
+        ),
+        "train_step of the workload, loss by hand": Case(
+            ByTape(mlp(**accuracy), data[UNEVEN], loss_by_hand=True),
+            keras=float("inf"),  # fit does not run it
+        ),
         "batch of all rows": Case(Given(mlp(**accuracy), data[EVEN], batch_size=EVEN)),
         "batch larger than the data": Case(Given(mlp(**accuracy), data[UNEVEN], batch_size=100)),
         "no validation": Case(Given(mlp(**accuracy), draw(UNEVEN))),

@@ -23,6 +23,9 @@ WITH_THREE = [
     "two inputs, two outputs, uneven",
     "own train_step, uneven, clipped",
     "train_step of the workload",
+    "train_step of the workload, loss by hand",
+    "accumulated gradients, averages overwrite weights, constraint",
+    "sparse gradients, Adam, clipnorm",
 ]
 
 

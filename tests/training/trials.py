@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from tune_tf.data import rows_of
+from tune_tf.parallelism import Mirrored
 from tune_tf.training.build import build_model, build_weights
 from tune_tf.training.loop import GraphLoop
 from tune_tf.training.placed import place
@@ -50,7 +51,15 @@ class Given(Workload):
 
 
 class ByTape(Given):
-    """The same with a training step of its own."""
+    """The same with a training step of its own, written as for one device.
+
+    Args:
+        loss_by_hand: Whether it computes the compiled loss itself.
+    """
+
+    def __init__(self, build, data, *, loss_by_hand=False, **given):
+        super().__init__(build, data, **given)
+        self._loss_by_hand = loss_by_hand
 
     def train_step(self, model, batch):
         import tensorflow as tf
@@ -58,21 +67,19 @@ class ByTape(Given):
         x, y = batch
         with tf.GradientTape() as tape:
             y_pred = model(x, training=True)
-            loss = model.compute_loss(x, y, y_pred)
+            if self._loss_by_hand:
+                of_rows = tf.nn.sparse_softmax_cross_entropy_with_logits(y, y_pred)
+                loss = tf.reduce_mean(of_rows)
+            else:
+                loss = model.compute_loss(x, y, y_pred)
         variables = model.trainable_variables
         model.optimizer.apply(tape.gradient(loss, variables), variables)
         for metric in model.metrics:
             if metric.name == "loss":
-                metric.update_state(loss * _num_replicas(), sample_weight=tf.shape(x)[0])
+                metric.update_state(loss, sample_weight=tf.shape(x)[0])
             else:
                 metric.update_state(y, y_pred)
         return model.get_metrics_result()
-
-
-def _num_replicas():
-    import tensorflow as tf
-
-    return tf.distribute.get_strategy().num_replicas_in_sync
 
 
 def draw(num_rows, num_validation=0, width=6, classes=3, weights=False, **data):
@@ -103,9 +110,10 @@ def run(loop, workload, config=None, seed=SEED, epochs=3):
     return history, values
 
 
-def run_fresh(workload, replicas, config=None, seed=SEED, epochs=3):
-    """Run one trial in a loop of its own."""
-    return run(GraphLoop(workload, replicas), workload, config, seed, epochs)
+def run_fresh(workload, replicas, config=None, seed=SEED, epochs=3, **spread):
+    """Run one trial in a loop of its own; further arguments are those of ``Mirrored``."""
+    loop = GraphLoop(workload, replicas, Mirrored(replicas.num, **spread))
+    return run(loop, workload, config, seed, epochs)
 
 
 def built(workload, replicas, config=None, seed=SEED):

@@ -11,7 +11,7 @@ from tune_tf.config.fault_text import shown, unknown
 from tune_tf.constraint import Constraint
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism, Placement
+from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism, Placement, Uneven
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import KINDS
@@ -168,7 +168,15 @@ _OBJECTIVES_SCHEMA = {
 _COUNT = {"type": "integer", "minimum": 1}
 _PARALLELISM_SCHEMA = {
     "anyOf": [
-        _object({"kind": {"const": Mirrored.kind}, "num_replicas": _COUNT}),
+        _object(
+            {
+                "kind": {"const": Mirrored.kind},
+                "num_replicas": _COUNT,
+                "synchronized_batch_norm": {"type": "boolean"},
+                "micro_batches": _COUNT,
+                "uneven": {"enum": list(get_args(Uneven))},
+            }
+        ),
         _object(
             {
                 "kind": {"const": MultiWorker.kind},

@@ -69,6 +69,13 @@ def trainable(
                 "several, keras.Model.fit is wrong for clipped gradients and uneven batches"
             ]
         )
+    if loop == "fit" and isinstance(parallelism, Mirrored) and parallelism.micro_batches > 1:
+        raise InvalidSettingsError(
+            [
+                f'loop="fit" takes a batch as a whole: micro_batches must be 1, not '
+                f"{parallelism.micro_batches}"
+            ]
+        )
     if resources is not None:
         parallelism.check(resources)
     given = {

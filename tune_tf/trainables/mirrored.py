@@ -86,7 +86,7 @@ class MirroredTrainable(tune.Trainable):
         self._system_metrics = make_system_metrics(tracking, reserved)
         devices = claim_devices(reserved, parallelism.num_replicas)
         self._replicas = Replicas(devices)
-        self._loop = _make_loop(loop, workload, self._replicas)
+        self._loop = _make_loop(loop, workload, self._replicas, parallelism)
         self._data = LoadCache(load)
         self._start(config)
 
@@ -157,14 +157,14 @@ class MirroredTrainable(tune.Trainable):
         return seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
 
 
-def _make_loop(kind: LoopKind, workload: Workload, replicas: Any) -> "Loop":
+def _make_loop(kind: LoopKind, workload: Workload, replicas: Any, spread: Mirrored) -> "Loop":
     if kind == "fit":
         from tune_tf.training.fit import FitLoop
 
         return FitLoop(workload, replicas)
     from tune_tf.training.loop import GraphLoop
 
-    return GraphLoop(workload, replicas)
+    return GraphLoop(workload, replicas, spread)
 
 
 def make_system_metrics(

@@ -35,7 +35,7 @@ class CarriedFloat(float):
     _value: float
     _read: Thunk
     _derived: "dict[tuple[Any, ...], CarriedFloat]"
-    _cast: dict[tuple[int, tf.DType], tf.Tensor]
+    _cast: dict[tuple[int, str, tf.DType], tf.Tensor]
 
     def __new__(cls, value: float, read: Thunk) -> "CarriedFloat":
         """Make a float that holds NaN where C code looks for its number."""
@@ -54,13 +54,15 @@ class CarriedFloat(float):
     def __tf_tensor__(self, dtype: tf.DType | None = None, name: str | None = None) -> tf.Tensor:
         """Convert to a tensor of ``dtype``; float32 unless said, like a Python float.
 
-        A graph reads and casts once, however many variables an optimizer updates with the number.
-        Under a strategy each replica reads its own copy.
+        A graph reads and casts once on each device, however many variables an optimizer updates
+        with the number: under a strategy each replica reads its own copy.
         """
         dtype = dtype or tf.float32
-        if tf.executing_eagerly() or tf.distribute.has_strategy():
+        if tf.executing_eagerly():
             return tf.cast(self._read(), dtype, name=name)
-        key = (id(tf.compat.v1.get_default_graph()), dtype)  # its tensor keeps the graph alive
+        device = tf.constant(0).device if tf.distribute.has_strategy() else ""
+        # The tensor keeps its graph alive, so no other one gets that id.
+        key = (id(tf.compat.v1.get_default_graph()), device, dtype)
         if key not in self._cast:
             self._cast[key] = tf.cast(self._read(), dtype)
         return self._cast[key]

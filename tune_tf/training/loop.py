@@ -7,6 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tune_tf.parallelism import Mirrored
+from tune_tf.training.batch_norm import (
+    synchronize,
+    warn_of_local_statistics,
+    warn_of_smaller_batches,
+)
 from tune_tf.training.build import build_model
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.checkpoint import Checkpoint
@@ -66,11 +72,18 @@ class GraphLoop:
     Args:
         workload: What the trials train.
         replicas: What they train on.
+        spread: How batches go over the replicas; their number is that of ``replicas``.
     """
 
-    def __init__(self, workload: Workload, replicas: Replicas) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        replicas: Replicas,
+        spread: Mirrored = Mirrored(),  # noqa: B008  frozen
+    ) -> None:
         self._workload = workload
         self._replicas = replicas
+        self._spread = spread
         self._programs: dict[str, Program] = {}
         self._uncarried: set[str] = set()  # structures that do not work with carried scalars
         self._trial: _Trial | None = None
@@ -95,7 +108,7 @@ class GraphLoop:
             rows: Its data, placed by :func:`tune_tf.training.placed.place`.
             seed: Of weights, dropout and data order.
         """
-        model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
+        model = self._build(config, seed, rows)
         scalars = scalars_of(model)
         key = self._key(model, scalars, config, rows)
         if key in self._uncarried:
@@ -179,8 +192,7 @@ class GraphLoop:
         return metrics
 
     def _retry_plain(self, trial: _Trial, *, carried_runs: bool) -> Metrics:
-        sample_x = trial.rows.sample[0]
-        model = build_model(self._workload, trial.config, self._replicas, trial.seed, sample_x)
+        model = self._build(trial.config, trial.seed, trial.rows)
         carried_key = trial.key or ""
         trial.program = self._make_program(model, [], trial.config, trial.rows)
         trial.callbacks = EpochCallbacks(self._workload.callbacks(trial.config), model)
@@ -206,6 +218,14 @@ class GraphLoop:
         )
         return trial.program.epoch(trial.rows.train, trial.rows.validation, order)
 
+    def _build(self, config: Config, seed: int, rows: Placed) -> Any:
+        model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
+        if self._spread.synchronized_batch_norm and self._replicas.num > 1:
+            synchronize(model)
+        warn_of_local_statistics(model, self._replicas.num)
+        warn_of_smaller_batches(model, self._spread.micro_batches)
+        return model
+
     def _make_program(
         self, model: Any, scalars: list[Scalar], config: Config, rows: Placed
     ) -> Program:
@@ -219,6 +239,8 @@ class GraphLoop:
             num_validation_rows=rows.num_validation,
             global_batch_size=self._workload.global_batch_size(config),
             scalars=scalars,
+            micro_batches=self._spread.micro_batches,
+            uneven=self._spread.uneven,
         )
 
     def _key(self, model: Any, scalars: list[Scalar], config: Config, rows: Placed) -> str | None:

@@ -10,7 +10,11 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.training.devices import Devices
 from tune_tf.training.meeting import PortTakenError
-from tune_tf.training.replicas import Replicas
+from tune_tf.training.replicas import AsIfAlone, Replicas
+
+
+class _Strategy(AsIfAlone, tf.distribute.MultiWorkerMirroredStrategy):
+    """Replicas in several processes."""
 
 
 class MultiWorkerReplicas(Replicas):
@@ -40,7 +44,7 @@ class MultiWorkerReplicas(Replicas):
         )
         self._strategy: Any
         try:
-            self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+            self._strategy = _Strategy()
         except tf.errors.UnknownError as error:
             if "Could not start gRPC server" not in str(error):
                 raise

@@ -8,13 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Uneven
+from tune_tf.training.batch_norm import batch_norms
 from tune_tf.training.build import build_for_training
 from tune_tf.training.carried import CarriedFloat
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import (
     CLIP_THRESHOLDS,
     Scalar,
-    layers_of,
     learning_rate,
     set_learning_rate,
 )
@@ -22,11 +23,12 @@ from tune_tf.training.step import (
     Step,
     has_own_test_step,
     has_own_train_step,
-    prepare_optimizer,
+    is_shared,
     split,
     test_step,
     train_step,
 )
+from tune_tf.training.update import prepare_optimizer
 from tune_tf.workload import Workload
 
 Metrics = dict[str, Any]
@@ -47,6 +49,11 @@ class Program:
         num_validation_rows: Rows of the validation set; 0 for none.
         global_batch_size: Rows of one gradient update, and of one validation batch.
         scalars: The model's scalars to carry; none for a program that serves one trial only.
+        micro_batches: Pieces in which a replica takes its part of a batch.
+        uneven: Whether a batch that does not divide by the replicas is split or refused.
+
+    Raises:
+        WorkloadError: The replicas cannot train this model on these batches.
     """
 
     def __init__(
@@ -60,25 +67,28 @@ class Program:
         num_validation_rows: int,
         global_batch_size: int,
         scalars: list[Scalar],
+        micro_batches: int = 1,
+        uneven: Uneven = "split",
     ) -> None:
+        self._workload = workload
         self.model = model
         self.replicas = replicas
         self._num_rows = num_rows
         self._num_validation_rows = num_validation_rows
         self._batch_size = global_batch_size
         build_for_training(model, sample, replicas)
-        prepare_optimizer(workload, model, replicas)
+        prepare_optimizer(model, replicas)
         self._initial_optimizer = [_initial(v.numpy()) for v in model.optimizer.variables]
         self._carried = self._carry(scalars)
-        self._train = train_step(workload, model, replicas)
-        self._test = test_step(model, replicas)
         self._own_train_step = has_own_train_step(workload, model)
         self._own_test_step = has_own_test_step(model)
-        self._check_batches()
+        self._check_batches(micro_batches, uneven)
+        self._train = train_step(workload, model, replicas, micro_batches)
+        self._test = test_step(model, replicas)
         jit = bool(model.jit_compile) and replicas.num == 1
         # Keras weighs the losses of several outputs by rows only where it sees their number.
         by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
-        self._needs_static_shapes = jit or replicas.num > 1 or by_output
+        self._needs_static_shapes = jit or replicas.num > 1 or by_output or micro_batches > 1
         self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
 
     def epoch(self, train: Any, validation: Any, order: "np.ndarray[Any, Any]") -> Metrics:
@@ -133,6 +143,12 @@ class Program:
             self._train, train, order, self._num_rows, by_model=self._own_train_step
         )
         logs = self._logs(last)
+        if self._own_train_step and (not isinstance(last, Mapping) or "loss" not in logs):
+            raise WorkloadError(
+                f"the train_step of {type(self._workload).__name__} or its model returned "
+                f"{_names_in(last)} but no loss: return metrics by name with the loss of the "
+                "batch as 'loss', for example {'loss': loss}"
+            )
         if validation is not None:
             self.model.reset_metrics()
             last = self._run_batches(
@@ -159,8 +175,8 @@ class Program:
         last = None
 
         def batch(first: Any, count: int) -> Any:
-            # A user's own step cannot weigh uneven shares: each replica takes all rows then.
-            num_shares = 1 if by_model and count % self.replicas.num else self.replicas.num
+            whole = by_model and not is_shared(count, self.replicas.num)
+            num_shares = 1 if whole else self.replicas.num
 
             def run(replica: int, rows: Any) -> Any:
                 begin, end = split(count, replica if num_shares > 1 else 0, num_shares)
@@ -208,7 +224,7 @@ class Program:
             metrics = self.replicas.mean(dict(last))
         return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
 
-    def _check_batches(self) -> None:
+    def _check_batches(self, micro_batches: int, uneven: Uneven) -> None:
         replicas, size = self.replicas.num, self._batch_size
         if size < replicas:
             raise WorkloadError(
@@ -216,21 +232,28 @@ class Program:
                 "at least one row; enlarge the batch or use fewer replicas"
             )
         rest = self._num_rows % size
-        if 0 < rest < replicas and any(map(_needs_rows, layers_of(self.model))):
+        if uneven == "refuse" and (size % replicas or rest % replicas):
+            raise WorkloadError(
+                f"the global batch size {size} or the {rest} row(s) of the last batch do not "
+                f"divide by the {replicas} replicas, and uneven batches are to be refused: choose "
+                'multiples, or Mirrored(uneven="split"), which weighs them by rows'
+            )
+        local = any(not layer.synchronized for layer in batch_norms(self.model))
+        if 0 < rest < replicas and local:
             raise WorkloadError(
                 f"the last batch has {rest} row(s) for {replicas} replicas, and BatchNormalization "
                 "has no statistics where there are no rows: use "
-                "BatchNormalization(synchronized=True), or a batch size that leaves more rows"
+                "Mirrored(synchronized_batch_norm=True), or a batch size that leaves more rows"
             )
-        if self._own_train_step and size % replicas:
+        if micro_batches > 1 and self._own_train_step:
             raise WorkloadError(
-                f"the global batch size {size} does not divide by the {replicas} replicas, which a "
-                "model with its own train_step needs: choose a multiple"
+                f"micro_batches is {micro_batches}, but a train_step of its own takes a batch as "
+                "a whole: use 1, or a smaller batch size"
             )
 
 
-def _needs_rows(layer: keras.Layer) -> bool:
-    return isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized
+def _names_in(logs: Any) -> str:
+    return ", ".join(logs) if isinstance(logs, Mapping) else repr(logs)
 
 
 def _picked(rows: Any, order: tf.Tensor | None, first: Any, count: int) -> Any:

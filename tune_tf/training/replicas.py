@@ -2,7 +2,8 @@
 
 import contextlib
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -37,6 +38,28 @@ class Replicas:
 
         return self._strategy.run(in_replica, args=args)
 
+    @contextlib.contextmanager
+    def as_if_alone(self, share: float) -> Iterator[None]:
+        """Let a replica run code that is written for one device; in replica context.
+
+        Keras and TensorFlow divide losses by the number of replicas, by hand nobody does. Here
+        both give means over the replica's own rows, and :meth:`weighted` weighs their gradients.
+
+        Args:
+            share: The replica's rows over an even share of the batch.
+        """
+        _replica.share = share
+        _replica.has_weighted = False
+        try:
+            yield
+        finally:
+            _replica.share = None
+
+    @property
+    def has_weighted(self) -> bool:
+        """Whether this replica, since it ran as if alone, had gradients to weigh."""
+        return _replica.has_weighted
+
     def mean(self, values: Any) -> Any:
         """Average what :meth:`run` returned over the replicas."""
         if self._strategy is None:
@@ -58,13 +81,53 @@ class Replicas:
             lambda context: copies[context.replica_id_in_sync_group]
         )
 
+    def weighted(self, gradients: list[Any]) -> list[Any]:
+        """Weigh gradients of code that runs as if alone, so that those of all replicas add up."""
+        _replica.has_weighted = True
+        weight = 1.0 if _replica.share is None else _replica.share / self.num
+        return [None if g is None else _scaled(g, weight) for g in gradients]
+
     def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
-        """Average gradients over the replicas, in replica context; None stays None."""
-        present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+        """Average gradients over the replicas, in replica context; None stays None.
+
+        A sparse gradient stays sparse: the rows of all replicas, in their order.
+        """
+        present = [g for g in gradients if g is not None]
         reduced = iter(
             tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, present)
         )
-        return [None if g is None else next(reduced) / self.num for g in gradients]
+        return [None if g is None else _scaled(next(reduced), 1 / self.num) for g in gradients]
+
+
+def _scaled(gradient: Any, factor: float) -> Any:
+    if factor == 1:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+    return gradient * factor
+
+
+class _ReplicaThread(threading.local):
+    """What a replica's thread does; TensorFlow traces each replica in a thread of its own."""
+
+    share: float | None = None  # of the batch; None unless it runs as if alone
+    has_weighted: bool = False
+
+
+_replica = _ReplicaThread()
+
+
+class AsIfAlone:
+    """Mixed into a strategy, lets its replicas run as if they were alone."""
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Replicas by whose number code in this thread should divide its losses."""
+        return super().num_replicas_in_sync if _replica.share is None else 1  # type: ignore[misc]
+
+
+class _Strategy(AsIfAlone, tf.distribute.MirroredStrategy):
+    """Replicas on one node."""
 
 
 @functools.cache
@@ -75,4 +138,4 @@ def _strategy(devices: Devices) -> "tf.distribute.MirroredStrategy":
     reductions go over one device there.
     """
     reduction = tf.distribute.ReductionToOneDevice() if devices.on_cpu else None
-    return tf.distribute.MirroredStrategy(list(devices.names), cross_device_ops=reduction)
+    return _Strategy(list(devices.names), cross_device_ops=reduction)

@@ -6,7 +6,7 @@ rows unequally), so the step is done here: every replica takes its share of the 
 is padded, losses are scaled by real row counts, and gradients are averaged before the clip.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.replicas import Replicas
-from tune_tf.training.scalars import CLIP_THRESHOLDS, inner_optimizer
 from tune_tf.workload import Workload
 
 Step = Callable[[int, Any, int], Any]
@@ -42,46 +41,73 @@ def has_own_test_step(model: keras.Model) -> bool:
     return type(model).test_step is not keras.Model.test_step
 
 
-def train_step(workload: Workload, model: keras.Model, replicas: Replicas) -> Step:
-    """Return the step that trains on a batch and updates the model's metrics."""
-    if replicas.num == 1 or has_own_train_step(workload, model):
+def train_step(
+    workload: Workload, model: keras.Model, replicas: Replicas, micro_batches: int = 1
+) -> Step:
+    """Return the step that trains on a batch and updates the model's metrics.
+
+    Args:
+        workload: Whose model.
+        model: Prepared by :func:`~tune_tf.training.update.prepare_optimizer`.
+        replicas: What it trains on.
+        micro_batches: Pieces in which a replica takes its rows, one after another.
+    """
+    if has_own_train_step(workload, model):
+        own = _own_step(lambda batch: workload.train_step(model, batch), replicas)
+        return own if replicas.num == 1 else _updating(own, workload, replicas)
+    if replicas.num == 1 and micro_batches == 1:
         return lambda replica, batch, num_rows: workload.train_step(model, batch)
 
     row_weighted = _loss_is_mean(model)
     loss_metric = _loss_metric(model)
     unused: set[int] = set()  # variables without a gradient, as seen in replicas with rows
 
-    def step(replica: int, batch: Any, num_rows: int) -> None:
+    def piece_step(batch: Any, share: float) -> tuple[Any, list[Any]]:
         x, y, sample_weight = _unpack(batch)
-        share = _share(num_rows, replica, replicas.num)
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
             y_pred = model(x, training=True)
             if share:
                 loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
-                loss = _by_rows(loss, share if row_weighted else 1.0, model, replicas.num)
+                loss = _by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
             else:  # no rows: only what other replicas wait for (synchronized statistics)
-                loss = _by_rows(_nothing_of(y_pred), share, model, replicas.num)
+                loss = _nothing_of(y_pred)
             scaled = model.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, variables)
         if share:
             unused.update(i for i, gradient in enumerate(gradients) if gradient is None)
+            model.compute_metrics(x, y, y_pred, sample_weight)
         else:
             gradients = [
                 None if i in unused else tf.zeros_like(variable) if gradient is None else gradient
                 for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
             ]
-        model.optimizer.apply(replicas.all_reduce_mean(gradients), variables)
+        return loss, gradients
+
+    def step(replica: int, batch: Any, num_rows: int) -> None:
+        first, last = split(num_rows, replica, replicas.num)
+        # As many in every replica, because synchronized statistics wait for each other.
+        num_pieces = min(micro_batches, max(1, num_rows // replicas.num))
+        loss: Any = 0.0
+        gradients: list[Any] = [None] * len(model.trainable_variables)
+        for number in range(num_pieces):
+            begin, end = split(last - first, number, num_pieces)
+            share = _share(end - begin, num_rows, replicas.num)
+            piece = batch if num_pieces == 1 else _piece_after(gradients, batch, begin, end)
+            more_loss, more = piece_step(piece, share)
+            loss = loss + more_loss
+            gradients = [_added(a, b) for a, b in zip(gradients, more, strict=True)]
+        model.optimizer.apply(gradients, model.trainable_variables)
         _track_loss(loss_metric, loss, num_rows, replicas.num)
-        if share:
-            model.compute_metrics(x, y, y_pred, sample_weight)
 
     return step
 
 
 def test_step(model: keras.Model, replicas: Replicas) -> Step:
     """Return the step that evaluates a batch and updates the model's metrics."""
-    if replicas.num == 1 or has_own_test_step(model):
+    if has_own_test_step(model):
+        return _own_step(model.test_step, replicas)
+    if replicas.num == 1:
         return lambda replica, batch, num_rows: model.test_step(batch)
 
     row_weighted = _loss_is_mean(model)
@@ -89,54 +115,64 @@ def test_step(model: keras.Model, replicas: Replicas) -> Step:
 
     def step(replica: int, batch: Any, num_rows: int) -> None:
         x, y, sample_weight = _unpack(batch)
-        share = _share(num_rows, replica, replicas.num)
-        if not share:
-            penalties = _by_rows(tf.zeros([]), share, model, replicas.num)
-            _track_loss(loss_metric, penalties, num_rows, replicas.num)
+        first, last = split(num_rows, replica, replicas.num)
+        if first == last:
+            _track_loss(loss_metric, tf.zeros([]), num_rows, replicas.num)
             return
+        share = _share(last - first, num_rows, replicas.num)
         y_pred = model(x, training=False)
         loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
-        loss = _by_rows(loss, share if row_weighted else 1.0, model, replicas.num)
+        loss = _by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
         _track_loss(loss_metric, loss, num_rows, replicas.num)
         model.compute_metrics(x, y, y_pred, sample_weight)
 
     return step
 
 
-def prepare_optimizer(workload: Workload, model: keras.Model, replicas: Replicas) -> None:
-    """Make clipping exact: the step hands over averaged gradients, Keras sums them once more.
+def is_shared(num_rows: int, num_replicas: int) -> bool:
+    """Return whether a step of the user's own can take a batch in shares.
 
-    The averaged gradient G of R replicas arrives as G/R in each, so thresholds become c/R:
-    clip(G/R, c/R) = clip(G, c)/R for clipping by value, norm and global norm alike.
+    It may divide by its rows, so each replica takes the whole batch where some would have none.
+    """
+    return num_rows >= num_replicas
 
-    Raises:
-        WorkloadError: The optimizer does something that several replicas cannot do exactly yet.
+
+def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
+    """Return a step that is written as for one device.
+
+    A replica runs it as if it were alone: its losses are means over the rows that it is given,
+    by Keras or by hand. Gradients and what it returns are weighted by rows here.
     """
     if replicas.num == 1:
-        return
-    optimizer = inner_optimizer(model)
-    for setting in ("gradient_accumulation_steps", "ema_overwrite_frequency"):
-        if getattr(optimizer, setting, None):
+        return lambda replica, batch, num_rows: own(batch)
+
+    def step(replica: int, batch: Any, num_rows: int) -> Any:
+        first, last = split(num_rows, replica, replicas.num)
+        shared = is_shared(num_rows, replicas.num)
+        share = _share(last - first, num_rows, replicas.num) if shared else 1.0
+        with replicas.as_if_alone(share):
+            logs = own(batch)
+        if share == 1.0 or not isinstance(logs, Mapping):
+            return logs
+        return {name: value * share for name, value in logs.items()}
+
+    return step
+
+
+def _updating(step: Step, workload: Workload, replicas: Replicas) -> Step:
+    """Refuse a step whose update would be another one in each replica."""
+
+    def updating(replica: int, batch: Any, num_rows: int) -> Any:
+        logs = step(replica, batch, num_rows)
+        if not replicas.has_weighted:
             raise WorkloadError(
-                f"{type(optimizer).__name__}({setting}=...) does not work with "
-                f"{replicas.num} replicas: use one replica, or leave it out"
+                f"the train_step of {type(workload).__name__} or its model changes weights without "
+                "model.optimizer, so each replica would go its own way: call "
+                "model.optimizer.apply(gradients, variables), or use one replica"
             )
-    for name in CLIP_THRESHOLDS:
-        threshold = getattr(optimizer, name, None)
-        if threshold is not None:
-            setattr(optimizer, name, threshold / replicas.num)
-    if has_own_train_step(workload, model):
-        _average_before_apply(model.optimizer, replicas)
+        return logs
 
-
-def _average_before_apply(optimizer: Any, replicas: Replicas) -> None:
-    """Let a user's own step, which goes through ``optimizer.apply``, clip the averaged gradient."""
-    apply = optimizer.apply
-
-    def apply_averaged(grads: Any, trainable_variables: Any = None) -> Any:
-        return apply(replicas.all_reduce_mean(list(grads)), trainable_variables)
-
-    optimizer.apply = apply_averaged
+    return updating
 
 
 def _unpack(batch: Any) -> tuple[Any, Any, Any]:
@@ -144,22 +180,48 @@ def _unpack(batch: Any) -> tuple[Any, Any, Any]:
     return x, y, sample_weight
 
 
-def _share(num_rows: int, replica: int, num_replicas: int) -> float:
-    """Return the replica's share of the rows over an even share; 1 for an even batch."""
-    first, last = split(num_rows, replica, num_replicas)
-    return (last - first) * num_replicas / num_rows
+def _share(rows: int, num_rows: int, num_replicas: int) -> float:
+    """Return the share of some rows over an even share of a replica; 1 for an even batch."""
+    return rows * num_replicas / num_rows
 
 
-def _by_rows(loss: Any, share: float, model: keras.Model, num_replicas: int) -> Any:
-    """Weigh a replica's mean loss by its rows; weight penalties count once whatever the rows."""
+def _piece_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
+    """Return some rows, once gradients are done: else all pieces would be in memory at a time."""
+    finished = [g for g in tf.nest.flatten(done, expand_composites=True) if g is not None]
+    with tf.control_dependencies(finished):
+        return tf.nest.map_structure(lambda a: tf.identity(a[begin:end]), batch)
+
+
+def _added(first: Any, second: Any) -> Any:
+    """Return the sum of two gradients: none, dense, or sparse where both are."""
+    if first is None or second is None:
+        return second if first is None else first
+    if isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices):
+        return tf.IndexedSlices(
+            tf.concat([first.values, second.values], 0),
+            tf.concat([first.indices, second.indices], 0),
+            first.dense_shape,
+        )
+    return tf.convert_to_tensor(first) + tf.convert_to_tensor(second)
+
+
+def _by_rows(
+    loss: Any, share: float, model: keras.Model, num_replicas: int, *, row_weighted: bool
+) -> Any:
+    """Weigh the loss of some rows, so that the losses of all rows sum up to that of the batch.
+
+    Means are weighted by rows. A sum is not, but weight penalties, which come with each, are.
+    """
     if share == 1.0:
         return loss
+    if row_weighted:
+        return share * loss
     penalties = [
         variable.regularizer(variable)
         for variable in model.trainable_variables
         if variable.regularizer is not None
     ]
-    return share * loss + (1 - share) * sum(penalties) / num_replicas
+    return loss + (share - 1) * sum(penalties) / num_replicas
 
 
 def _nothing_of(y_pred: Any) -> Any:
