@@ -20,7 +20,8 @@ from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_R
 from tune_tf.searchers.facts import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
 from tune_tf.searchers.finite import FiniteSampler
 from tune_tf.searchers.page import NO_STEP, Entry, Page, last_step, num_asked
-from tune_tf.searchers.rehearsal import diverged_points, rehearse
+from tune_tf.searchers.rehearsal import NO_POINTS, Points, diverged, rehearse, tried
+from tune_tf.searchers.shown import Rungs, no_rungs
 from tune_tf.searchers.suggestions import Suggest
 from tune_tf.searchers.verdict import Verdict
 
@@ -32,10 +33,13 @@ class Desk:
     Args:
         study: The study with the sampler, as the sampler is to see it.
         storage: What shows it so.
+        rungs: The scheduler's rungs. Where there are any, no config is asked for twice: equal
+            trials end alike, and a scheduler that stops the worse ones stops none of them.
     """
 
     study: optuna.Study
     storage: BaseStorage
+    rungs: Rungs = no_rungs
 
 
 class TrialBook:
@@ -73,7 +77,7 @@ class TrialBook:
         self._ids: dict[int, int] = {}
         self.looked = False
         trials = study.get_trials(deepcopy=False)
-        self._avoided = diverged_points(trials)
+        self._diverged, self._tried = Points(diverged), Points(tried)
         self.page = page or Page(num_known=num_asked(trials))
         if self.page.num_known > len(trials):
             raise SweepConflictError(
@@ -192,8 +196,6 @@ class TrialBook:
             self.desk.study.tell(trial, values, state)
         except UpdateFinishedTrialError:
             pass  # somebody told its end in the meantime: it stands once, as it should
-        if verdict.outcome is Outcome.DIVERGED:
-            self._avoided |= diverged_points([self._frozen(trial.number)])
         self._close(tune_id)
 
     def last_values(self, tune_id: str) -> tuple[float, ...]:
@@ -228,16 +230,22 @@ class TrialBook:
         self.page.orphans.clear()
 
     def _ask_anew(self) -> optuna.Trial:
-        """Return a new trial of Optuna's, whose parameters did not give NaN before."""
-        study = self.desk.study
-        if not self._avoided or self.study.get_trials(False, (TrialState.WAITING,)):
+        """Return a new trial of Optuna's, with a config that is new where it can be."""
+        study, storage = self.desk.study, self.desk.storage
+        if study.get_trials(False, (TrialState.WAITING,)):
             return study.ask()
-        draw = rehearse(study, self.desk.storage, self._suggest, self._avoided)
-        study.enqueue_trial(draw.params)
-        trial = study.ask()
-        for key, value in draw.system_attrs.items():
-            self._storage.set_trial_system_attr(self._id_of(trial.number), key, value)
-        return trial
+        trials = self.study.get_trials(deepcopy=False)
+        refused = self._diverged.among(trials)
+        finite = isinstance(study.sampler, FiniteSampler)  # repeats nothing by itself
+        known = self._tried.among(trials) if not finite and self.desk.rungs() else NO_POINTS
+        if not refused and not known:
+            return study.ask()
+        drawn = rehearse(study, storage, self._suggest, refused, known)
+        trial_id = storage.create_new_trial(self._study_id, drawn)
+        # A trial shows itself to its study's sampler, and this one's has seen it.
+        blind = optuna.samplers.RandomSampler()
+        shown = optuna.load_study(study_name=study.study_name, storage=storage, sampler=blind)
+        return optuna.Trial(shown, trial_id)
 
     def _end_lost(self, trials: Collection[FrozenTrial]) -> None:
         """End trials that were told an end which the study has lost, as a damaged journal may."""

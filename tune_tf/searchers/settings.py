@@ -21,7 +21,7 @@ from tune_tf.searchers.samplers import (
     shown_rule,
     uses_constraints,
 )
-from tune_tf.searchers.shown import Rungs, Shown
+from tune_tf.searchers.shown import Rungs, Shown, no_rungs
 from tune_tf.searchers.space_record import check_space
 from tune_tf.searchers.storages import Storage, open_study, quiet
 from tune_tf.searchers.suggestions import GivenSpace, Suggest, suggest_of
@@ -106,7 +106,8 @@ class SearchSettings:
         shown = Shown(storage, rungs, rule)
         with quiet():
             study = optuna.load_study(study_name=study_name, storage=shown, sampler=sampler)
-        return Desk(study, shown)
+        # A sampler that the user made may repeat itself on purpose.
+        return Desk(study, shown, rungs if isinstance(self.sampler, str) else no_rungs)
 
     def without_storage(self) -> "SearchSettings":
         """Return the same for a study that travels by itself."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from optuna.samplers import RandomSampler
+from optuna.samplers import BaseSampler, RandomSampler
 from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
@@ -29,7 +29,7 @@ class Pairing:
 
 def make_pairing(
     problem: Problem,
-    sampler: str = "tpe",
+    sampler: str | BaseSampler = "tpe",
     scheduler: str = "asha",
     *,
     seed: int | None = None,

@@ -91,7 +91,7 @@ def read_table(path: str | Path, *, max_t: int | None = None) -> Problem:
     The file is one of ``numpy.savez``: ``curves``, whole numbers of 16 bits ``[*axes, iteration]``
     that stand for the metric's logarithm between two bounds; and ``description``, a JSON text with
     ``name``, ``source``, ``metric``, ``mode``, ``log_low``, ``log_high``, ``space`` (as in a sweep
-    file) and ``axes`` (grid values by path).
+    file), ``axes`` (grid values by path) and, if nothing may be tuned on it, ``held_out``.
 
     Args:
         path: The file.
@@ -108,6 +108,7 @@ def read_table(path: str | Path, *, max_t: int | None = None) -> Problem:
         axes = {name: _axis(space, name, values) for name, values in described["axes"].items()}
         low, high = described["log_low"], described["log_high"]
         name, source = described["name"], described["source"]
+        held_out = bool(described.get("held_out", False))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise InvalidSettingsError(
             [f"{path} is no table of learning curves: {type(error).__name__}: {error}"]
@@ -126,6 +127,7 @@ def read_table(path: str | Path, *, max_t: int | None = None) -> Problem:
         max_t=max_t or most,
         curve=grid.value,
         target=grid.target(objective, max_t or most),
+        held_out=held_out,
     )
 
 
