@@ -6,11 +6,12 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from tune_tf.searchers.studies_of import StudiesOf
 
-class Pretended(BaseStorage):
+
+class Pretended(StudiesOf):
     """A storage over another one, whose new trials exist in memory only.
 
     Trials that are there are read where they are, and what is noted on a study is kept there. New
@@ -22,7 +23,7 @@ class Pretended(BaseStorage):
     """
 
     def __init__(self, storage: BaseStorage) -> None:
-        self._truth = storage
+        super().__init__(storage)
         self._drafts: dict[int, tuple[int, FrozenTrial]] = {}  # study and trial, by trial id
 
     @property
@@ -126,48 +127,6 @@ class Pretended(BaseStorage):
     def get_best_trial(self, study_id: int) -> FrozenTrial:
         """Pass on: what is asked for has no value yet."""
         return self._truth.get_best_trial(study_id)
-
-    def create_new_study(
-        self, directions: Sequence[StudyDirection], study_name: str | None = None
-    ) -> int:
-        """Pass on."""
-        return self._truth.create_new_study(directions, study_name)
-
-    def delete_study(self, study_id: int) -> None:
-        """Pass on."""
-        self._truth.delete_study(study_id)
-
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Pass on."""
-        self._truth.set_study_user_attr(study_id, key, value)
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Pass on: what a sampler notes on a study it may need again."""
-        self._truth.set_study_system_attr(study_id, key, value)
-
-    def get_study_id_from_name(self, study_name: str) -> int:
-        """Pass on."""
-        return self._truth.get_study_id_from_name(study_name)
-
-    def get_study_name_from_id(self, study_id: int) -> str:
-        """Pass on."""
-        return self._truth.get_study_name_from_id(study_id)
-
-    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """Pass on."""
-        return self._truth.get_study_directions(study_id)
-
-    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        """Pass on."""
-        return self._truth.get_study_user_attrs(study_id)
-
-    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        """Pass on."""
-        return self._truth.get_study_system_attrs(study_id)
-
-    def get_all_studies(self) -> list[Any]:
-        """Pass on."""
-        return self._truth.get_all_studies()
 
     def _of(self, study_id: int) -> list[FrozenTrial]:
         return [draft for of_study, draft in self._drafts.values() if of_study == study_id]

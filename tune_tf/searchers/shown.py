@@ -7,11 +7,11 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
 from tune_tf.searchers.shown_rules import AtRungs, Curve, Rule, values_at
+from tune_tf.searchers.studies_of import StudiesOf
 
 Rungs = Callable[[], Sequence[int]]
 """Returns the iterations at which the scheduler compares trials by now, ascending."""
@@ -22,7 +22,7 @@ def no_rungs() -> Sequence[int]:
     return ()
 
 
-class Shown(BaseStorage):
+class Shown(StudiesOf):
     """A storage whose list of trials is what a sampler is to see; all else is the truth.
 
     Give it to the study that is asked and told. ``get_all_trials``, which is where samplers look,
@@ -42,7 +42,7 @@ class Shown(BaseStorage):
         self, storage: BaseStorage, rungs: Rungs = no_rungs, rule: Rule | None = None
     ) -> None:
         # A study puts Optuna's cache around a bare database; it would not see one in here.
-        self._truth = optuna.storages.get_storage(storage)
+        super().__init__(optuna.storages.get_storage(storage))
         self._rungs = rungs
         self._rule = rule or AtRungs()
         self._views: dict[int, _View] = {}
@@ -67,50 +67,16 @@ class Shown(BaseStorage):
         chosen = list(shown) if states is None else [t for t in shown if t.state in states]
         return copy.deepcopy(chosen) if deepcopy else chosen
 
-    def create_new_study(
-        self, directions: Sequence[StudyDirection], study_name: str | None = None
-    ) -> int:
-        """Pass on."""
-        return self._truth.create_new_study(directions, study_name)
-
     def delete_study(self, study_id: int) -> None:
         """Pass on."""
         self._views.pop(study_id, None)
         self._truth.delete_study(study_id)
-
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Pass on."""
-        self._truth.set_study_user_attr(study_id, key, value)
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Pass on."""
-        self._truth.set_study_system_attr(study_id, key, value)
 
     def get_study_id_from_name(self, study_name: str) -> int:
         """Pass on."""
         study_id = self._truth.get_study_id_from_name(study_name)
         self._study_ids.add(study_id)
         return study_id
-
-    def get_study_name_from_id(self, study_id: int) -> str:
-        """Pass on."""
-        return self._truth.get_study_name_from_id(study_id)
-
-    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """Pass on."""
-        return self._truth.get_study_directions(study_id)
-
-    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        """Pass on."""
-        return self._truth.get_study_user_attrs(study_id)
-
-    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        """Pass on."""
-        return self._truth.get_study_system_attrs(study_id)
-
-    def get_all_studies(self) -> list[Any]:
-        """Pass on."""
-        return self._truth.get_all_studies()
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """Pass on."""
