@@ -134,12 +134,10 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
     if result.report_path.exists():
         console.print(f"Report:      {result.report_path}", soft_wrap=True, highlight=False)
     if result.config.mlflow is not None:
-        console.print(
-            f"Look at it:  {_command('mlflow')} ui --backend-store-uri "
-            f"{masked(result.config.mlflow.tracking_uri)}",
-            soft_wrap=True,
-            highlight=False,
-        )
+        uri = masked(result.config.mlflow.tracking_uri)
+        is_server = uri.startswith(("http://", "https://"))
+        where = uri if is_server else f"{_command('mlflow')} ui --backend-store-uri {uri}"
+        console.print(f"Look at it:  {where}", soft_wrap=True, highlight=False)
 
 
 def _print_front(result: "SweepResult", console: Console) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tune_tf.secrets import masked
 from tune_tf.tracking.entry import PARENT, Entry
+from tune_tf.tracking.names import one_line
 from tune_tf.tracking.spool import Spool
 
 _logger = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ _LOOK_AGAIN_S = 1.0
 _READ_AT_ONCE = 64
 _PATIENCE_S = 5.0
 _PATIENCE_WITHOUT_SPOOL_S = 60.0
+_ERROR_LENGTH = 200
 
 
 class Sink(Protocol):
@@ -413,7 +415,7 @@ class Writer:
         return self._delays_s[min(held.attempts, len(self._delays_s)) - 1]
 
     def _note_failure(self, error: Exception, *, first: bool = False) -> None:
-        self._last_error = masked(str(error))
+        self._last_error = one_line(masked(str(error)), _ERROR_LENGTH)
         _logger.debug("Writing to MLflow failed: %s: %s", type(error).__name__, self._last_error)
         if self._down or (first and self._outages):
             return  # a store that fails now and then is not worth a word each time
