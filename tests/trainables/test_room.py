@@ -1,5 +1,7 @@
 """How many trials a cluster has room for, and how many workers of one."""
 
+import socket
+
 import pytest
 import ray
 
@@ -7,7 +9,7 @@ from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.factory import check_cluster
-from tune_tf.trainables.room import most_workers, num_trials
+from tune_tf.trainables.room import most_workers, num_trials, room_by_node
 
 pytestmark = pytest.mark.tf
 
@@ -71,3 +73,25 @@ def test_workers_without_room_are_refused_at_once(ray_cluster, parallelism, reso
     assert ray.is_initialized()
     with pytest.raises(UnavailableResourcesError, match=message):
         check_cluster(resources, parallelism)
+
+
+def test_a_node_that_does_not_answer_has_no_room(monkeypatch):
+    with socket.socket() as listening, socket.socket() as gone:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        gone.bind(("127.0.0.1", 0))  # nobody listens there
+        nodes = [
+            {
+                "Alive": True,
+                "NodeManagerAddress": "127.0.0.1",
+                "NodeManagerPort": each.getsockname()[1],
+                "Resources": {"CPU": cpus},
+            }
+            for each, cpus in ((listening, 3), (gone, 5))
+        ]
+        monkeypatch.setattr(ray, "nodes", lambda: nodes)
+        share = TrialResources(cpus=1)
+        assert room_by_node(share) == [3, 5]
+        assert room_by_node(share, answering=True) == [3]
+        monkeypatch.setattr(ray, "nodes", lambda: nodes[1:])
+        assert room_by_node(share, answering=True) == [5]

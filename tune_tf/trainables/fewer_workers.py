@@ -34,7 +34,8 @@ class FewerWorkers(tune.Callback):
         bundles = [bundle for bundle in reserved.bundles if bundle]
         share = TrialResources(int(bundles[0].get("CPU", 1)), bundles[0].get("GPU", 0))
         least = self._parallelism.min_workers or self._parallelism.num_workers
-        num_workers = max(most_workers(room_by_node(share), self._parallelism), least)
+        room = room_by_node(share, answering=True)
+        num_workers = max(most_workers(room, self._parallelism), least)
         if num_workers == len(bundles):
             return
         _log.warning(

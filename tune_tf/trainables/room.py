@@ -1,18 +1,40 @@
 """How many trials a Ray cluster has room for, counted on its nodes as if they were empty."""
 
+import socket
+from typing import Any
+
 import ray
 
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 
+_ANSWERS_WITHIN_S = 2.0
 
-def room_by_node(share: TrialResources) -> list[int]:
-    """Return how many processes with such a share fit on each live node of the running cluster."""
+
+def room_by_node(share: TrialResources, *, answering: bool = False) -> list[int]:
+    """Return how many processes with such a share fit on each live node of the running cluster.
+
+    Args:
+        share: What a process takes.
+        answering: Whether to leave out nodes that cannot be reached: of one that was just lost Ray
+            says for a while that it lives. If none can be, as over Ray Client, Ray is believed.
+    """
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    if answering:
+        nodes = [node for node in nodes if _answers(node)] or nodes
     return [
         int(min(node["Resources"].get(kind, 0) // count for kind, count in share.bundle.items()))
-        for node in ray.nodes()
-        if node["Alive"]
+        for node in nodes
     ]
+
+
+def _answers(node: dict[str, Any]) -> bool:
+    address = node["NodeManagerAddress"], node["NodeManagerPort"]
+    try:
+        with socket.create_connection(address, timeout=_ANSWERS_WITHIN_S):
+            return True
+    except OSError:
+        return False
 
 
 def num_trials(room: list[int], parallelism: Parallelism) -> int:
