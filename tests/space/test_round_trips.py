@@ -30,14 +30,16 @@ def ends(parameter):
 def is_active(space, path, values):
     """Return whether the conditions of a parameter hold, those of its parents included."""
     return all(
-        parent in values and values[parent] in [rounded(value) for value in allowed]
+        parent in values and any(same(values[parent], value) for value in allowed)
         for parent, allowed in space.parameters[path].condition.items()
     )
 
 
-def rounded(value):
-    """Return what equals a value after arithmetic with floats."""
-    return pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+def same(value, allowed):
+    """Return whether two values are equal, of two floats after arithmetic with them."""
+    if isinstance(value, float) and isinstance(allowed, float):
+        return value == pytest.approx(allowed, rel=1e-9, abs=1e-15)
+    return value == allowed
 
 
 def near(parameter, side):
