@@ -35,6 +35,11 @@ def is_active(space, path, values):
     )
 
 
+def rounded(value):
+    """Return what equals a value after arithmetic with floats."""
+    return pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+
+
 def same(value, allowed):
     """Return whether two values are equal, of two floats after arithmetic with them."""
     if isinstance(value, float) and isinstance(allowed, float):
