@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import three_systems
 from faulty_proxy import FaultyProxy
 from tracking_server import TrackingServer
 
@@ -105,13 +106,19 @@ def sweep(ray_cluster, tmp_path, proxy):
 
 
 def reported(folder, key="score"):
-    """Return each point that the trials reported, by their id, as Tune's own files have them."""
+    """Return each point that the trials reported, by their id, as Tune's own files have them.
+
+    A trial that began in the last moments before a kill may be one that Tune does not know when it
+    goes on: it runs it again under another id, and what the first one reported is no trial's.
+    """
+    known = three_systems.in_tune(folder)
     points = {}
     for file in folder.glob("*/result.json"):
         for line in file.read_text().splitlines():
             result = json.loads(line)
             point = result["training_iteration"], result[key]
-            points.setdefault(result["trial_id"], {})[point] = 1
+            if result["trial_id"] in known:
+                points.setdefault(result["trial_id"], {})[point] = 1
     return points
 
 
@@ -277,6 +284,7 @@ def test_a_driver_killed_and_resumed_has_every_point_once(server, proxy, tmp_pat
     assert resumed.returncode == 0, resumed.stderr
     runs = assert_exact(server, folder)
     assert all(len(points) == NUM_STEPS for _, _, points in runs.values())
+    assert {max(points)[1] for _, _, points in runs.values()} == {20.0, 40.0, 60.0}
 
 
 def test_a_server_that_asks_for_a_password_or_a_token_gets_it(sweep, server, proxy, monkeypatch):
@@ -356,7 +364,8 @@ def test_a_killed_sweep_is_closed_but_not_while_it_runs(command, finished, sweep
     assert code == 0, err
     runs = stored(tmp_path / "mlflow.db", folder.name, "val_accuracy")
     assert "RUNNING" not in {status for status, _, _ in runs.values()}
-    assert len(json.loads(out)["run_ids"]) == sum(s == "KILLED" for s, _, _ in runs.values())
-    assert all("tune_tf.stop_reason" in tags for _, tags, _ in runs.values())
+    ends = [(status, tags["tune_tf.stop_reason"]) for status, tags, _ in runs.values()]
+    interrupted = ends.count(("KILLED", "interrupted"))
+    assert len(json.loads(out)["run_ids"]) == interrupted > 0
     code, out, err = finished("close", "tiny", cwd=tmp_path)
     assert "0 runs ended" in out

@@ -30,7 +30,7 @@ def seen_in(folder: Path) -> dict[str, Seen]:
     Asserts that each trial stands once in each system; MLflow has no run of one that was proposed
     but never started.
     """
-    tune = _tune(folder)
+    tune = in_tune(folder)
     optuna_study = study_of(folder)
     attrs = optuna_study.user_attrs
     study = {tune_trial_id(trial, attrs): trial for trial in optuna_study.trials}
@@ -55,7 +55,7 @@ def seen_in(folder: Path) -> dict[str, Seen]:
 def assert_truth(folder: Path) -> dict[str, Seen]:
     """Assert that every trial has ended, and stands in one state in the three systems."""
     trials = seen_in(folder)
-    assert len(trials) == len(_tune(folder))
+    assert len(trials) == len(in_tune(folder))
     for trial in trials.values():
         outcome = Outcome.of_tag(trial.reason)
         assert (trial.tune, trial.optuna, trial.mlflow) == (
@@ -70,7 +70,8 @@ def assert_truth(folder: Path) -> dict[str, Seen]:
     return trials
 
 
-def _tune(folder: Path) -> dict[str, str]:
+def in_tune(folder: Path) -> dict[str, str]:
+    """Return the state of each trial that Tune knows."""
     newest = max(folder.glob("experiment_state-*.json"))
     states = [json.loads(trial) for trial, _ in json.loads(newest.read_text())["trial_data"]]
     assert len({state["trial_id"] for state in states}) == len(states)

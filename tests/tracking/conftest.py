@@ -43,3 +43,21 @@ def callback_of(store_uri):
         return MLflowCallback(store_uri, **settings)
 
     return callback_of
+
+
+@pytest.fixture
+def trial_of(tmp_path):
+    """Make Tune's own trial, without a trainable."""
+    from ray.train._internal.storage import StorageContext
+    from ray.tune.experiment import Trial
+
+    def trial_of(trial_id, rate=1.0, status="RUNNING", last_result=None):
+        storage = StorageContext(str(tmp_path / "ray"), "exp")
+        trial = Trial(
+            "scripted", stub=True, trial_id=trial_id, config={"rate": rate}, storage=storage
+        )
+        trial.set_status(status)
+        trial.run_metadata.last_result = last_result or {}
+        return trial
+
+    return trial_of

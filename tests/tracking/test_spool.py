@@ -199,7 +199,7 @@ def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of
         writer.put(result("t", step))
     held = sum(len(entry.reports) for each in writer._backlog.values() for entry in each.entries)
     assert held <= 10 + 64  # what is read at once may go over the limit
-    assert len(writer._in_memory) == 0
+    assert writer.unwritten() == []
     store.down = False
     writer.close()
     assert store.steps == {"t": list(range(1000))}

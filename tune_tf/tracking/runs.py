@@ -23,6 +23,7 @@ from tune_tf.tracking.entry import (
 from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, file_name
 from tune_tf.tracking.note import NOTE
 from tune_tf.tracking.open_run import NO_POINT, OpenRun, Point, Refusals
+from tune_tf.tracking.sqlite_file import make_store
 from tune_tf.tracking.uri import sqlite_path
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ def connect(tracking_uri: str) -> "MlflowClient":
     # Loaded here and not above: it takes seconds, and only the writer's thread has them.
     from mlflow import MlflowClient
 
+    if path := sqlite_path(tracking_uri):
+        make_store(path)
     return MlflowClient(tracking_uri=tracking_uri)
 
 

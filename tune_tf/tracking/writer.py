@@ -4,14 +4,13 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from tune_tf.secrets import masked
 from tune_tf.tracking.entry import PARENT, Entry
+from tune_tf.tracking.entry_queue import EntryQueue
+from tune_tf.tracking.held import Held
 from tune_tf.tracking.names import one_line
 from tune_tf.tracking.spool import Spool
 
@@ -20,7 +19,6 @@ _logger = logging.getLogger(__name__)
 _FAILURES_OF_A_STORE_DOWN = 3
 _CLOSING_DELAY_S = 2.0
 _LOOK_AGAIN_S = 1.0
-_READ_AT_ONCE = 64
 _PATIENCE_S = 5.0
 _PATIENCE_WITHOUT_SPOOL_S = 60.0
 _ERROR_LENGTH = 200
@@ -39,56 +37,6 @@ class Sink(Protocol):
     @property
     def num_refused(self) -> int:
         """How many values the store will never take; they are taken out of the entry as well."""
-
-
-@dataclass
-class _Held:
-    """What waits to be written to one run.
-
-    Args:
-        entries: What is left to be written, in order.
-        due: When to write it, on the monotonic clock, in seconds.
-        first: Number of the first entry that was put into it.
-        last: Number of the last one.
-        count: How many entries were put into it.
-        weight: How much room it takes, in reports.
-        attempts: How often writing has failed.
-        not_before: When it may be written at the earliest, whoever waits for it.
-    """
-
-    entries: deque[Entry]
-    due: float
-    first: int
-    last: int
-    count: int = 0
-    weight: int = 0
-    attempts: int = 0
-    not_before: float = 0.0
-
-    def take(self, number: int, entry: Entry) -> None:
-        """Take in what came later."""
-        self.last = number
-        self.count += 1
-        self.weight += max(1, len(entry.reports))
-        if self.entries and not entry.fresh:
-            self.entries[-1].merge(entry)
-        else:  # a trial made anew under the same id is not the one before
-            self.entries.append(entry)
-
-    @property
-    def size(self) -> int:
-        """How many values there are to write."""
-        return sum(entry.size for entry in self.entries)
-
-    @property
-    def settles(self) -> bool:
-        """Whether it ends the runs that the others have not ended."""
-        return any(entry.trials is not None for entry in self.entries)
-
-    @property
-    def only_artifacts(self) -> bool:
-        """Whether nothing but artifacts is left."""
-        return all(entry.size == len(entry.texts) + len(entry.files) for entry in self.entries)
 
 
 class Writer:
@@ -131,31 +79,24 @@ class Writer:
         self.lost = 0
         self._open_sink = open_sink
         self._sink: Sink | None = None
-        self._spool = spool
-        self._capacity = capacity
         self._backlog_limit = backlog
         self._linger_s = linger_s
         self._delays_s = tuple(delays_s)
         default_s = _PATIENCE_S if spool is not None else _PATIENCE_WITHOUT_SPOOL_S
         self._patience_s = default_s if patience_s is None else patience_s
-        self._backlog: dict[str, _Held] = {}
+        self._backlog: dict[str, Held] = {}
         self._succeeded = -math.inf
         self._outages = 0
         self._reported = False
 
         self._changed = threading.Condition()  # of what follows: several threads use it
-        self._last_put = self._last_on_disk = spool.last if spool is not None else 0
-        self._last_taken = 0
-        self._num_unread = 0
-        self._in_memory: deque[tuple[int, Entry]] = deque()  # put, neither on disk nor taken
-        self._unwritten: dict[int, Entry] = {}  # put, neither on disk nor written
+        self._queue = EntryQueue(spool, capacity, self._changed)
         self._idle = True
         self._flushes: dict[threading.Event, float] = {}
         self._closing: float | None = None
         self._left_alone = False
         self._down = False
         self._last_error = ""
-        self._disk_failed = False
         self._thread = threading.Thread(target=self._run, name="tune_tf-tracking", daemon=True)
         self._thread.start()
 
@@ -169,15 +110,19 @@ class Writer:
         """How many entries the sink has not taken whole."""
         with self._changed:
             held = sum(held.count for held in self._backlog.copy().values())
-            return held + self._last_put - self._last_taken + self._num_unread
+            return held + self._queue.num_waiting
 
     def put(self, entry: Entry) -> None:
         """Take an entry, which now is the writer's; blocks only while there is no room for it."""
         with self._changed:
-            while not self._to_disk(entry) and not self._to_memory(entry):
-                if self._left_alone or not self._thread.is_alive():
+            while not self._queue.put(entry):
+                alive = self._thread.is_alive()
+                if alive and self._queue.put_in_memory(entry):
+                    break
+                if self._left_alone or not alive:
                     self.lost += entry.size
                     return
+                self._changed.notify_all()
                 self._changed.wait(_LOOK_AGAIN_S)
             if self._idle:
                 self._changed.notify_all()
@@ -185,7 +130,7 @@ class Writer:
     def unwritten(self) -> list[Entry]:
         """Return what was put, may not be written yet and is in no spool; never waits."""
         with self._changed:
-            return [entry.copy() for _, entry in sorted(self._unwritten.items())]
+            return self._queue.unwritten()
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all that was put is written; return whether it was.
@@ -198,7 +143,7 @@ class Writer:
         end = math.inf if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             if not self._thread.is_alive():
-                return self._last_put == self._last_taken and not self._backlog
+                return self._queue.is_empty and not self._backlog
             self._flushes[done] = time.monotonic()
             self._changed.notify_all()
         while self._thread.is_alive() and done in self._flushes:
@@ -223,59 +168,11 @@ class Writer:
             if self._down and self._is_hopeless(begun, time.monotonic() - _CLOSING_DELAY_S):
                 break
             self._thread.join(max(0.0, min(end - time.monotonic(), _LOOK_AGAIN_S)))
-        with self._changed:
-            if self._spool is not None:
-                with suppress(OSError):
-                    self._spill(self._spool)
-            self._left_alone = True
-        if self._spool is not None:
-            self._spool.close()
+        self._left_alone = True
+        self._queue.close()
         if not self._reported:
             self._reported = True
             self._tell_what_is_left()
-
-    # Where entries wait; all of it with the condition's lock.
-
-    def _to_disk(self, entry: Entry) -> bool:
-        """Write an entry, and before it what has waited for room on the disk."""
-        if self._spool is None or self._left_alone:
-            return False
-        try:
-            self._spill(self._spool)
-            self._spool.append(self._last_put + 1, entry)
-        except OSError as error:
-            if not self._disk_failed:
-                self._disk_failed = True
-                _logger.warning(
-                    "The record of the sweep cannot be kept on disk and waits in memory; training "
-                    "goes on: %s",
-                    error,
-                )
-            return False
-        if self._disk_failed:
-            self._disk_failed = False
-            _logger.info("There is room on the disk again for the record of the sweep")
-        self._last_put += 1
-        self._last_on_disk = self._last_put
-        return True
-
-    def _spill(self, spool: Spool) -> None:
-        """Write what waits in memory to disk, also what the thread has taken but not written."""
-        for number, entry in sorted(self._unwritten.items()):
-            spool.append(number, entry)
-            self._last_on_disk = number
-            del self._unwritten[number]
-            if self._in_memory and self._in_memory[0][0] == number:
-                self._in_memory.popleft()
-
-    def _to_memory(self, entry: Entry) -> bool:
-        if len(self._in_memory) >= self._capacity or not self._thread.is_alive():
-            self._changed.notify_all()
-            return False
-        self._last_put += 1
-        self._in_memory.append((self._last_put, entry))
-        self._unwritten[self._last_put] = entry.copy()
-        return True
 
     # The thread.
 
@@ -295,10 +192,10 @@ class Writer:
             now = time.monotonic()
             due = min((held.due for held in self._backlog.values()), default=math.inf)
             hurry = self._closing is not None or self._flushes
-            if self._last_put > self._last_taken and self._has_room():
+            if not self._queue.is_empty and self._has_room():
                 arrived = now if arrived is None else arrived
-                full = len(self._in_memory) >= self._capacity
-                due = min(due, now if hurry or full else arrived + self._linger_s)
+                hurried = hurry or self._queue.is_full
+                due = min(due, now if hurried else arrived + self._linger_s)
             elif hurry and not self._backlog:
                 due = now
             if hurry:
@@ -321,40 +218,14 @@ class Writer:
     def _take(self) -> None:
         """Take what waits, the oldest first, as far as there is room."""
         now = time.monotonic()
-        while self._has_room():
-            with self._changed:
-                limit = self._last_put - self._last_taken
-                on_disk = self._spool is not None and self._last_on_disk > self._last_taken
-                last_on_disk = self._last_on_disk
-                if not on_disk:
-                    entries = list(self._in_memory)[:_READ_AT_ONCE]
-                    for _ in entries:
-                        self._in_memory.popleft()
-                    if entries:
-                        self._last_taken = entries[-1][0]
-            if on_disk and self._spool is not None:
-                entries = self._read(self._spool, min(limit, _READ_AT_ONCE), last_on_disk)
-            if not entries:
-                break
+        while self._has_room() and (entries := self._queue.take()):
             for number, entry in entries:
                 held = self._backlog.get(entry.run)
                 if held is None:
-                    held = self._backlog[entry.run] = _Held(deque(), now, number, number)
+                    held = self._backlog[entry.run] = Held(now, number)
                 held.take(number, entry)
         with self._changed:
             self._changed.notify_all()
-
-    def _read(self, spool: Spool, limit: int, last: int) -> list[tuple[int, Entry]]:
-        try:
-            entries = spool.read(self._last_taken, limit)
-        except OSError as error:
-            entries = []
-            self._num_unread += last - self._last_taken
-            _logger.warning("The record of the sweep cannot be read back from disk: %s", error)
-        with self._changed:
-            # What cannot be read is passed over, and stays where it is.
-            self._last_taken = entries[-1][0] if entries else last
-        return entries
 
     def _deliver(self) -> None:
         """Write what is due, the parent's last; a store that fails thrice running is down."""
@@ -398,20 +269,17 @@ class Writer:
     def _done_with(self, run: str) -> None:
         self._succeeded = time.monotonic()
         with self._changed:
-            held = self._backlog.pop(run)
-            for number in [n for n in self._unwritten if n <= held.last]:
-                if self._unwritten[number].run == run:
-                    del self._unwritten[number]
+            self._queue.written(run, self._backlog.pop(run).last)
         if self._down and not any(held.attempts for held in self._backlog.values()):
             self._down = False
             _logger.info("MLflow can be written to again; all that waited is being written")
 
-    def _failed(self, held: _Held, error: Exception) -> None:
+    def _failed(self, held: Held, error: Exception) -> None:
         held.attempts += 1
         held.due = time.monotonic() + self._delay_s(held)
         self._note_failure(error, first=held.attempts == 1)
 
-    def _delay_s(self, held: _Held) -> float:
+    def _delay_s(self, held: Held) -> float:
         return self._delays_s[min(held.attempts, len(self._delays_s)) - 1]
 
     def _note_failure(self, error: Exception, *, first: bool = False) -> None:
@@ -427,12 +295,8 @@ class Writer:
         """Remove what is written from the spool and answer who waits; return whether to end."""
         with self._changed:
             held = [held.first for held in self._backlog.values()]
-            if self._spool is not None and not self._left_alone and not self._num_unread:
-                with suppress(
-                    OSError
-                ):  # what stays on disk is delivered again, which changes nothing
-                    self._spool.done_below(min([*held, self._last_taken + 1]))
-            done = not self._backlog and self._last_put == self._last_taken
+            self._queue.done_below(min([*held, self._queue.last_taken + 1]))
+            done = not self._backlog and self._queue.is_empty
             now = time.monotonic()
             for flushed, begun in list(self._flushes.items()):
                 if done:
@@ -448,24 +312,24 @@ class Writer:
         return failing and now - max(begun, self._succeeded) >= self._patience_s
 
     def _tell_what_is_left(self) -> None:
-        num_kept = self.num_left - len(self._unwritten)
-        if self._spool is not None and num_kept > 0:
+        num_kept = self.num_left - self._queue.num_unwritten
+        if (path := self._queue.spool_path) is not None and num_kept > 0:
             _logger.warning(
                 "MLflow has not taken %d entries of the sweep%s; they are kept in %s, and "
                 "delivered by:  sweep.py sync %s",
                 num_kept,
                 f" ({self._last_error})" if self._down else "",
-                self._spool.path,
-                self._spool.path.parent,
+                path,
+                path.parent,
             )
         if self._sink is not None:
             self.lost += self._sink.num_refused
-        if self._unwritten and self._thread.is_alive():
+        if self._queue.num_unwritten and self._thread.is_alive():
             _logger.warning(
                 "MLflow has not taken all of the sweep in time; its runs may be incomplete"
             )
         else:
-            self.lost += sum(entry.size for entry in self._unwritten.values())
+            self.lost += sum(entry.size for entry in self.unwritten())
         if self.lost:
             _logger.warning(
                 "%d values could not be written to MLflow and are lost there; the sweep itself "
