@@ -4,6 +4,7 @@ from optuna.samplers import RandomSampler, TPESampler
 from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
+from sqlalchemy.pool import StaticPool
 
 from tune_tf.searchers.pretended import Pretended
 
@@ -11,7 +12,7 @@ STORAGES = {
     "memory": lambda folder: InMemoryStorage(),
     "journal": lambda folder: JournalStorage(JournalFileBackend(str(folder / "s.journal"))),
     "database": lambda folder: optuna.storages.get_storage(
-        RDBStorage(f"sqlite:///{folder / 's.db'}")
+        RDBStorage("sqlite://", engine_kwargs={"poolclass": StaticPool})  # no disk to wait for
     ),
 }
 

@@ -1,7 +1,7 @@
 """One MLflow run that is written to."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-MAX_METRICS_A_BATCH = 1000
+# MLflow takes 1,000 values in one request, of them so many of these.
 MAX_PARAMS_A_BATCH = 100
 MAX_TAGS_A_BATCH = 100
+MAX_METRICS_A_BATCH = 1000 - MAX_PARAMS_A_BATCH - MAX_TAGS_A_BATCH
 _PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"})
 
 
@@ -109,9 +110,7 @@ class OpenRun:
             update = partial(self._client.update_run, self.run_id, name=entry.name)
             self._attempt(update)
             entry.name = None
-        self._write_params(entry)
-        self._write_reports(entry)
-        self._write_tags(entry)
+        self._write_values(entry)
 
     def end(self, entry: Entry) -> None:
         """Write the end of an entry, and its artifacts."""
@@ -130,66 +129,51 @@ class OpenRun:
                 self._client.delete_tag(self.run_id, key)
         self.status = "RUNNING"
 
-    def _write_params(self, entry: Entry) -> None:
-        from mlflow.entities import Param
+    def _write_values(self, entry: Entry) -> None:
+        """Write what MLflow takes in one request: parameters, metrics and tags together."""
+        self._leave_known_params(entry)
+        entry.reports = _new(entry.reports, self)
+        groups = list(batches(entry.reports, MAX_METRICS_A_BATCH))
+        entry.reports = [report for group in groups for report in group]
+        while groups or entry.params or entry.tags:
+            group = groups.pop(0) if groups else []
+            params = dict(list(entry.params.items())[:MAX_PARAMS_A_BATCH])
+            tags = dict(list(entry.tags.items())[:MAX_TAGS_A_BATCH])
+            self._send(_batch(params, group, tags))
+            self.params.update(params)
+            points = [_point(report) for report in group if report.once]
+            if points:
+                self.last, self.last_ms = max([self.last, *points]), None
+            del entry.reports[: len(group)]
+            for values, sent in ((entry.params, params), (entry.tags, tags)):
+                for key in sent:
+                    del values[key]
 
+    def _leave_known_params(self, entry: Entry) -> None:
         for key, value in list(entry.params.items()):
             known = self.params.get(key)
             if known is not None:
                 del entry.params[key]
                 if known != value:  # a parameter cannot change, a tag can
                     entry.tags[key] = value
-        while entry.params:
-            batch = dict(list(entry.params.items())[:MAX_PARAMS_A_BATCH])
-            self._send("params", [Param(key, value) for key, value in batch.items()])
-            self.params.update(batch)
-            for key in batch:
-                del entry.params[key]
 
-    def _write_reports(self, entry: Entry) -> None:
-        from mlflow.entities import Metric
-
-        entry.reports = _new(entry.reports, self)
-        groups = list(batches(entry.reports, MAX_METRICS_A_BATCH))
-        entry.reports = [report for group in groups for report in group]
-        for group in groups:
-            metrics = [
-                Metric(key, value, report.time_ms, report.step)
-                for report in group
-                for key, value in report.metrics.items()
-            ]
-            self._send("metrics", metrics)
-            points = [_point(report) for report in group if report.once]
-            if points:
-                self.last, self.last_ms = max([self.last, *points]), None
-            del entry.reports[: len(group)]
-
-    def _write_tags(self, entry: Entry) -> None:
-        from mlflow.entities import RunTag
-
-        while entry.tags:
-            batch = dict(list(entry.tags.items())[:MAX_TAGS_A_BATCH])
-            self._send("tags", [RunTag(key, value) for key, value in batch.items()])
-            for key in batch:
-                del entry.tags[key]
-
-    def _send(self, kind: str, values: list[Any]) -> None:
+    def _send(self, batch: dict[str, list[Any]]) -> None:
         """Log a batch; of one that MLflow refuses, all but the values that it refuses."""
+        count = sum(len(values) for values in batch.values())
         if self.gone:
-            self._refusals.note(len(values), "its run was deleted")
+            self._refusals.note(count, "its run was deleted")
             return
         try:
-            self._client.log_batch(self.run_id, **{kind: values})
+            self._client.log_batch(self.run_id, **batch)
         except Exception as error:
             if not self._refusals.is_permanent(error):
                 raise
             self.gone = self._is_gone()
-            if self.gone or len(values) == 1:
-                self._refusals.note(len(values), error)
+            if self.gone or count == 1:
+                self._refusals.note(count, error)
                 return
-            middle = len(values) // 2
-            self._send(kind, values[:middle])
-            self._send(kind, values[middle:])
+            for part in _parts(batch):
+                self._send(part)
 
     def _attempt(self, call: Callable[[], object]) -> None:
         """Make a call that writes one value; leave out what MLflow refuses."""
@@ -230,6 +214,37 @@ class OpenRun:
             if not self._refusals.is_permanent(error):
                 raise
             return True
+
+
+def _batch(
+    params: Mapping[str, str], reports: Iterable[Report], tags: Mapping[str, str]
+) -> dict[str, list[Any]]:
+    """Return what a request holds, in MLflow's own classes; kinds of which it holds none left out.
+
+    A tag such as the stop reason comes after the metrics that it speaks of, also in what MLflow
+    does.
+    """
+    from mlflow.entities import Metric, Param, RunTag
+
+    batch: dict[str, list[Any]] = {
+        "params": [Param(key, value) for key, value in params.items()],
+        "metrics": [
+            Metric(key, value, report.time_ms, report.step)
+            for report in reports
+            for key, value in report.metrics.items()
+        ],
+        "tags": [RunTag(key, value) for key, value in tags.items()],
+    }
+    return {kind: values for kind, values in batch.items() if values}
+
+
+def _parts(batch: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
+    """Return a batch in two or more: by kind, or the halves of the only kind."""
+    if len(batch) > 1:
+        return [{kind: values} for kind, values in batch.items()]
+    [(kind, values)] = batch.items()
+    middle = len(values) // 2
+    return [{kind: values[:middle]}, {kind: values[middle:]}]
 
 
 def _new(reports: list[Report], run: OpenRun) -> list[Report]:

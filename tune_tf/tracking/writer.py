@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tune_tf.secrets import masked
@@ -19,6 +20,7 @@ _logger = logging.getLogger(__name__)
 _FAILURES_OF_A_STORE_DOWN = 3
 _CLOSING_DELAY_S = 2.0
 _LOOK_AGAIN_S = 1.0
+_LONGEST_REST_S = 2.0
 _PATIENCE_S = 5.0
 _PATIENCE_WITHOUT_SPOOL_S = 60.0
 _ERROR_LENGTH = 200
@@ -37,6 +39,21 @@ class Sink(Protocol):
     @property
     def num_refused(self) -> int:
         """How many values the store will never take; they are taken out of the entry as well."""
+
+
+@dataclass(eq=False)
+class _Flush:
+    """Someone who waits for all that was put to be written.
+
+    Args:
+        begun: Since when, on the monotonic clock, in seconds.
+        ended: Set when there is no more to wait for.
+        done: Whether all is written.
+    """
+
+    begun: float
+    ended: threading.Event = field(default_factory=threading.Event)
+    done: bool = False
 
 
 class Writer:
@@ -59,6 +76,8 @@ class Writer:
         capacity: How many entries wait in memory before the thread takes them.
         backlog: How many reports the thread holds at most.
         linger_s: How long to gather before writing, in seconds.
+        share: How much of a core the thread may take, as a part of 1; it gathers longer where
+            writing costs more, up to 2 seconds, unless someone waits for it.
         delays_s: How long to wait before each further attempt, in seconds; the last one counts for
             all that follow.
         patience_s: How long to go on at the end without any success, in seconds; by default 5 with
@@ -73,6 +92,7 @@ class Writer:
         capacity: int = 1000,
         backlog: int = 4000,
         linger_s: float = 0.5,
+        share: float = 0.02,
         delays_s: Sequence[float] = (0.5, 2.0, 5.0, 15.0, 30.0),
         patience_s: float | None = None,
     ) -> None:
@@ -81,6 +101,8 @@ class Writer:
         self._sink: Sink | None = None
         self._backlog_limit = backlog
         self._linger_s = linger_s
+        self._share = share
+        self._rests_until = -math.inf
         self._delays_s = tuple(delays_s)
         default_s = _PATIENCE_S if spool is not None else _PATIENCE_WITHOUT_SPOOL_S
         self._patience_s = default_s if patience_s is None else patience_s
@@ -92,7 +114,7 @@ class Writer:
         self._changed = threading.Condition()  # of what follows: several threads use it
         self._queue = EntryQueue(spool, capacity, self._changed)
         self._idle = True
-        self._flushes: dict[threading.Event, float] = {}
+        self._flushes: list[_Flush] = []
         self._closing: float | None = None
         self._left_alone = False
         self._down = False
@@ -139,18 +161,18 @@ class Writer:
             timeout_s: How long to wait, in seconds; by default as long as it goes on, and with a
                 store that is down as long as the writer's patience.
         """
-        done = threading.Event()
+        flush = _Flush(time.monotonic())
         end = math.inf if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             if not self._thread.is_alive():
                 return self._queue.is_empty and not self._backlog
-            self._flushes[done] = time.monotonic()
+            self._flushes.append(flush)
             self._changed.notify_all()
-        while self._thread.is_alive() and done in self._flushes:
+        while self._thread.is_alive():
             left = end - time.monotonic()
-            if done.wait(max(0.0, min(left, _LOOK_AGAIN_S))) or left <= 0:
+            if flush.ended.wait(max(0.0, min(left, _LOOK_AGAIN_S))) or left <= 0:
                 break
-        return done.is_set()
+        return flush.done
 
     def close(self, timeout_s: float | None = None) -> None:
         """Write all that was put, end the thread, and warn once if something is left.
@@ -180,8 +202,11 @@ class Writer:
         while True:
             with self._changed:
                 self._wait()
+            begun_s = time.thread_time()
             self._take()
             self._deliver()
+            rest_s = (time.thread_time() - begun_s) / self._share
+            self._rests_until = time.monotonic() + min(rest_s, _LONGEST_REST_S)
             if self._acknowledge():
                 return
 
@@ -195,7 +220,8 @@ class Writer:
             if not self._queue.is_empty and self._has_room():
                 arrived = now if arrived is None else arrived
                 hurried = hurry or self._queue.is_full
-                due = min(due, now if hurried else arrived + self._linger_s)
+                gathered = max(arrived + self._linger_s, self._rests_until)
+                due = min(due, now if hurried else gathered)
             elif hurry and not self._backlog:
                 due = now
             if hurry:
@@ -298,11 +324,11 @@ class Writer:
             self._queue.done_below(min([*held, self._queue.last_taken + 1]))
             done = not self._backlog and self._queue.is_empty
             now = time.monotonic()
-            for flushed, begun in list(self._flushes.items()):
-                if done:
-                    flushed.set()
-                if done or self._is_hopeless(begun, now):
-                    del self._flushes[flushed]
+            for flush in self._flushes.copy():
+                if done or self._is_hopeless(flush.begun, now):
+                    flush.done = done
+                    flush.ended.set()
+                    self._flushes.remove(flush)
             if self._left_alone:
                 return True
             return self._closing is not None and (done or self._is_hopeless(self._closing, now))
