@@ -81,6 +81,7 @@ def test_what_is_left_out_has_defaults():
         "storage_path": "./sweeps",
         "max_concurrent_trials": None,
         "max_failures": 0,
+        "oom_retries": 2,
         "reuse_actors": True,
         "loop": "graph",
         "checkpoint_interval_s": 10.0,

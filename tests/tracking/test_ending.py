@@ -89,3 +89,12 @@ def test_the_cause_is_the_last_lines_without_colours_and_markers():
         '\x1b[36mray::train()\x1b[39m\n  File "a.py"\n    raise x\n    ^^^^^\nValueError: boom\n'
     )
     assert ending.cause_of(error) == 'File "a.py"\nraise x\nValueError: boom'
+
+
+def test_what_came_before_the_last_failure_is_not_its_cause():
+    error = (
+        "Failure # 1 (occurred at 2026-01-02_03-04-05)\nResourceExhaustedError: OOM\n"
+        "Failure # 1 (occurred at 2026-01-02_03-04-06)\nValueError: boom\n"
+    )
+    assert ending.last_failure(error).strip() == "ValueError: boom"
+    assert ending.of_trial("completed", {}, status="ERROR", error=error) is Outcome.ERROR

@@ -56,6 +56,8 @@ class SweepConfig(Settings):
         storage_path: Folder or URI under which the sweep's folder lies.
         max_concurrent_trials: Trials at a time; None for what the cluster can hold.
         max_failures: Times that a failed trial is started again.
+        oom_retries: Times that a trial which ran out of memory is started again so that it needs
+            less or has more; they are not counted as failures.
         reuse_actors: Whether a process runs one trial after the other.
         loop: ``graph`` for one graph call an epoch, ``fit`` for ``keras.Model.fit``.
         checkpoint_interval_s: Seconds between two checkpoints of a running trial; 0 for one each
@@ -88,6 +90,7 @@ class SweepConfig(Settings):
     ] = "./sweeps"
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None
     max_failures: Annotated[int, Field(ge=0)] = 0
+    oom_retries: Annotated[int, Field(ge=0)] = 2
     reuse_actors: bool = True
     loop: Literal["graph", "fit"] = "graph"
     checkpoint_interval_s: Annotated[float, Field(ge=0)] = 10

@@ -29,6 +29,7 @@ from tune_tf.tracking import Endings, MLflowCallback
 from tune_tf.tracking.endings import last_report
 from tune_tf.trainables import trainable
 from tune_tf.trainables.fewer_workers import fewer_workers
+from tune_tf.trainables.oom_retries import OomRetries
 from tune_tf.trainables.recycling import RecycleActors
 
 _logger = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ def _run(
     searcher = make_searcher(folder)
     tracker = make_tracker(folder, scheduler, searcher)
     endings = tracker or Endings(config.leading_objective)
+    workload = import_workload(config.workload, folder.base_dir)
     own = [
         endings,
         KeepScheduler(scheduler),
@@ -104,6 +106,7 @@ def _run(
         JsonLoggerCallback(),
         RefuseBrokenWorkload(),
         *fewer_workers(config.parallelism),
+        OomRetries(workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries),
     ]
     with ModelWriter() as writer, environment(TUNE_ENVIRONMENT), told_plainly(folder):
         if tracker and config.mlflow and config.mlflow.log_best_model:
@@ -112,7 +115,7 @@ def _run(
             early = []
         analysis = tune.run(
             trainable(
-                import_workload(config.workload, folder.base_dir),
+                workload,
                 config.parallelism,
                 resources=plan.resources,
                 loop=config.loop,

@@ -12,6 +12,7 @@ Seen = Literal["completed", "stopped", "unfinished"]
 went on; or left it unfinished when the sweep ended."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)$", re.MULTILINE)
 _CAUSE_LINES = 3
 _CAUSE_LENGTH = 500
 _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
@@ -53,7 +54,7 @@ def of_trial(
         objective: Whose metric tells that a trial diverged.
     """
     if error is not None or status == "ERROR":
-        return Outcome.of_error(error or "")
+        return Outcome.of_error(last_failure(error or ""))
     if seen == "unfinished":
         return Outcome.INTERRUPTED  # whatever it reported: a resume goes on with it
     if last_result.get("done"):
@@ -78,6 +79,11 @@ def cause_of(error: str) -> str:
     """Return the last lines of an error's text, without colours: what a reader wants to see."""
     lines = [line.strip() for line in plain(error).splitlines() if line.strip(" ^~")]
     return "\n".join(lines[-_CAUSE_LINES:])[-_CAUSE_LENGTH:]
+
+
+def last_failure(error: str) -> str:
+    """Return what an error's text tells of the last failure: Tune adds one to another."""
+    return _FAILURE.split(error)[-1]
 
 
 def plain(error: str) -> str:

@@ -3,18 +3,21 @@
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ray import tune
 from ray.tune.result import SHOULD_CHECKPOINT
 
+from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.autologging import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.epoch_result import epoch_result
+from tune_tf.trainables.memory_saving import micro_batches_of
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.workload import Config, Workload
@@ -77,6 +80,10 @@ class MirroredTrainable(tune.Trainable):
                 return data
             return place(rows_of(data, floatx=keras.config.floatx()), self._replicas)
 
+        pieces = micro_batches_of(self.trial_resources, parallelism)
+        self._saving = pieces > parallelism.micro_batches  # after it ran out of memory
+        parallelism = replace(parallelism, micro_batches=pieces)
+        self._micro_batches = pieces
         self._sweep_seed = seed
         self._checkpoint_interval_s = checkpoint_interval_s
         self._recycling = recycling or Recycling()
@@ -107,6 +114,8 @@ class MirroredTrainable(tune.Trainable):
             result[RECYCLE] = True
         if self._system_metrics is not None:
             result |= self._system_metrics.sample()
+        if self._saving:
+            result["micro_batches"] = self._micro_batches
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -136,10 +145,18 @@ class MirroredTrainable(tune.Trainable):
         self._last_checkpoint = self._clock()
         enter_trial(self.trial_id, self._tracking, starting=True)
         self._stop_autologging()
-        self._loop.start(config, self._data.get(config), self._seed())
+        self._start_loop(config)
         self._stop_autologging()  # the workload's code may have switched it on
         if self._system_metrics is not None:
             self._system_metrics.begin()
+
+    def _start_loop(self, config: Config) -> None:
+        try:
+            self._loop.start(config, self._data.get(config), self._seed())
+        except WorkloadError as error:
+            if not self._saving:
+                raise
+            raise MemoryError(f"it ran out of memory, and cannot do with less: {error}") from error
 
     def _stop_autologging(self) -> None:
         """Keep MLflow from making a second run of a trial that has one."""

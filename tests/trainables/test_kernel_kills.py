@@ -1,0 +1,46 @@
+import pytest
+
+from tune_tf.trainables import kernel_kills
+from tune_tf.trainables.kernel_kills import KernelKills, num_kills
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def vmstat(tmp_path, monkeypatch):
+    """The file in which Linux counts, in place of the real one."""
+    path = tmp_path / "vmstat"
+    monkeypatch.setattr(kernel_kills, "_VMSTAT", path)
+    return path
+
+
+def test_the_kernels_count_is_read(vmstat):
+    vmstat.write_text("pgfault 17\noom_kill 3\noom_kill_process 9\n")
+    assert num_kills() == 3
+
+
+def test_a_system_that_does_not_count_has_none(vmstat):
+    assert num_kills() == 0
+    vmstat.write_text("pgfault 17\n")
+    assert num_kills() == 0
+
+
+def test_a_count_has_risen_once(vmstat, monkeypatch):
+    monkeypatch.setattr(kernel_kills, "_others", set)
+    vmstat.write_text("oom_kill 3\n")
+    kills = KernelKills()
+    assert not kills.have_risen()
+    vmstat.write_text("oom_kill 4\n")
+    assert kills.have_risen()
+    assert not kills.have_risen()
+
+
+def test_another_nodes_count_is_compared_with_what_it_was(vmstat, monkeypatch):
+    counts = iter([5, 5, 7])
+    monkeypatch.setattr(kernel_kills, "_others", lambda: {"node"})
+    monkeypatch.setattr(kernel_kills, "_ask", lambda node_id: node_id)
+    monkeypatch.setattr(kernel_kills, "_answer", lambda asked: next(counts))
+    kills = KernelKills()
+    kills.look()
+    assert not kills.have_risen()
+    assert kills.have_risen()

@@ -1,0 +1,62 @@
+import pickle
+
+import pytest
+from ray.tune import PlacementGroupFactory
+
+from tune_tf.parallelism import Mirrored
+from tune_tf.trainables.memory_saving import (
+    MemorySaving,
+    micro_batches_of,
+    num_retries_of,
+    with_more_memory,
+)
+
+pytestmark = pytest.mark.ray
+
+ONE = Mirrored()
+
+
+def saved(reserved, parallelism=ONE, times=1, *, in_pieces=True):
+    for _ in range(times):
+        reserved = with_more_memory(reserved, parallelism, in_pieces=in_pieces)
+    return reserved
+
+
+@pytest.mark.parametrize(
+    ("share", "times", "shares"), [(0.25, 1, 0.5), (0.25, 2, 1.0), (0.6, 1, 1.0)]
+)
+def test_a_share_of_a_gpu_is_doubled_up_to_the_whole_card(share, times, shares):
+    more = saved(PlacementGroupFactory([{"CPU": 1, "GPU": share}]), times=times)
+
+    assert more.bundles == [{"CPU": 1.0, "GPU": shares}]
+    assert (more.micro_batches, more.num_retries) == (1, times)
+
+
+@pytest.mark.parametrize("bundle", [{"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0}])
+def test_all_others_take_twice_as_many_pieces(bundle):
+    more = saved(PlacementGroupFactory([bundle]), Mirrored(micro_batches=3), times=2)
+
+    assert more.bundles == [bundle]
+    assert (more.micro_batches, more.num_retries) == (12, 2)
+
+
+def test_a_batch_that_must_stay_whole_can_only_have_a_larger_share():
+    assert saved(PlacementGroupFactory([{"CPU": 2}]), in_pieces=False) is None
+    more = saved(PlacementGroupFactory([{"CPU": 1, "GPU": 0.5}]), in_pieces=False)
+    assert more.bundles[0]["GPU"] == 1
+
+
+def test_an_actor_of_whole_batches_is_not_reused_for_pieces():
+    whole, pieces = PlacementGroupFactory([{"CPU": 1}]), MemorySaving([{"CPU": 1}], micro_batches=2)
+
+    assert pieces != whole
+    assert whole != pieces
+    assert pieces == MemorySaving([{"CPU": 1}], micro_batches=2)
+
+
+def test_what_it_says_survives_a_resume():
+    again = pickle.loads(pickle.dumps(MemorySaving([{"CPU": 1}], micro_batches=4, num_retries=2)))
+
+    assert (micro_batches_of(again, Mirrored()), num_retries_of(again)) == (4, 2)
+    assert micro_batches_of(None, Mirrored(micro_batches=3)) == 3
+    assert num_retries_of(PlacementGroupFactory([{"CPU": 1}])) == 0

@@ -1,0 +1,149 @@
+"""Trials that run out of memory, under Ray Tune."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import greedy
+import pytest
+from greedy import ROWS, GreedyWorkload, OwnStep, Raising
+from ray import cloudpickle, tune
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.outcome import Outcome
+from tune_tf.tracking.endings import Endings
+from tune_tf.trainables import trainable
+from tune_tf.trainables.oom_retries import OomRetries
+
+cloudpickle.register_pickle_by_value(greedy)  # this folder is not on the path of Ray's workers
+pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+
+NUM_EPOCHS = 3
+CONTROL_GROUPS = Path("/sys/fs/cgroup/memory")
+TOO_MUCH = 10**13  # numbers a row, which no machine has room for
+
+
+@pytest.fixture
+def run(ray_cluster, tmp_path):
+    """Return a function that runs one trial and returns it with how it ended."""
+
+    def run(config, *, oom_retries=2, workload=GreedyWorkload, **arguments):
+        endings = Endings()
+        [trial] = tune.run(
+            trainable(workload, seed=3),
+            config={"most": ROWS, "values": 0, "batch_size": ROWS, **config},
+            stop={"training_iteration": NUM_EPOCHS},
+            callbacks=[endings, OomRetries(workload, oom_retries=oom_retries)],
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+            storage_path=str(tmp_path),
+            raise_on_failed_trial=False,
+            verbose=0,
+            **arguments,
+        ).trials
+        return trial, endings.outcomes[trial.trial_id]
+
+    return run
+
+
+def losses(trial):
+    return trial.last_result["loss"], trial.last_result["val_loss"]
+
+
+def test_a_trial_goes_on_in_smaller_pieces_with_the_same_numbers(run, caplog):
+    enough, _ = run({})
+    healed, outcome = run({"most": ROWS // 4, "values": TOO_MUCH})
+
+    assert outcome is Outcome.COMPLETED
+    assert healed.last_result["training_iteration"] == NUM_EPOCHS
+    assert healed.last_result["micro_batches"] == 4
+    assert losses(healed) == pytest.approx(losses(enough), rel=1e-5)
+    assert "micro_batches" not in enough.last_result
+    told = [record.getMessage() for record in caplog.records if "memory" in record.getMessage()]
+    assert [text.partition("with ")[2] for text in told] == [
+        "2 micro-batches at an equal global batch (retry 1 of 2)",
+        "4 micro-batches at an equal global batch (retry 2 of 2)",
+    ]
+
+
+def test_a_trial_that_has_had_its_retries_fails_for_want_of_memory(run):
+    trial, outcome = run({"most": 1, "values": TOO_MUCH}, oom_retries=1)
+
+    assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
+    assert trial.placement_group_factory.micro_batches == 2
+
+
+def test_without_retries_it_fails_at_once(run):
+    trial, outcome = run({"most": 1, "values": TOO_MUCH}, oom_retries=0)
+
+    assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
+    assert Path(trial.error_file).read_text().count("Failure #") == 1
+
+
+def test_another_failure_is_not_forgiven_and_not_taken_for_one_of_memory(run, tmp_path):
+    config = {"most": 1, "values": TOO_MUCH, "once": str(tmp_path / "once")}
+    trial, outcome = run(config, workload=Raising)
+
+    assert (trial.status, outcome) == ("ERROR", Outcome.ERROR)
+    assert Path(trial.error_file).read_text().count("Failure #") == 2
+
+
+def test_a_train_step_that_takes_whole_batches_is_not_tried_again(run):
+    trial, outcome = run({"most": 1, "values": TOO_MUCH}, workload=OwnStep)
+
+    assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
+    assert Path(trial.error_file).read_text().count("Failure #") == 1
+
+
+@pytest.fixture
+def control_group():
+    """Return the file to join a group of processes that the kernel holds to 1 GiB of new memory."""
+    group = CONTROL_GROUPS / f"tune_tf_test_{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(2**30))
+    except OSError as error:
+        pytest.skip(f"no memory control group can be made here: {error}")
+    yield group / "cgroup.procs"
+    for pid in (group / "cgroup.procs").read_text().split():
+        (CONTROL_GROUPS / "cgroup.procs").write_text(pid)
+    group.rmdir()
+
+
+def test_a_trial_that_the_kernel_ended_goes_on_in_smaller_pieces(run, control_group, caplog):
+    values = 2**31 // 4 // 2 // ROWS  # a whole batch and its square roots: 2 GiB
+    config = {"most": 0, "values": values, "control_group": str(control_group)}
+    trial, outcome = run(config)
+
+    assert outcome is Outcome.COMPLETED, Path(trial.error_file).read_text()
+    assert trial.last_result["training_iteration"] == NUM_EPOCHS
+    assert trial.last_result["micro_batches"] in (2, 4)
+    assert "ran out of memory" in caplog.text
+
+
+def test_a_trial_that_the_kernel_ended_for_good_failed_for_want_of_memory(run, control_group):
+    config = {"most": 0, "values": 2**31 // 4 // ROWS, "control_group": str(control_group)}
+    trial, outcome = run(config, oom_retries=0)
+
+    assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
+    assert "the kernel ended the trial's process" in Path(trial.error_file).read_text()
+
+
+def test_a_trial_that_rays_memory_monitor_ended_goes_on_and_so_does_the_sweep():
+    drill = Path(__file__).with_name("memory_monitor_drill.py")
+    done = subprocess.run(
+        [sys.executable, str(drill)], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+
+    assert seen["outcome"] == "completed"
+    assert seen["micro_batches"] in (2, 4)
+    assert "ran out of memory" in seen["told"][0]
+
+
+@pytest.mark.parametrize("num", [-1, 1.5, True])
+def test_a_number_of_retries_that_is_none_is_refused(num):
+    with pytest.raises(InvalidSettingsError, match="oom_retries must be a whole number"):
+        OomRetries(GreedyWorkload, oom_retries=num)
