@@ -5,7 +5,6 @@ turns in one process; all must arrive at the same losses. Replicas stand on the 
 them, or on parts of the CPU where there are none.
 """
 
-import argparse
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -18,6 +17,7 @@ from baselines.digits_epochs import (
     Resplit,
     assert_equal_losses,
     built,
+    epoch_arguments,
     order,
     split_cpu,
 )
@@ -69,22 +69,9 @@ def _contestants(model: str, batch_size: int, devices: Devices) -> dict[str, Con
     }
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smoke run: MLP, batch 32, two rounds")
-    parser.add_argument("--num-rounds", type=int, default=9, help="rounds of every contestant")
-    parser.add_argument("--num-repeats", type=int, default=3, help="epochs a turn, fast ones only")
-    parser.add_argument("--num-checked-epochs", type=int, default=3, help="epochs compared first")
-    parser.add_argument("--num-threads", type=int, default=2, help="threads of TensorFlow")
-    arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.num_rounds, arguments.num_repeats = 2, 1
-    return arguments
-
-
 def main() -> None:
     """Run all cases and print their ratios."""
-    arguments = _arguments()
+    arguments = epoch_arguments(__doc__, quick="MLP, batch 32, two rounds")
     split_cpu(arguments.num_threads)
     num_gpus = len(tf.config.list_physical_devices("GPU"))
     kind, most = ("GPU", num_gpus) if num_gpus else ("CPU", 2)

@@ -1,19 +1,14 @@
 """``sweep.py resume``: go on with a sweep that was interrupted or killed."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
+
+from tune_tf.cli.options import STORAGE_PATH, JsonOption, StoragePathOption, SweepArgument
 
 
 def resume(
-    sweep: Annotated[str, typer.Argument(help="The sweep's folder, id, or name for its latest.")],
-    storage_path: Annotated[
-        Path, typer.Option(help="Where sweeps are looked for by id or name.")
-    ] = Path("sweeps"),
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
-    ] = False,
+    sweep: SweepArgument,
+    storage_path: StoragePathOption = STORAGE_PATH,
+    as_json: JsonOption = False,
 ) -> None:
     """Go on with a sweep that was interrupted or killed.
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tune_tf.cli.options import JsonOption
+
 
 def run(
     file: Annotated[Path, typer.Argument(help="The sweep file (YAML).")],
@@ -22,9 +24,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and show the plan; run nothing.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a sweep to its end.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tune_tf.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from tune_tf.simulation import Pairing, Problem, Survey
 
@@ -30,9 +32,7 @@ def simulate(
     budget_epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs of all trials; 100 times max_t if not given.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Try a sampler and a scheduler in virtual time: nothing is trained, no cluster is started.
 

@@ -2,25 +2,21 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from tune_tf.cli.exit_codes import ExitCode
+from tune_tf.cli.options import STORAGE_PATH, JsonOption, StoragePathOption, SweepArgument
 
 if TYPE_CHECKING:
     from tune_tf.tracking.sync import Delivery
 
 
 def sync(
-    sweep: Annotated[str, typer.Argument(help="The sweep's folder, id, or name for its latest.")],
-    storage_path: Annotated[
-        Path, typer.Option(help="Where sweeps are looked for by id or name.")
-    ] = Path("sweeps"),
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
-    ] = False,
+    sweep: SweepArgument,
+    storage_path: StoragePathOption = STORAGE_PATH,
+    as_json: JsonOption = False,
 ) -> None:
     """Deliver to MLflow what it had not taken when the sweep ended or was killed.
 

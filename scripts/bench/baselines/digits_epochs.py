@@ -1,5 +1,6 @@
 """The digits workloads as contestants of epoch benchmarks, and tune_tf's own loop over them."""
 
+import argparse
 from collections.abc import Mapping
 from typing import Any
 
@@ -102,3 +103,22 @@ def split_cpu(num_threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(num_threads)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+def epoch_arguments(description: str | None, *, quick: str) -> argparse.Namespace:
+    """Return what a benchmark of epochs was told on its command line.
+
+    Args:
+        description: What it measures.
+        quick: What its smoke run does.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help=f"smoke run: {quick}")
+    parser.add_argument("--num-rounds", type=int, default=9, help="rounds of every contestant")
+    parser.add_argument("--num-repeats", type=int, default=3, help="epochs a turn, fast ones only")
+    parser.add_argument("--num-checked-epochs", type=int, default=3, help="epochs compared first")
+    parser.add_argument("--num-threads", type=int, default=2, help="threads of TensorFlow")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.num_rounds, arguments.num_repeats = 2, 1
+    return arguments
