@@ -90,4 +90,15 @@ class _Shares:
     ) -> PlacementGroupFactory | None:
         """Return what a trial is to reserve from now on; None for no change."""
         several = len(scheduler.base_trial_resources.bundles) > 1
-        return DistributeResources(add_bundles=several)(tune_controller, trial, result, scheduler)
+        distribute = DistributeResources(add_bundles=several)
+        wanted = distribute(tune_controller, trial, result, scheduler)
+        return wanted and _without_parts_of_cards(wanted)
+
+
+def _without_parts_of_cards(wanted: PlacementGroupFactory) -> PlacementGroupFactory:
+    """Return a reservation that Ray can hold: it adds whole GPUs also to a share of one."""
+    gpus = [bundle.get("GPU", 0) for bundle in wanted.bundles]
+    if all(count <= 1 or count == int(count) for count in gpus):
+        return wanted
+    whole = [{**bundle, "GPU": int(bundle["GPU"])} for bundle in wanted.bundles]
+    return PlacementGroupFactory(whole, strategy=wanted.strategy)
