@@ -30,6 +30,7 @@ from tune_tf.tracking.endings import last_report
 from tune_tf.trainables import trainable
 from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.recycling import RecycleActors
+from tune_tf.trainables.reservations import WatchReservations
 
 _logger = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ def _run(
         JsonLoggerCallback(),
         RefuseBrokenWorkload(),
         *fewer_workers(config.parallelism),
+        WatchReservations(config.parallelism.shares(plan.resources)[0]),
     ]
     with ModelWriter() as writer, environment(TUNE_ENVIRONMENT), told_plainly(folder):
         if tracker and config.mlflow and config.mlflow.log_best_model:
