@@ -1,13 +1,9 @@
 """How many replicas a trial has that was given more devices."""
 
-from types import SimpleNamespace
-
 import pytest
-from ray.tune import PlacementGroupFactory
 
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
-from tune_tf.schedulers.resource_changing import _Shares
 from tune_tf.trainables.elastic import grown
 
 pytestmark = pytest.mark.tf
@@ -79,18 +75,3 @@ def test_all_else_stays_as_it_was_declared():
     spread = grown(declared, TrialResources(2), TrialResources(4), batch_size=8)
 
     assert spread == Mirrored(4, synchronized_batch_norm=True, micro_batches=2, uneven="refuse")
-
-
-@pytest.mark.parametrize(
-    ("share", "reserved"), [pytest.param(0.5, 1, id="a share"), pytest.param(1, 2, id="a card")]
-)
-def test_a_trial_is_given_whole_cards(share, reserved):
-    base = PlacementGroupFactory([{"CPU": 1.0, "GPU": share}])
-    trial = SimpleNamespace(placement_group_factory=base)
-    cluster = SimpleNamespace(get_num_cpus=lambda: 4, get_num_gpus=lambda: 2)
-    controller = SimpleNamespace(_resource_updater=cluster, get_live_trials=lambda: [trial])
-    scheduler = SimpleNamespace(base_trial_resources=base)
-
-    wanted = _Shares()(controller, trial, {"training_iteration": 1}, scheduler)
-
-    assert wanted.bundles == [{"CPU": 1.0, "GPU": reserved}]
