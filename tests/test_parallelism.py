@@ -15,14 +15,20 @@ def test_bad_numbers_of_replicas_are_refused(num_replicas):
 
 def test_all_faults_are_told_at_once():
     with pytest.raises(InvalidSettingsError, match="uneven") as caught:
-        Mirrored(0, synchronized_batch_norm="yes", micro_batches=0, uneven="pad")
+        Mirrored(0, synchronized_batch_norm="yes", micro_batches=0, uneven="pad", max_replicas=0)
 
     assert [fault.what for fault in caught.value.faults] == [
         "num_replicas must be a whole number of at least 1, not 0",
         "micro_batches must be a whole number of at least 1, not 0",
         "synchronized_batch_norm must be true or false, not 'yes'",
         "uneven must be one of 'split', 'refuse', not 'pad'",
+        "max_replicas must be a whole number of at least 1, not 0",
     ]
+
+
+def test_a_trial_cannot_grow_to_fewer_replicas_than_it_begins_with():
+    with pytest.raises(InvalidSettingsError, match="at least num_replicas, 2, not 1"):
+        Mirrored(2, max_replicas=1)
 
 
 @pytest.mark.parametrize(

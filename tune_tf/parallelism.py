@@ -26,6 +26,9 @@ class Mirrored:
         uneven: What becomes of a batch whose rows do not divide by the replicas, the last one
             included: ``"split"`` as evenly as possible and weighted by rows, which gives the
             numbers of one device; or ``"refuse"`` it.
+        max_replicas: How many there may be at most in a trial that the scheduler
+            ``resource_changing`` gives more devices; None: as many as those have room for. With
+            ``num_replicas`` itself they stay as many.
 
     Raises:
         InvalidSettingsError: A value is not allowed.
@@ -39,6 +42,7 @@ class Mirrored:
     synchronized_batch_norm: bool = False
     micro_batches: int = 1
     uneven: Uneven = "split"
+    max_replicas: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
@@ -57,6 +61,15 @@ class Mirrored:
             )
         if self.uneven not in get_args(Uneven):
             faults.append(f"uneven must be {one_of(get_args(Uneven))}, not {self.uneven!r}")
+        if self.max_replicas is not None and not _is_count(self.max_replicas):
+            faults.append(
+                f"max_replicas must be a whole number of at least 1, not {self.max_replicas!r}"
+            )
+        elif not faults and self.max_replicas is not None and self.max_replicas < self.num_replicas:
+            faults.append(
+                f"max_replicas must be at least num_replicas, {self.num_replicas}, not "
+                f"{self.max_replicas}"
+            )
         if faults:
             raise InvalidSettingsError(faults)
 

@@ -67,6 +67,7 @@ def test_what_is_left_out_has_defaults():
             "synchronized_batch_norm": False,
             "micro_batches": 1,
             "uneven": "split",
+            "max_replicas": None,
         },
         "resources": None,
         "budget": {"num_samples": 4, "time_budget_s": None},

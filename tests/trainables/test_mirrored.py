@@ -67,9 +67,15 @@ def begin(monkeypatch):
         lambda resources, num: devices.Devices(tuple(f"CPU:{i}" for i in range(num))),
     )
 
-    def begin(config=None, *, num_replicas=1, workload=None, name=None, **arguments):
+    def begin(config=None, *, num_replicas=1, workload=None, name=None, reserved=None, **arguments):
         class Named(MirroredTrainable):
             trial_name = property(lambda self: name or "default")
+
+            @property
+            def trial_resources(self):
+                if reserved is None:
+                    return super().trial_resources
+                return SimpleNamespace(required_resources=reserved.bundle)
 
         # The keyword arguments that `tune.with_parameters` would hand to setup.
         given = {
@@ -245,6 +251,61 @@ def test_data_are_loaded_once_for_trials_that_read_the_same(begin):
         trainable.train()
 
     assert Counting.loaded == 1
+
+
+def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path):
+    trainable = begin()
+    trainable.train()
+    trainable.save_checkpoint(str(tmp_path))
+    expected = trainable.train()
+    larger = begin(elastic=True, reserved=TrialResources(cpus=3))
+    larger.load_checkpoint(str(tmp_path))
+    result = larger.train()
+
+    assert result["devices"] == "CPU:0, CPU:1, CPU:2"
+    assert metrics_of(result) == pytest.approx(metrics_of(expected), rel=1e-5)
+
+
+def test_a_trial_that_grows_normalises_by_the_rows_that_it_did_before(begin):
+    class Normalised(Small):
+        def build_model(self, config):
+            layers = [keras.Input((4,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+            model = keras.Sequential(layers)
+            model.compile("sgd", "mse")
+            return model
+
+    expected = begin(workload=Normalised()).train()
+    larger = begin(workload=Normalised(), elastic=True, reserved=TrialResources(cpus=3)).train()
+
+    assert larger["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_replicas"),
+    [
+        pytest.param({"elastic": False}, 1, id="not elastic"),
+        pytest.param({"loop": "fit"}, 1, id="fit"),
+        pytest.param({"parallelism": Mirrored(max_replicas=2)}, 2, id="max_replicas"),
+        pytest.param({"config": {"batch_size": 2}}, 2, id="two rows"),
+    ],
+)
+def test_more_devices_make_no_more_replicas_than_is_wanted(settings, num_replicas, begin):
+    trainable = begin(**({"elastic": True, "reserved": TrialResources(cpus=3)} | settings))
+
+    assert trainable._replicas.num == num_replicas
+
+
+def test_a_trial_that_cannot_be_spread_further_goes_on_as_it_was(begin, caplog):
+    refusing = Mirrored(uneven="refuse")  # 19 rows leave one for the last batch of 9
+    config = {"rows": 19, "batch_size": 9}
+    expected = begin(config, parallelism=refusing).train()
+    larger = begin(
+        config, parallelism=refusing, elastic=True, reserved=TrialResources(cpus=3)
+    ).train()
+
+    assert metrics_of(larger) == metrics_of(expected)
+    assert larger["devices"] == "CPU:0"
+    assert "keeping 1 replica(s)" in caplog.text
 
 
 def test_a_trial_takes_what_tune_reserved(begin):

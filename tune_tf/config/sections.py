@@ -175,6 +175,7 @@ _PARALLELISM_SCHEMA = {
                 "synchronized_batch_norm": {"type": "boolean"},
                 "micro_batches": _COUNT,
                 "uneven": {"enum": list(get_args(Uneven))},
+                "max_replicas": {"anyOf": [_COUNT, {"type": "null"}]},
             }
         ),
         _object(

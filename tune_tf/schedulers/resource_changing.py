@@ -16,9 +16,9 @@ from tune_tf.schedulers.telling import Telling
 class ResizingScheduler(Resuming, ResourceChangingScheduler):
     """Ray's ``ResourceChangingScheduler`` around another of tune_tf's schedulers.
 
-    After each result, a trial gets an even share of the devices that are free: a larger bundle, or
-    more bundles where its reservation has several. It is paused for that and goes on in a new
-    process, so it has to save checkpoints.
+    After each result, a trial gets an even share of the devices that are free: whole GPUs, or as
+    many CPUs once more as it began with, or more bundles where its reservation has several. It is
+    paused for that and goes on in a new process, so it has to save checkpoints.
 
     Args:
         objective: The metric that is compared.
@@ -89,5 +89,21 @@ class _Shares:
         scheduler: ResourceChangingScheduler,
     ) -> PlacementGroupFactory | None:
         """Return what a trial is to reserve from now on; None for no change."""
-        several = len(scheduler.base_trial_resources.bundles) > 1
-        return DistributeResources(add_bundles=several)(tune_controller, trial, result, scheduler)
+        base = scheduler.base_trial_resources.bundles
+        # What is resized starts anew: a CPU that makes no replica more is not worth that.
+        cpus = 0 if base[0].get("GPU") else base[0].get("CPU", 0)
+        distribute = DistributeResources(
+            add_bundles=len(base) > 1,
+            increase_by={"CPU": cpus} if len(base) == 1 and cpus else None,
+        )
+        wanted = distribute(tune_controller, trial, result, scheduler)
+        return wanted and _without_parts_of_cards(wanted)
+
+
+def _without_parts_of_cards(wanted: PlacementGroupFactory) -> PlacementGroupFactory:
+    """Return a reservation that Ray can hold: it adds whole GPUs also to a share of one."""
+    gpus = [bundle.get("GPU", 0) for bundle in wanted.bundles]
+    if all(count <= 1 or count == int(count) for count in gpus):
+        return wanted
+    whole = [{**bundle, "GPU": int(bundle["GPU"])} for bundle in wanted.bundles]
+    return PlacementGroupFactory(whole, strategy=wanted.strategy)

@@ -31,6 +31,7 @@ from tune_tf.trainables import trainable
 from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.oom_retries import OomRetries
 from tune_tf.trainables.recycling import RecycleActors
+from tune_tf.trainables.reservations import WatchReservations
 
 _logger = logging.getLogger(__name__)
 
@@ -107,6 +108,7 @@ def _run(
         RefuseBrokenWorkload(),
         *fewer_workers(config.parallelism),
         OomRetries(workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries),
+        WatchReservations(config.parallelism.shares(plan.resources)[0]),
     ]
     with ModelWriter() as writer, environment(TUNE_ENVIRONMENT), told_plainly(folder):
         if tracker and config.mlflow and config.mlflow.log_best_model:
@@ -122,6 +124,7 @@ def _run(
                 seed=config.seed,
                 checkpoint_interval_s=config.checkpoint_interval_s,
                 tracking=make_trial_tracking(folder),
+                elastic=scheduler.fresh_actors,  # those that resize trials need them
             ),
             name=folder.sweep_id,
             storage_path=str(folder.path.parent),

@@ -30,6 +30,7 @@ def trainable(
     checkpoint_interval_s: float | None = None,
     recycling: Recycling | None = None,
     tracking: TrialTracking | None = None,
+    elastic: bool = False,
 ) -> type[tune.Trainable]:
     """Return a Trainable that trains a workload, ready for ``tune.run`` and ``tune.Tuner``.
 
@@ -50,6 +51,9 @@ def trainable(
         recycling: When a reused process has traced too much.
         tracking: Where the trials' MLflow runs are, for :func:`tune_tf.mlflow_run` and system
             metrics; None where an :class:`tune_tf.MLflowCallback` alone is enough.
+        elastic: Whether a trial that is given more devices while it runs, as the scheduler
+            ``resource_changing`` does it, goes on with more replicas; those of several workers
+            always do.
 
     Raises:
         InvalidSettingsError: The arguments do not fit each other.
@@ -91,7 +95,9 @@ def trainable(
             MultiWorkerTrainable, workload=PickledWorkload.of(workload), **given
         )
     else:
-        prepared = tune.with_parameters(MirroredTrainable, workload=workload, loop=loop, **given)
+        prepared = tune.with_parameters(
+            MirroredTrainable, workload=workload, loop=loop, elastic=elastic, **given
+        )
     request = functools.partial(_placement_group, parallelism, resources)
     return tune.with_resources(prepared, request)
 

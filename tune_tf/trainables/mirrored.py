@@ -1,5 +1,6 @@
 """A trial on the devices of one node."""
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.autologging import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.trainables.elastic import grown
 from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.memory_saving import micro_batches_of
 from tune_tf.trainables.recycling import RECYCLE, Recycling
@@ -23,10 +25,13 @@ from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
+    from tune_tf.training.devices import Devices
     from tune_tf.training.loop import Loop
     from tune_tf.training.system_metrics import SystemMetrics
 
 LoopKind = Literal["graph", "fit"]
+
+_log = logging.getLogger(__name__)
 
 
 class MirroredTrainable(tune.Trainable):
@@ -48,6 +53,7 @@ class MirroredTrainable(tune.Trainable):
         checkpoint_interval_s: float | None = None,
         recycling: Recycling | None = None,
         tracking: TrialTracking | None = None,
+        elastic: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Claim the devices of this process and begin the first trial.
@@ -64,6 +70,8 @@ class MirroredTrainable(tune.Trainable):
             recycling: When this process has traced too much to serve another trial.
             tracking: Where the trial's MLflow run is, for :func:`tune_tf.mlflow_run`; None if it
                 has none.
+            elastic: Whether to train with more replicas where Tune has reserved more than
+                ``resources``.
             clock: Seconds that only grow.
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -91,11 +99,26 @@ class MirroredTrainable(tune.Trainable):
         self._tracking = tracking
         reserved = self._reserved() or resources
         self._system_metrics = make_system_metrics(tracking, reserved)
-        devices = claim_devices(reserved, parallelism.num_replicas)
-        self._replicas = Replicas(devices)
-        self._loop = _make_loop(loop, workload, self._replicas, parallelism)
-        self._data = LoadCache(load)
-        self._start(config)
+
+        def begin(devices: "Devices", spread: Mirrored) -> None:
+            self._replicas = Replicas(devices)
+            self._loop = _make_loop(loop, workload, self._replicas, spread)
+            self._data = LoadCache(load)
+            self._start(config)
+
+        spread = parallelism
+        if elastic and loop == "graph":
+            rows = workload.global_batch_size(config)
+            spread = grown(parallelism, resources, reserved, batch_size=rows)
+        devices = claim_devices(reserved, spread.num_replicas)
+        try:
+            begin(devices, spread)
+        except WorkloadError as error:
+            if spread is parallelism:
+                raise
+            declared = parallelism.num_replicas
+            _log.warning("keeping %d replica(s) on more devices: %s", declared, error)
+            begin(devices.first(declared), parallelism)
 
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""

@@ -41,6 +41,10 @@ class Devices:
         cards = os.environ.get("CUDA_VISIBLE_DEVICES")
         return names if self.on_cpu or not cards else f"{names} of cards {cards}"
 
+    def first(self, num_replicas: int) -> "Devices":
+        """Return those of the first replicas."""
+        return Devices(self.names[:num_replicas])
+
     @property
     def on_cpu(self) -> bool:
         """Whether the replicas stand on the CPU."""

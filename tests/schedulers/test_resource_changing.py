@@ -1,0 +1,30 @@
+"""What of the free devices a running trial is given."""
+
+from types import SimpleNamespace
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("base", "reserved"),
+    [
+        pytest.param({"CPU": 1.0, "GPU": 0.5}, {"CPU": 1.0, "GPU": 1}, id="a share of a card"),
+        pytest.param({"CPU": 1.0, "GPU": 1.0}, {"CPU": 1.0, "GPU": 2}, id="a card"),
+        pytest.param({"CPU": 1.0}, {"CPU": 5}, id="a cpu"),
+        pytest.param({"CPU": 2.0}, {"CPU": 4}, id="two cpus"),
+    ],
+)
+def test_a_trial_is_given_whole_cards_or_as_many_cpus_once_more(base, reserved):
+    from ray.tune import PlacementGroupFactory
+
+    from tune_tf.schedulers.resource_changing import _Shares
+
+    base = PlacementGroupFactory([base])
+    trial = SimpleNamespace(placement_group_factory=base)
+    cluster = SimpleNamespace(get_num_cpus=lambda: 5, get_num_gpus=lambda: 2)
+    controller = SimpleNamespace(_resource_updater=cluster, get_live_trials=lambda: [trial])
+    scheduler = SimpleNamespace(base_trial_resources=base)
+
+    wanted = _Shares()(controller, trial, {"training_iteration": 1}, scheduler)
+
+    assert wanted.bundles == [reserved]

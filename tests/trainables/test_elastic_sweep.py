@@ -1,0 +1,86 @@
+"""A sweep with fewer trials than the cluster has room for: they go on with more replicas."""
+
+from collections import defaultdict
+
+import pytest
+from ray import tune
+
+from tune_tf import SweepConfig, run_sweep
+
+pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+
+METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
+LIMIT = 4
+
+
+class Recorded(tune.Callback):
+    """Keeps the results of each trial in their order, by the trial's number in the sweep."""
+
+    def __init__(self):
+        self.results = defaultdict(list)
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.results[trials.index(trial)].append(result)
+
+
+@pytest.fixture(scope="module")
+def swept(ray_cluster, tmp_path_factory):
+    """Return a function that runs two trials on four CPUs and returns the results of each."""
+
+    def swept(scheduler):
+        config = SweepConfig.from_dict(
+            {
+                "name": "grows",
+                "workload": "tune_tf.workloads.digits:DigitsCNN",
+                "objective": {"metric": "val_loss", "mode": "min"},
+                "space": {
+                    "filters": {"choice": [2, 4]},
+                    "width": 8,
+                    "batch_size": 100,  # neither it nor the last batch divides by three
+                    "learning_rate": {"loguniform": [1e-3, 1e-2]},
+                },
+                "searcher": {"sampler": "random"},
+                "scheduler": scheduler,
+                "resources": {"cpus": 1},
+                "budget": {"num_samples": 2},
+                "mlflow": None,
+                "storage_path": str(tmp_path_factory.mktemp("sweeps")),
+            }
+        )
+        recorded = Recorded()
+        result = run_sweep(config, callbacks=[recorded])
+        assert [trial.outcome.value for trial in result.trials] == ["completed"] * 2
+        return recorded.results
+
+    return swept
+
+
+@pytest.fixture(scope="module")
+def grown(swept):
+    """The results of trials that are given what is free."""
+    return swept({"name": "resource_changing", "base": {"name": "fifo", "max_t": LIMIT}})
+
+
+@pytest.fixture(scope="module")
+def undisturbed(swept):
+    """The results of the same trials, each on one CPU to its end."""
+    return swept({"name": "fifo", "max_t": LIMIT})
+
+
+def test_trials_go_on_with_more_replicas_where_devices_are_free(grown):
+    for results in grown.values():
+        num_replicas = [len(result["devices"].split(", ")) for result in results]
+
+        assert [result["training_iteration"] for result in results] == [1, 2, 3, 4]
+        assert num_replicas[0] == 1
+        assert num_replicas == sorted(num_replicas)
+        assert num_replicas[-1] >= 2
+
+
+def test_a_trial_that_grows_keeps_the_curve_of_an_undisturbed_one(grown, undisturbed):
+    for number, results in undisturbed.items():
+        assert {result["devices"] for result in results} == {"CPU:0"}
+        for grew, alone in zip(grown[number], results, strict=True):
+            assert grew["config"] == alone["config"]
+            for name in METRICS:
+                assert grew[name] == pytest.approx(alone[name], rel=1e-5), (number, name)

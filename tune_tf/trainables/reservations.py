@@ -1,0 +1,151 @@
+"""Telling of devices that trials reserve and hardly use."""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from ray import tune
+from ray.tune.experiment import Trial
+
+from tune_tf.bookkeeping import SYSTEM_METRICS
+from tune_tf.resources import TrialResources
+
+_log = logging.getLogger(__name__)
+
+_NUM_SAMPLES = 5
+_TIME_S = 10.0
+_IDLE_GPU = 5.0  # percent of the time
+_IDLE_CPUS = 0.5  # of those reserved
+_BUSY_MACHINE = 90.0  # percent: who is starved there says nothing about what it could use
+
+_OWN_CPU = f"{SYSTEM_METRICS}process_cpu_utilization_percentage"
+_ALL_CPUS = f"{SYSTEM_METRICS}cpu_utilization_percentage"
+_GPU = re.compile(rf"{SYSTEM_METRICS}gpu_(\d+)_utilization_percentage")
+
+
+class WatchReservations(tune.Callback):
+    """Warns, once a sweep, of reserved GPUs that stand idle, and once of CPUs that do.
+
+    Reads the system metrics in results, and is silent where there are none. A trial is judged by
+    its first samples, at least five over ten seconds, without the first iteration in
+    its process, which mostly traces. One that has something else reserved than the others, which a
+    scheduler gave it, is not judged.
+
+    Args:
+        resources: What the process of a trial reserves that reports; of several workers, one.
+    """
+
+    def __init__(self, resources: TrialResources) -> None:
+        self._resources = resources
+        self._samples: dict[str, _Samples] = {}
+        self._waiting = {"GPU"} if resources.gpus else set[str]()
+        if resources.cpus > 1:
+            self._waiting.add("CPU")
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        """Take a sample up; judge a trial that has given enough of them."""
+        if not self._waiting or not self._is_as_declared(trial):
+            return
+        if result["iterations_since_restore"] <= 1:
+            self._samples[trial.trial_id] = _Samples(since=result["timestamp"])
+            return
+        samples = self._samples.get(trial.trial_id)
+        if samples is None or _OWN_CPU not in result:
+            return
+        samples.take(result)
+        if samples.is_enough:
+            del self._samples[trial.trial_id]
+            self._judge(trial, samples)
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Forget a trial's samples."""
+        self._samples.pop(trial.trial_id, None)
+
+    on_trial_error = on_trial_complete
+
+    def _is_as_declared(self, trial: Trial) -> bool:
+        bundles = trial.placement_group_factory.bundles
+        reserved: dict[str, float] = next(filter(None, bundles), {})
+        return (reserved.get("CPU", 0), reserved.get("GPU", 0)) == (
+            self._resources.cpus,
+            self._resources.gpus,
+        )
+
+    def _judge(self, trial: Trial, samples: "_Samples") -> None:
+        idle = samples.idle_gpus
+        if idle and "GPU" in self._waiting:
+            self._waiting.remove("GPU")
+            _log.warning(
+                "trial %s reserves %g GPU(s), of which it hardly uses %s (mean of %d samples): "
+                "reserve a share of one, like resources.gpus: 0.5, so that several trials use it, "
+                "enlarge the batch, or reserve none",
+                trial,
+                self._resources.gpus,
+                ", ".join(f"card {number} ({percent:.1f} %)" for number, percent in idle.items()),
+                samples.num,
+            )
+        cores = samples.cores
+        reserved = self._resources.cpus
+        if cores is not None and cores < _IDLE_CPUS * reserved and "CPU" in self._waiting:
+            self._waiting.remove("CPU")
+            _log.warning(
+                "trial %s reserves %d CPUs, of which its process uses %.1f (mean of %d samples): "
+                "with fewer resources.cpus more trials run at a time",
+                trial,
+                reserved,
+                cores,
+                samples.num,
+            )
+
+
+@dataclass
+class _Samples:
+    """What a process has told of its load so far.
+
+    Args:
+        since: When its first iteration ended, in seconds.
+    """
+
+    since: float
+    num: int = 0
+    time_s: float = 0.0
+    gpus: dict[int, list[float]] = field(default_factory=dict)
+    cpu: list[float] = field(default_factory=list)
+
+    def take(self, result: Mapping[str, Any]) -> None:
+        """Add the sample of a result."""
+        self.num += 1
+        self.time_s = result["timestamp"] - self.since
+        for name, value in result.items():
+            if match := _GPU.fullmatch(name):
+                self.gpus.setdefault(int(match[1]), []).append(value)
+        if result.get(_ALL_CPUS, 0.0) < _BUSY_MACHINE:
+            self.cpu.append(result[_OWN_CPU])
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the process can be judged."""
+        return self.num >= _NUM_SAMPLES and self.time_s >= _TIME_S
+
+    @property
+    def idle_gpus(self) -> dict[int, float]:
+        """The mean use in percent of each card that is hardly used, by its number."""
+        means = {number: fmean(values) for number, values in sorted(self.gpus.items())}
+        return {number: mean for number, mean in means.items() if mean < _IDLE_GPU}
+
+    @property
+    def cores(self) -> float | None:
+        """The cores that were used on average; None if the machine was too busy to tell."""
+        return fmean(self.cpu) / 100 if len(self.cpu) >= _NUM_SAMPLES else None
