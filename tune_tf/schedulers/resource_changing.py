@@ -89,6 +89,8 @@ class _Shares:
         scheduler: ResourceChangingScheduler,
     ) -> PlacementGroupFactory | None:
         """Return what a trial is to reserve from now on; None for no change."""
+        if type(trial.placement_group_factory) is not PlacementGroupFactory:
+            return None  # it ran out of memory once, and makes do with what it has
         base = scheduler.base_trial_resources.bundles
         # What is resized starts anew: a CPU that makes no replica more is not worth that.
         cpus = 0 if base[0].get("GPU") else base[0].get("CPU", 0)
