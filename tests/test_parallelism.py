@@ -77,6 +77,8 @@ def test_unusable_resources_are_refused(num_replicas, gpus, match):
     [
         pytest.param({"num_workers": 1}, "at least 2, not 1: one process is kind 'mirr", id="one"),
         pytest.param({"num_workers": True}, "num_workers must be .* not True", id="bool"),
+        pytest.param({"micro_batches": 0}, "micro_batches must .* not 0", id="no pieces"),
+        pytest.param({"uneven": "drop"}, "uneven must be .* not 'drop'", id="unknown rule"),
         pytest.param({"replicas_per_worker": 0}, "replicas_per_worker must .* not 0", id="none"),
         pytest.param({"min_workers": 0}, "min_workers must be a whole .* not 0", id="no worker"),
         pytest.param({"min_workers": 3}, "at most num_workers, 2, not 3", id="more than all"),

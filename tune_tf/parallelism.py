@@ -46,21 +46,12 @@ class Mirrored:
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = [
-            f"{name} must be a whole number of at least 1, not {count!r}"
-            for name, count in (
-                ("num_replicas", self.num_replicas),
-                ("micro_batches", self.micro_batches),
-            )
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1
-        ]
-        if not isinstance(self.synchronized_batch_norm, bool):
+        faults = []
+        if not _is_count(self.num_replicas):
             faults.append(
-                f"synchronized_batch_norm must be true or false, not "
-                f"{self.synchronized_batch_norm!r}"
+                f"num_replicas must be a whole number of at least 1, not {self.num_replicas!r}"
             )
-        if self.uneven not in get_args(Uneven):
-            faults.append(f"uneven must be {one_of(get_args(Uneven))}, not {self.uneven!r}")
+        faults += _step_faults(self)
         if self.max_replicas is not None and not _is_count(self.max_replicas):
             faults.append(
                 f"max_replicas must be a whole number of at least 1, not {self.max_replicas!r}"
@@ -128,6 +119,9 @@ class MultiWorker:
             replace, at least 1; None: it waits until there are ``num_workers`` again.
         placement: ``"pack"``: as few nodes as possible. ``"spread"``: as many as possible.
             ``"strict_spread"``: a node for each worker, or the trial does not start.
+        synchronized_batch_norm: As in :class:`Mirrored`, over the rows of all workers.
+        micro_batches: As in :class:`Mirrored`.
+        uneven: As in :class:`Mirrored`.
 
     Raises:
         InvalidSettingsError: A value is not allowed; tells all of them.
@@ -139,10 +133,13 @@ class MultiWorker:
     replicas_per_worker: int = 1
     min_workers: int | None = None
     placement: Placement = "pack"
+    synchronized_batch_norm: bool = False
+    micro_batches: int = 1
+    uneven: Uneven = "split"
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = []
+        faults = _step_faults(self)
         if not _is_count(self.num_workers) or self.num_workers < 2:
             faults.append(
                 f"num_workers must be a whole number of at least 2, not {self.num_workers!r}: "
@@ -175,6 +172,16 @@ class MultiWorker:
     def num_replicas(self) -> int:
         """Copies of the model in all workers together."""
         return self.num_workers * self.replicas_per_worker
+
+    @property
+    def in_a_worker(self) -> Mirrored:
+        """How a worker spreads its part over its own devices."""
+        return Mirrored(
+            self.replicas_per_worker,
+            synchronized_batch_norm=self.synchronized_batch_norm,
+            micro_batches=self.micro_batches,
+            uneven=self.uneven,
+        )
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
         """Return what a trial reserves when nothing else is said: a device a replica."""
@@ -217,6 +224,22 @@ class MultiWorker:
             )
         if faults:
             raise InvalidSettingsError(faults)
+
+
+def _step_faults(spread: "Parallelism") -> list[str]:
+    """Return what is wrong with the settings that all kinds have."""
+    faults = []
+    if not _is_count(spread.micro_batches):
+        faults.append(
+            f"micro_batches must be a whole number of at least 1, not {spread.micro_batches!r}"
+        )
+    if not isinstance(spread.synchronized_batch_norm, bool):
+        faults.append(
+            f"synchronized_batch_norm must be true or false, not {spread.synchronized_batch_norm!r}"
+        )
+    if spread.uneven not in get_args(Uneven):
+        faults.append(f"uneven must be {one_of(get_args(Uneven))}, not {spread.uneven!r}")
+    return faults
 
 
 def _is_count(value: object) -> bool:

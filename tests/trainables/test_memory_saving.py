@@ -3,7 +3,7 @@ import pickle
 import pytest
 from ray.tune import PlacementGroupFactory
 
-from tune_tf.parallelism import Mirrored
+from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.trainables.memory_saving import (
     MemorySaving,
     micro_batches_of,
@@ -38,6 +38,15 @@ def test_all_others_take_twice_as_many_pieces(bundle):
 
     assert more.bundles == [bundle]
     assert (more.micro_batches, more.num_retries) == (12, 2)
+
+
+def test_all_workers_of_a_trial_take_more_pieces_and_its_own_actor_still_reserves_nothing():
+    reserved = PlacementGroupFactory([{}, {"CPU": 1}, {"CPU": 1}], strategy="SPREAD")
+    more = saved(reserved, MultiWorker(2), times=2)
+
+    assert (more.bundles, more.strategy) == ([{"CPU": 1.0}] * 2, "SPREAD")
+    assert more.head_bundle_is_empty
+    assert (more.micro_batches, more.num_retries) == (4, 2)
 
 
 def test_a_batch_that_must_stay_whole_can_only_have_a_larger_share():

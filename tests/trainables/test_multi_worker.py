@@ -42,10 +42,12 @@ class Uneven(Workload):
             [
                 keras.Input((6,)),
                 keras.layers.Dense(width, "relu", kernel_regularizer=keras.regularizers.L2(1e-3)),
-                keras.layers.BatchNormalization(synchronized=True),
+                keras.layers.BatchNormalization(synchronized=config.get("synchronized", True)),
                 keras.layers.Dense(3),
             ]
         )
+        if not config.get("batch_norm", True):
+            model = keras.Sequential([keras.Input((6,)), model.layers[0], model.layers[-1]])
         model.compile(
             keras.optimizers.SGD(config["learning_rate"], momentum=0.9, global_clipnorm=0.3),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -90,9 +92,10 @@ def begin(ray_cluster):
     """Return a function that begins a trial in two processes."""
     made = []
 
-    def begin(config):
+    def begin(config, **settings):
         recycling = Recycling(max_programs=2)
-        made.append(trainable(Uneven(), MultiWorker(2), seed=1, recycling=recycling)(config=config))
+        kind = trainable(Uneven(), MultiWorker(2, **settings), seed=1, recycling=recycling)
+        made.append(kind(config=config))
         return made[-1]
 
     yield begin
@@ -133,6 +136,24 @@ def test_two_workers_give_the_numbers_of_one_device(history):
     expected = on_one_device({"learning_rate": 0.1}, 3)
 
     assert np.allclose([*history["first"], history["third"]], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        pytest.param(
+            {"synchronized_batch_norm": True}, {"synchronized": False}, id="batch norm over all"
+        ),
+        pytest.param({"micro_batches": 3}, {"batch_norm": False}, id="in pieces"),
+    ],
+)
+def test_settings_of_the_step_hold_for_workers_too(begin, settings, model):
+    config = {"learning_rate": 0.1, **model}
+    trial = begin(config, **settings)
+    seen = [metrics_of(trial.train()) for _ in range(2)]
+    trial.stop()
+
+    assert np.allclose(seen, on_one_device(config, 2), rtol=1e-5)
 
 
 def test_a_reused_worker_gives_the_numbers_of_a_fresh_one(history):

@@ -13,6 +13,7 @@ from ray import cloudpickle, tune
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import Outcome
+from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.tracking.endings import Endings
 from tune_tf.trainables import trainable
 from tune_tf.trainables.oom_retries import OomRetries
@@ -21,6 +22,7 @@ cloudpickle.register_pickle_by_value(greedy)  # this folder is not on the path o
 pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
 
 NUM_EPOCHS = 3
+ONE = Mirrored()
 CONTROL_GROUPS = Path("/sys/fs/cgroup/memory")
 TOO_MUCH = 10**13  # numbers a row, which no machine has room for
 
@@ -29,13 +31,13 @@ TOO_MUCH = 10**13  # numbers a row, which no machine has room for
 def run(ray_cluster, tmp_path):
     """Return a function that runs one trial and returns it with how it ended."""
 
-    def run(config, *, oom_retries=2, workload=GreedyWorkload, **arguments):
+    def run(config, *, oom_retries=2, workload=GreedyWorkload, parallelism=ONE, **arguments):
         endings = Endings()
         [trial] = tune.run(
-            trainable(workload, seed=3),
+            trainable(workload, parallelism, seed=3),
             config={"most": ROWS, "values": 0, "batch_size": ROWS, **config},
             stop={"training_iteration": NUM_EPOCHS},
-            callbacks=[endings, OomRetries(workload, oom_retries=oom_retries)],
+            callbacks=[endings, OomRetries(workload, parallelism, oom_retries=oom_retries)],
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
             storage_path=str(tmp_path),
             raise_on_failed_trial=False,
@@ -65,6 +67,16 @@ def test_a_trial_goes_on_in_smaller_pieces_with_the_same_numbers(run, caplog):
         "2 micro-batches at an equal global batch (retry 1 of 2)",
         "4 micro-batches at an equal global batch (retry 2 of 2)",
     ]
+
+
+def test_a_trial_of_two_workers_goes_on_in_smaller_pieces_with_the_same_numbers(run):
+    enough, _ = run({})
+    config = {"most": ROWS // 4, "values": TOO_MUCH}
+    healed, outcome = run(config, parallelism=MultiWorker(2))
+
+    assert outcome is Outcome.COMPLETED
+    assert (healed.last_result["micro_batches"], healed.last_result["num_workers"]) == (2, 2)
+    assert losses(healed) == pytest.approx(losses(enough), rel=1e-5)
 
 
 def test_a_trial_that_has_had_its_retries_fails_for_want_of_memory(run):

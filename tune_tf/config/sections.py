@@ -166,15 +166,18 @@ _OBJECTIVES_SCHEMA = {
     "anyOf": [_OBJECTIVE_SCHEMA, {"type": "array", "items": _OBJECTIVE_SCHEMA, "minItems": 1}]
 }
 _COUNT = {"type": "integer", "minimum": 1}
+_STEP_SCHEMA: dict[str, Any] = {
+    "synchronized_batch_norm": {"type": "boolean"},
+    "micro_batches": _COUNT,
+    "uneven": {"enum": list(get_args(Uneven))},
+}
 _PARALLELISM_SCHEMA = {
     "anyOf": [
         _object(
             {
                 "kind": {"const": Mirrored.kind},
                 "num_replicas": _COUNT,
-                "synchronized_batch_norm": {"type": "boolean"},
-                "micro_batches": _COUNT,
-                "uneven": {"enum": list(get_args(Uneven))},
+                **_STEP_SCHEMA,
                 "max_replicas": {"anyOf": [_COUNT, {"type": "null"}]},
             }
         ),
@@ -185,6 +188,7 @@ _PARALLELISM_SCHEMA = {
                 "replicas_per_worker": _COUNT,
                 "min_workers": {"anyOf": [_COUNT, {"type": "null"}]},
                 "placement": {"enum": list(get_args(Placement))},
+                **_STEP_SCHEMA,
             },
             ["kind"],
         ),

@@ -4,7 +4,7 @@ from typing import Any
 
 from ray.tune import PlacementGroupFactory
 
-from tune_tf.parallelism import Mirrored
+from tune_tf.parallelism import Parallelism
 
 
 class MemorySaving(PlacementGroupFactory):
@@ -47,7 +47,7 @@ def num_retries_of(reserved: PlacementGroupFactory) -> int:
 
 
 def with_more_memory(
-    reserved: PlacementGroupFactory, parallelism: Mirrored, *, in_pieces: bool
+    reserved: PlacementGroupFactory, parallelism: Parallelism, *, in_pieces: bool
 ) -> MemorySaving | None:
     """Return what a trial that ran out of memory reserves next; None if nothing helps.
 
@@ -60,6 +60,7 @@ def with_more_memory(
         in_pieces: Whether it can take a batch in pieces.
     """
     bundle, *others = reserved.bundles
+    head: list[dict[str, float]] = [{}] if reserved.head_bundle_is_empty else []
     pieces = micro_batches_of(reserved, parallelism)
     share = bundle.get("GPU", 0)
     if 0 < share < 1:
@@ -69,14 +70,14 @@ def with_more_memory(
     else:
         return None
     return MemorySaving(
-        [bundle, *others],
+        [*head, bundle, *others],
         reserved.strategy,
         micro_batches=pieces,
         num_retries=num_retries_of(reserved) + 1,
     )
 
 
-def micro_batches_of(reserved: Any, parallelism: Mirrored) -> int:
+def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
     """Return in how many pieces a trial with this reservation takes its batches."""
     own = reserved.micro_batches if isinstance(reserved, MemorySaving) else 1
     return max(own, parallelism.micro_batches)

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tune_tf.parallelism import MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.epoch_result import epoch_result
+from tune_tf.trainables.memory_saving import micro_batches_of
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.trainables.worker import Assignment, EpochReport, Files, PickledWorkload, TrialStart
@@ -73,6 +75,8 @@ class MultiWorkerTrainable(tune.Trainable):
         self._sweep_seed = seed
         self._checkpoint_interval_s = checkpoint_interval_s
         self._clock = clock
+        self._micro_batches = micro_batches_of(self.trial_resources, parallelism)
+        self._saving = self._micro_batches > parallelism.micro_batches  # it ran out of memory
         shares = self._reserved() or parallelism.shares(resources)
         self._num_workers = len(shares)
         self._own_reservation: PlacementGroup | None = None
@@ -81,7 +85,7 @@ class MultiWorkerTrainable(tune.Trainable):
                 Assignment(
                     workload,
                     shares[0],
-                    parallelism.replicas_per_worker,
+                    replace(parallelism.in_a_worker, micro_batches=self._micro_batches),
                     tracking,
                     recycling or Recycling(),
                 ),
@@ -105,6 +109,8 @@ class MultiWorkerTrainable(tune.Trainable):
             devices=self._workers.devices,
         )
         result[NUM_WORKERS] = self._num_workers
+        if self._saving:
+            result["micro_batches"] = self._micro_batches
         interval = self._checkpoint_interval_s
         if interval is not None and self._clock() - self._last_checkpoint >= interval:
             result[SHOULD_CHECKPOINT] = True

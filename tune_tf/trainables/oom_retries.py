@@ -11,7 +11,7 @@ from ray import tune
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, WorkerLostError
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.tracking.ending import last_failure
@@ -41,7 +41,7 @@ class OomRetries(tune.Callback):
 
     Args:
         workload: What the trials train.
-        parallelism: How they are spread; only ``Mirrored`` can take a batch in pieces.
+        parallelism: How they are spread.
         loop: How they train; only ``"graph"`` can take a batch in pieces.
         oom_retries: How often each trial is started again.
 
@@ -63,7 +63,7 @@ class OomRetries(tune.Callback):
             )
         kind = workload if isinstance(workload, type) else type(workload)
         own_step = kind.train_step is not Workload.train_step
-        self._parallelism = parallelism if isinstance(parallelism, Mirrored) else None
+        self._parallelism = parallelism
         self._in_pieces = loop == "graph" and not own_step
         self._oom_retries = oom_retries
         self._kills = KernelKills()
@@ -87,7 +87,7 @@ class OomRetries(tune.Callback):
     ) -> None:
         """Give a trial that is started again what helps."""
         more = self._granted.pop(trial.trial_id, None)
-        if more is None or self._parallelism is None:
+        if more is None:
             return
         had = trial.placement_group_factory
         trial.update_resources(more)
@@ -107,11 +107,7 @@ class OomRetries(tune.Callback):
     def grant(self, trial: Trial) -> bool:
         """Return whether a trial that has just failed is started again for want of memory."""
         had = trial.placement_group_factory
-        if (
-            not self._ran_out_of_memory(trial)
-            or self._parallelism is None
-            or num_retries_of(had) >= self._oom_retries
-        ):
+        if not self._ran_out_of_memory(trial) or num_retries_of(had) >= self._oom_retries:
             return False
         more = with_more_memory(had, self._parallelism, in_pieces=self._in_pieces)
         if more is not None:
@@ -119,9 +115,11 @@ class OomRetries(tune.Callback):
         return more is not None
 
     def _ran_out_of_memory(self, trial: Trial) -> bool:
-        if Outcome.of_error(last_failure(error_of(trial))) is Outcome.OOM:
+        error = last_failure(error_of(trial))
+        if Outcome.of_error(error) is Outcome.OOM:
             return True
-        if not (_process_died(trial) and self._kills.have_risen()):
+        died = WorkerLostError.__name__ in error or _process_died(trial)
+        if not (died and self._kills.have_risen()):
             return False
         with suppress(OSError), Path(trial.error_file).open("a") as file:
             file.write(f"{_KILLED}\n")

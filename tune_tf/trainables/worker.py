@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ray import cloudpickle
 
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.autologging import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
@@ -80,14 +81,14 @@ class Assignment:
     Args:
         workload: What the trials train.
         resources: What this worker reserved.
-        replicas_per_worker: Copies of the model in it.
+        spread: How it spreads its part over its devices.
         tracking: Where the trials' MLflow runs are; None if they have none.
         recycling: When the process has traced too much to serve another trial.
     """
 
     workload: PickledWorkload
     resources: TrialResources
-    replicas_per_worker: int = 1
+    spread: Mirrored = Mirrored()  # noqa: RUF009  frozen
     tracking: TrialTracking | None = None
     recycling: Recycling = field(default_factory=Recycling)
 
@@ -161,7 +162,7 @@ class Worker:
 
         from tune_tf.training.devices import claim_devices
 
-        self._devices = claim_devices(assignment.resources, assignment.replicas_per_worker)
+        self._devices = claim_devices(assignment.resources, assignment.spread.num_replicas)
         # Bound until TensorFlow takes over, so that nobody nearby is given the same port.
         self._port = socket.socket()
         self._port.bind(("", 0))
@@ -204,7 +205,7 @@ class Worker:
             rows = rows_of(self._workload.load_data(config), floatx=keras.config.floatx())
             return place(rows, replicas)
 
-        self._loop = GraphLoop(self._workload, replicas)
+        self._loop = GraphLoop(self._workload, replicas, self._assignment.spread)
         self._data = LoadCache(load)
 
     def start(self, trial: TrialStart) -> None:
