@@ -142,19 +142,20 @@ def stored(database, sweep_id, key="score"):
 def assert_exact(server, folder, outcome="completed", status="FINISHED"):
     """Assert that each point that was reported stands once, in one run a trial, of one parent.
 
-    What began in the last moments before a kill may be unknown to Tune when it goes on: it runs
-    such a trial again under another id. The first one has a run if it had ended, else none.
+    What ran in the last moments before a kill may be unknown to Tune when it goes on, and its file
+    of results lost: it runs such a trial again under another id. The first one has a run, whole,
+    if it had ended, else none.
     """
     runs = stored(server.database, folder.name)
     parent = runs.pop(None)
-    known = three_systems.in_tune(folder)
-    expected = {
-        trial_id: points
-        for trial_id, points in reported(folder).items()
-        if trial_id in known or trial_id in runs
+    known = set(three_systems.in_tune(folder))
+    points = {trial_id: points for trial_id, (_, _, points) in runs.items()}
+    assert {trial_id: points[trial_id] for trial_id in known} == {
+        trial_id: points for trial_id, points in reported(folder).items() if trial_id in known
     }
-    assert {trial_id: points for trial_id, (_, _, points) in runs.items()} == expected
-    assert set(known) <= set(runs)
+    for trial_id in set(runs) - known:
+        [rate] = (value for step, value in points[trial_id] if step == 1)
+        assert points[trial_id] == {(step, rate * step): 1 for step in range(1, NUM_STEPS + 1)}
     assert parent[0] == status
     ends = {(state, tags.get("tune_tf.stop_reason")) for state, tags, _ in runs.values()}
     assert ends == {(status, outcome)}
