@@ -27,7 +27,7 @@ test: install    ## all tests
 	@$(BIN)/python -m pytest
 
 test-fast: install ## the tests that need no framework, in seconds
-	@$(BIN)/python -m pytest -m "not tf and not ray and not mlflow and not slow and not gpu"
+	@$(BIN)/python -m pytest -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
 
 lint: install    ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

@@ -19,6 +19,8 @@ from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 ConfigSpace = pytest.importorskip("ConfigSpace")
 pytest.importorskip("hpbandster")
 
+pytestmark = pytest.mark.bohb
+
 SPACE = SearchSpace(
     {
         "rate": Float(1e-4, 1e-1, log=True),

@@ -1,10 +1,11 @@
+import shutil
+
 import optuna
 import pytest
 from optuna.samplers import RandomSampler, TPESampler
 from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
-from sqlalchemy.pool import StaticPool
 
 from tune_tf.searchers.pretended import Pretended
 
@@ -12,22 +13,38 @@ STORAGES = {
     "memory": lambda folder: InMemoryStorage(),
     "journal": lambda folder: JournalStorage(JournalFileBackend(str(folder / "s.journal"))),
     "database": lambda folder: optuna.storages.get_storage(
-        RDBStorage("sqlite://", engine_kwargs={"poolclass": StaticPool})  # no disk to wait for
+        RDBStorage(f"sqlite:///{folder / 's.db'}")
     ),
 }
 
 
+def make_study(storage):
+    study = optuna.create_study(storage=storage, study_name="s", sampler=RandomSampler(seed=0))
+    for value in range(12):
+        study.tell(define(study.ask()), value)
+    return study
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """A folder with a database that holds the study: making the tables takes a while."""
+    folder = tmp_path_factory.mktemp("database")
+    make_study(STORAGES["database"](folder))
+    return folder
+
+
 @pytest.fixture(params=STORAGES)
-def storage(request, tmp_path):
+def storage(request, tmp_path, database):
+    if request.param == "database":
+        shutil.copy(database / "s.db", tmp_path)
     return STORAGES[request.param](tmp_path)
 
 
 @pytest.fixture
 def study(storage):
-    study = optuna.create_study(storage=storage, study_name="s", sampler=RandomSampler(seed=0))
-    for value in range(12):
-        study.tell(define(study.ask()), value)
-    return study
+    if not storage.get_all_studies():
+        return make_study(storage)
+    return optuna.load_study(storage=storage, study_name="s", sampler=RandomSampler(seed=0))
 
 
 def define(trial):
