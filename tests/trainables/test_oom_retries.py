@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import greedy
@@ -119,7 +120,8 @@ def control_group():
         pytest.skip(f"no memory control group can be made here: {error}")
     yield group / "cgroup.procs"
     for pid in (group / "cgroup.procs").read_text().split():
-        (CONTROL_GROUPS / "cgroup.procs").write_text(pid)
+        with suppress(ProcessLookupError):  # it has just ended
+            (CONTROL_GROUPS / "cgroup.procs").write_text(pid)
     group.rmdir()
 
 
