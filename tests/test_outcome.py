@@ -51,3 +51,9 @@ def test_numbers_are_finite(value):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "1.5", [1.0]])
 def test_nan_inf_none_and_text_are_not_finite(value):
     assert not is_finite(value)
+
+
+def test_what_rays_memory_monitor_ended_ran_out_of_memory():
+    error = "worker 1 died: 1 worker(s) were killed due to the node running low on memory."
+    assert Outcome.of_error(error) is Outcome.OOM
+    assert Outcome.of_error("common causes: killed by the OOM killer") is Outcome.ERROR

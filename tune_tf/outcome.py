@@ -78,8 +78,7 @@ _BY_TAG: dict[str, Outcome] = {outcome.value: outcome for outcome in Outcome}
 
 _OUT_OF_MEMORY = re.compile(
     r"ResourceExhaustedError|MemoryError\b|OOM when allocating|CUDA_ERROR_OUT_OF_MEMORY"
-    # Ray's memory monitor, of a task and of an actor
-    r"|OutOfMemoryError|running low on memory|exceeds the memory usage threshold"
+    r"|running low on memory"  # what Ray's memory monitor tells of whom it ended
 )
 
 

@@ -35,6 +35,19 @@ def test_a_count_has_risen_once(vmstat, monkeypatch):
     assert not kills.have_risen()
 
 
+def test_a_node_that_did_not_answer_once_has_not_killed(vmstat, monkeypatch):
+    counts = iter([None, 5, None, 5, 6])
+    monkeypatch.setattr(kernel_kills, "_others", lambda: {"node"})
+    monkeypatch.setattr(kernel_kills, "_ask", lambda node_id: node_id)
+    monkeypatch.setattr(kernel_kills, "_answer", lambda asked: next(counts))
+    kills = KernelKills()
+    kills.look()
+    assert not kills.have_risen()
+    assert not kills.have_risen()
+    assert not kills.have_risen()
+    assert kills.have_risen()
+
+
 def test_another_nodes_count_is_compared_with_what_it_was(vmstat, monkeypatch):
     counts = iter([5, 5, 7])
     monkeypatch.setattr(kernel_kills, "_others", lambda: {"node"})

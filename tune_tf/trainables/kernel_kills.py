@@ -48,11 +48,12 @@ class KernelKills:
         risen = self._here > before
         first, self._asked = self._asked, {}
         for node_id in _others():
-            if node_id in first:
-                self._before[node_id] = _answer(first[node_id])
+            known = _answer(first[node_id]) if node_id in first else self._before.get(node_id)
             now = _answer(_ask(node_id))
-            risen |= now > self._before.get(node_id, now)
-            self._before[node_id] = now
+            if known is not None and now is not None:
+                risen |= now > known
+            if now is not None:
+                self._before[node_id] = now
         return risen
 
 
@@ -70,8 +71,9 @@ def _ask(node_id: str) -> "ray.ObjectRef":
     return task.options(scheduling_strategy=there).remote()
 
 
-def _answer(asked: "ray.ObjectRef") -> int:
+def _answer(asked: "ray.ObjectRef") -> int | None:
+    """Return a node's count; None if it does not answer, which says nothing of kills."""
     try:
         return int(ray.get(asked, timeout=_TIMEOUT_S))
     except (RayError, GetTimeoutError):
-        return 0
+        return None

@@ -137,7 +137,8 @@ class _RetriedTrial(Trial):
         """Return whether Tune starts the trial again."""
         retries = _RETRIES.get(self)
         if retries is not None and retries.grant(self):
-            self.run_metadata.num_failures -= 1
+            # Not every failure was counted: one while it was restored may not have been.
+            self.run_metadata.num_failures = max(0, self.run_metadata.num_failures - 1)
             return True
         return bool(super().should_recover())
 
