@@ -7,7 +7,7 @@ from pathlib import Path
 
 import optuna
 import pytest
-from three_systems import assert_truth, parent_run, seen_in, study_of
+from three_systems import assert_truth, in_tune, parent_run, seen_in, study_of
 
 from tune_tf.folder import SweepFolder
 
@@ -131,7 +131,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
             assert (trial.reason == "interrupted") == (trial.optuna == "RUNNING")
 
     results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
-    over = {path for path, text in results.items() if '"done": true' in text}
+    over = _results_of_ended_trials(folder)
     code, out, err = finished("resume", "tiny", "--json", cwd=tmp_path)
 
     assert code == 0, err
@@ -141,6 +141,21 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
         assert all(path.read_text() == results[path] for path in over)  # none was run again
     assert SweepFolder.open("tiny", tmp_path / "sweeps").path == folder
     _assert_that_optuna_draws(folder)
+
+
+def _results_of_ended_trials(folder: Path) -> set[Path]:
+    """Return the files of trials that Tune knows to have ended.
+
+    One whose last checkpoint was still being written has told its last result and has not ended.
+    """
+    states = in_tune(folder)
+    ended = {trial_id for trial_id, state in states.items() if state == "TERMINATED"}
+    results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
+    return {
+        path
+        for path, text in results.items()
+        if text and json.loads(text.splitlines()[0])["trial_id"] in ended
+    }
 
 
 def _assert_that_optuna_draws(folder: Path) -> None:

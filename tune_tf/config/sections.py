@@ -1,32 +1,18 @@
 """The sections of a sweep file that become value objects of the package."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from tune_tf.config.fault_text import shown, unknown
+from tune_tf.config.fault_text import shown
+from tune_tf.config.value_section import keys_of, object_schema
 from tune_tf.constraint import Constraint
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import Fault, InvalidSettingsError
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism, Placement, Uneven
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import KINDS
-
-_PARALLELISMS: dict[str, type[Parallelism]] = {each.kind: each for each in (Mirrored, MultiWorker)}
-
-
-def _keys(value: object, known: tuple[str, ...]) -> dict[str, Any]:
-    """Return a section of value-object settings, after refusing unknown keys."""
-    if not isinstance(value, Mapping):
-        raise InvalidSettingsError([f"must be a mapping of {', '.join(known)}, not {shown(value)}"])
-    faults = [unknown(key, known) for key in value if key not in known]
-    if faults:
-        raise InvalidSettingsError(faults)
-    return dict(value)
 
 
 def _objectives(value: object) -> Objective | tuple[Objective, ...]:
@@ -58,7 +44,7 @@ def _objectives(value: object) -> Objective | tuple[Objective, ...]:
 def _objective(value: object) -> Objective:
     if isinstance(value, Objective):
         return value
-    settings = _keys(value, ("metric", "mode"))
+    settings = keys_of(value, ("metric", "mode"))
     missing = [
         Fault(key, f"is missing: give {what}")
         for key, what in {"metric": "the metric that trials report", "mode": "min or max"}.items()
@@ -84,28 +70,10 @@ def _space(value: object) -> SearchSpace:
     return value if isinstance(value, SearchSpace) else SearchSpace.from_dict(value)  # type: ignore[arg-type]
 
 
-def _parallelism(value: object) -> Parallelism:
-    if isinstance(value, Parallelism):
-        return value
-    kind = value.get("kind", Mirrored.kind) if isinstance(value, Mapping) else Mirrored.kind
-    made = _PARALLELISMS.get(kind) if isinstance(kind, str) else None
-    if made is None:
-        kinds = list(_PARALLELISMS)
-        text = f"must be {one_of(kinds)}, not {kind!r}{near_ones(kind, kinds)}"
-        raise InvalidSettingsError([Fault("kind", text)])
-    settings = _keys(value, ("kind", *(field.name for field in fields(made))))
-    settings.pop("kind", None)
-    return made(**settings)
-
-
-def _plain_parallelism(parallelism: Parallelism) -> dict[str, Any]:
-    return {"kind": parallelism.kind, **asdict(parallelism)}
-
-
 def _resources(value: object) -> TrialResources | None:
     if value is None or isinstance(value, TrialResources):
         return value
-    return TrialResources(**_keys(value, ("cpus", "gpus")))
+    return TrialResources(**keys_of(value, ("cpus", "gpus")))
 
 
 def _name(value: object) -> str:
@@ -149,54 +117,15 @@ _SPACE_SCHEMA = {
 }
 
 
-def _object(properties: Mapping[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the JSON schema of a section that becomes a value object."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-_OBJECTIVE_SCHEMA = _object(
+_OBJECTIVE_SCHEMA = object_schema(
     {"metric": {"type": "string"}, "mode": {"enum": ["min", "max"]}}, ["metric", "mode"]
 )
 _OBJECTIVES_SCHEMA = {
     "anyOf": [_OBJECTIVE_SCHEMA, {"type": "array", "items": _OBJECTIVE_SCHEMA, "minItems": 1}]
 }
-_COUNT = {"type": "integer", "minimum": 1}
-_STEP_SCHEMA: dict[str, Any] = {
-    "synchronized_batch_norm": {"type": "boolean"},
-    "micro_batches": _COUNT,
-    "uneven": {"enum": list(get_args(Uneven))},
-}
-_PARALLELISM_SCHEMA = {
-    "anyOf": [
-        _object(
-            {
-                "kind": {"const": Mirrored.kind},
-                "num_replicas": _COUNT,
-                **_STEP_SCHEMA,
-                "max_replicas": {"anyOf": [_COUNT, {"type": "null"}]},
-            }
-        ),
-        _object(
-            {
-                "kind": {"const": MultiWorker.kind},
-                "num_workers": {"type": "integer", "minimum": 2},
-                "replicas_per_worker": _COUNT,
-                "min_workers": {"anyOf": [_COUNT, {"type": "null"}]},
-                "placement": {"enum": list(get_args(Placement))},
-                **_STEP_SCHEMA,
-            },
-            ["kind"],
-        ),
-    ]
-}
 _RESOURCES_SCHEMA = {
     "anyOf": [
-        _object({"cpus": {"type": "integer", "minimum": 1}, "gpus": {"type": "number"}}),
+        object_schema({"cpus": {"type": "integer", "minimum": 1}, "gpus": {"type": "number"}}),
         {"type": "null"},
     ]
 }
@@ -241,13 +170,6 @@ SpaceSection = Annotated[
     PlainValidator(_space),
     PlainSerializer(lambda it: it.to_dict()),
     WithJsonSchema(_SPACE_SCHEMA),
-]
-
-ParallelismSection = Annotated[
-    Parallelism,
-    PlainValidator(_parallelism),
-    PlainSerializer(_plain_parallelism),
-    WithJsonSchema(_PARALLELISM_SCHEMA),
 ]
 
 ResourcesSection = Annotated[

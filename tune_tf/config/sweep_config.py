@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from ruamel.yaml import YAML
 
+from tune_tf.config.parallelism_section import ParallelismSection
 from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
 from tune_tf.config.searcher_settings import SearcherSettings
 from tune_tf.config.sections import (
     ConstraintsSection,
     ObjectiveSection,
-    ParallelismSection,
     ResourcesSection,
     SpaceSection,
     SweepName,

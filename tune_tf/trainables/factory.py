@@ -18,6 +18,8 @@ from tune_tf.trainables.worker import PickledWorkload
 from tune_tf.workload import Workload
 
 _LOOPS = ("graph", "fit")
+_IN_PROCESSES: dict[type[Parallelism], type[tune.Trainable]] = {MultiWorker: MultiWorkerTrainable}
+"""Trainables of the kinds whose trials train in processes of their own, one a bundle."""
 
 
 def trainable(
@@ -90,9 +92,9 @@ def trainable(
         "recycling": recycling,
         "tracking": tracking,
     }
-    if isinstance(parallelism, MultiWorker):
+    if in_processes := _IN_PROCESSES.get(type(parallelism)):
         prepared = tune.with_parameters(
-            MultiWorkerTrainable, workload=PickledWorkload.of(workload), **given
+            in_processes, workload=PickledWorkload.of(workload), **given
         )
     else:
         prepared = tune.with_parameters(
@@ -159,7 +161,7 @@ def _placement_group(
     wanted = resources or default_resources(parallelism)
     check_cluster(wanted, parallelism)
     bundles = [share.bundle for share in parallelism.shares(wanted)]
-    if isinstance(parallelism, MultiWorker):
+    if type(parallelism) in _IN_PROCESSES:
         bundles = [{}, *bundles]  # the trial's own actor stands beside its first worker
     return tune.PlacementGroupFactory(bundles, strategy=parallelism.placement.upper())
 

@@ -1,0 +1,69 @@
+"""The section of a sweep file that says how a trial is spread."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Annotated, Any, get_args
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from tune_tf.config.value_section import keys_of, object_schema
+from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism, Placement, Uneven
+
+_KINDS: dict[str, type[Parallelism]] = {each.kind: each for each in get_args(Parallelism)}
+
+
+def _parallelism(value: object) -> Parallelism:
+    if isinstance(value, Parallelism):
+        return value
+    kind = value.get("kind", Mirrored.kind) if isinstance(value, Mapping) else Mirrored.kind
+    made = _KINDS.get(kind) if isinstance(kind, str) else None
+    if made is None:
+        kinds = list(_KINDS)
+        text = f"must be {one_of(kinds)}, not {kind!r}{near_ones(kind, kinds)}"
+        raise InvalidSettingsError([Fault("kind", text)])
+    settings = keys_of(value, ("kind", *(field.name for field in fields(made))))
+    settings.pop("kind", None)
+    return made(**settings)
+
+
+def _plain_parallelism(parallelism: Parallelism) -> dict[str, Any]:
+    return {"kind": parallelism.kind, **asdict(parallelism)}
+
+
+_COUNT = {"type": "integer", "minimum": 1}
+_STEP_SCHEMA: dict[str, Any] = {
+    "synchronized_batch_norm": {"type": "boolean"},
+    "micro_batches": _COUNT,
+    "uneven": {"enum": list(get_args(Uneven))},
+}
+_PARALLELISM_SCHEMA = {
+    "anyOf": [
+        object_schema(
+            {
+                "kind": {"const": Mirrored.kind},
+                "num_replicas": _COUNT,
+                **_STEP_SCHEMA,
+                "max_replicas": {"anyOf": [_COUNT, {"type": "null"}]},
+            }
+        ),
+        object_schema(
+            {
+                "kind": {"const": MultiWorker.kind},
+                "num_workers": {"type": "integer", "minimum": 2},
+                "replicas_per_worker": _COUNT,
+                "min_workers": {"anyOf": [_COUNT, {"type": "null"}]},
+                "placement": {"enum": list(get_args(Placement))},
+                **_STEP_SCHEMA,
+            },
+            ["kind"],
+        ),
+    ]
+}
+
+ParallelismSection = Annotated[
+    Parallelism,
+    PlainValidator(_parallelism),
+    PlainSerializer(_plain_parallelism),
+    WithJsonSchema(_PARALLELISM_SCHEMA),
+]

@@ -1,0 +1,130 @@
+"""Copies of the model in several processes."""
+
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+from tune_tf.errors import InvalidSettingsError, near_ones, one_of
+from tune_tf.parallelism.mirrored import Mirrored
+from tune_tf.parallelism.setting_faults import Placement, Uneven, is_count, step_faults
+from tune_tf.resources import TrialResources
+
+
+@dataclass(frozen=True)
+class MultiWorker:
+    """Copies of the model in several processes, which may be on several nodes.
+
+    Each process, a worker, trains on its part of every global batch. The global batch size does
+    not depend on their number, and neither do the numbers that come out.
+
+    Args:
+        num_workers: Processes, at least 2.
+        replicas_per_worker: Copies of the model in a process, one a GPU; 1 without GPUs.
+        min_workers: With how many a trial may go on after a node was lost that the cluster cannot
+            replace, at least 1; None: it waits until there are ``num_workers`` again.
+        placement: ``"pack"``: as few nodes as possible. ``"spread"``: as many as possible.
+            ``"strict_spread"``: a node for each worker, or the trial does not start.
+        synchronized_batch_norm: As in :class:`Mirrored`, over the rows of all workers.
+        micro_batches: As in :class:`Mirrored`.
+        uneven: As in :class:`Mirrored`.
+
+    Raises:
+        InvalidSettingsError: A value is not allowed; tells all of them.
+    """
+
+    kind: ClassVar[str] = "multi_worker"
+
+    num_workers: int = 2
+    replicas_per_worker: int = 1
+    min_workers: int | None = None
+    placement: Placement = "pack"
+    synchronized_batch_norm: bool = False
+    micro_batches: int = 1
+    uneven: Uneven = "split"
+
+    def __post_init__(self) -> None:
+        """Refuse bad values when made."""
+        faults = step_faults(self)
+        if not is_count(self.num_workers) or self.num_workers < 2:
+            faults.append(
+                f"num_workers must be a whole number of at least 2, not {self.num_workers!r}: "
+                f"one process is kind {Mirrored.kind!r}"
+            )
+        if not is_count(self.replicas_per_worker):
+            faults.append(
+                "replicas_per_worker must be a whole number of at least 1, not "
+                f"{self.replicas_per_worker!r}"
+            )
+        if self.min_workers is not None and not is_count(self.min_workers):
+            faults.append(
+                f"min_workers must be a whole number of at least 1, not {self.min_workers!r}"
+            )
+        elif not faults and self.min_workers is not None and self.min_workers > self.num_workers:
+            faults.append(
+                f"min_workers must be at most num_workers, {self.num_workers}, not "
+                f"{self.min_workers}"
+            )
+        known = get_args(Placement)
+        if self.placement not in known:
+            faults.append(
+                f"placement must be {one_of(known)}, not {self.placement!r}"
+                f"{near_ones(self.placement, known)}"
+            )
+        if faults:
+            raise InvalidSettingsError(faults)
+
+    @property
+    def num_replicas(self) -> int:
+        """Copies of the model in all workers together."""
+        return self.num_workers * self.replicas_per_worker
+
+    @property
+    def in_a_worker(self) -> Mirrored:
+        """How a worker spreads its part over its own devices."""
+        return Mirrored(
+            self.replicas_per_worker,
+            synchronized_batch_norm=self.synchronized_batch_norm,
+            micro_batches=self.micro_batches,
+            uneven=self.uneven,
+        )
+
+    def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
+        """Return what a trial reserves when nothing else is said: a device a replica."""
+        return Mirrored(self.num_replicas).resources(gpus_in_cluster=gpus_in_cluster)
+
+    def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
+        """Return what each worker gets of a trial's resources."""
+        share = TrialResources(
+            resources.cpus // self.num_workers, resources.gpus / self.num_workers
+        )
+        return (share,) * self.num_workers
+
+    def check(self, resources: TrialResources) -> None:
+        """Refuse resources that do not give every worker the same, or not what it can use.
+
+        Args:
+            resources: Of the whole trial, all workers together.
+
+        Raises:
+            InvalidSettingsError: Tells all that does not fit.
+        """
+        faults = []
+        for name, count in {"cpus": resources.cpus, "gpus": resources.gpus}.items():
+            if count % self.num_workers:
+                faults.append(
+                    f"resources.{name} is {count:g}, which does not divide by "
+                    f"parallelism.num_workers, {self.num_workers}: it is that of the whole trial, "
+                    "and all workers get the same; use a multiple"
+                )
+        if not faults and resources.gpus and resources.gpus != self.num_replicas:
+            faults.append(
+                f"resources.gpus is {resources.gpus:g} but the trial has {self.num_replicas} "
+                f"replicas ({self.num_workers} workers with {self.replicas_per_worker} each): a "
+                "replica uses exactly one GPU; make the two equal"
+            )
+        if not resources.gpus and self.replicas_per_worker > 1:
+            faults.append(
+                f"parallelism.replicas_per_worker is {self.replicas_per_worker} but no GPUs are "
+                "reserved: a worker on CPUs has one replica; use more workers"
+            )
+        if faults:
+            raise InvalidSettingsError(faults)
