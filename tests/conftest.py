@@ -8,7 +8,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import pytest
 
-NUM_LOGICAL_CPUS = 3
+NUM_LOGICAL_CPUS = 6
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -78,6 +78,18 @@ class Workload(abc.ABC):
         metrics: Mapping[str, Any] = model.train_step(batch)
         return metrics
 
+    def stage_of(self, layer: "keras.Layer") -> int | None:
+        """Return the stage of a layer, from 0, where a model is cut over several devices.
+
+        Args:
+            layer: Of a sequential or functional model.
+
+        Returns:
+            Its stage, which is none before those of the layers that it needs; None for that of
+            the layers before it. Where all are None, stages are of like bytes of variables.
+        """
+        return None
+
     def callbacks(self, config: Config) -> "Sequence[keras.callbacks.Callback]":
         """Return Keras callbacks for a trial; those for batches need ``loop="fit"``."""
         return ()

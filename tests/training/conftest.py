@@ -1,4 +1,4 @@
-"""Replicas for the tests of what runs inside a trial: one process, three logical CPUs."""
+"""Replicas for the tests of what runs inside a trial: one process, six logical CPUs."""
 
 import pytest
 
@@ -17,6 +17,22 @@ def replicas_of():
         return made[num]
 
     return replicas
+
+
+@pytest.fixture(scope="session")
+def loop_on_grid(replicas_of):
+    """Return a function to make a loop on so many replicas, stages and micro-batches."""
+    from tune_tf.parallelism import Hybrid
+    from tune_tf.training.devices import Devices
+    from tune_tf.training.grid import Grid
+    from tune_tf.training.staged_loop import StagedLoop
+
+    def loop(workload, num_replicas, num_stages, micro_batches):
+        devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))
+        spread = Hybrid(num_replicas, num_stages, micro_batches)
+        return StagedLoop(workload, Grid(devices, num_stages), spread)
+
+    return loop
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -8,7 +8,15 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.value_section import keys_of, object_schema
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
-from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism, Placement, Uneven
+from tune_tf.parallelism import (
+    Hybrid,
+    Mirrored,
+    ModelParallel,
+    MultiWorker,
+    Parallelism,
+    Placement,
+    Uneven,
+)
 
 _KINDS: dict[str, type[Parallelism]] = {each.kind: each for each in get_args(Parallelism)}
 
@@ -55,6 +63,23 @@ _PARALLELISM_SCHEMA = {
                 "min_workers": {"anyOf": [_COUNT, {"type": "null"}]},
                 "placement": {"enum": list(get_args(Placement))},
                 **_STEP_SCHEMA,
+            },
+            ["kind"],
+        ),
+        object_schema(
+            {
+                "kind": {"const": ModelParallel.kind},
+                "num_stages": _COUNT,
+                "micro_batches": _COUNT,
+            },
+            ["kind"],
+        ),
+        object_schema(
+            {
+                "kind": {"const": Hybrid.kind},
+                "num_replicas": _COUNT,
+                "num_stages": _COUNT,
+                "micro_batches": _COUNT,
             },
             ["kind"],
         ),

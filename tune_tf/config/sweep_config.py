@@ -29,7 +29,7 @@ from tune_tf.config.settings import (
 from tune_tf.config.workload_reference import import_workload
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space.declaration import KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument
@@ -122,7 +122,7 @@ class SweepConfig(Settings):
         batch_size = space.parameters.get("batch_size") if space else None
         smallest = batch_size.smallest if batch_size else None
         if smallest is not None and smallest < parallelism.num_replicas:
-            num, alone = parallelism.num_replicas, isinstance(parallelism, Mirrored)
+            num, alone = parallelism.num_replicas, not isinstance(parallelism, MultiWorker)
             text = (
                 f"{f'is {num}' if alone else f'makes {num} replicas'} but space.batch_size goes "
                 f"down to {smallest:g}: a global batch has at least one row for each replica; "

@@ -4,7 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.setting_faults import Placement, Uneven, is_count, step_faults
+from tune_tf.parallelism.setting_faults import (
+    Placement,
+    Uneven,
+    count_fault,
+    is_count,
+    step_faults,
+)
 from tune_tf.resources import TrialResources
 
 
@@ -42,12 +48,7 @@ class Mirrored:
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = []
-        if not is_count(self.num_replicas):
-            faults.append(
-                f"num_replicas must be a whole number of at least 1, not {self.num_replicas!r}"
-            )
-        faults += step_faults(self)
+        faults = [*count_fault(self, "num_replicas"), *step_faults(self)]
         if self.max_replicas is not None and not is_count(self.max_replicas):
             faults.append(
                 f"max_replicas must be a whole number of at least 1, not {self.max_replicas!r}"
@@ -59,6 +60,11 @@ class Mirrored:
             )
         if faults:
             raise InvalidSettingsError(faults)
+
+    @property
+    def num_devices(self) -> int:
+        """Devices of a trial."""
+        return self.num_replicas
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
         """Return what a trial reserves when nothing else is said: a device a replica."""

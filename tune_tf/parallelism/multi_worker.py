@@ -5,7 +5,13 @@ from typing import ClassVar, get_args
 
 from tune_tf.errors import InvalidSettingsError, near_ones, one_of
 from tune_tf.parallelism.mirrored import Mirrored
-from tune_tf.parallelism.setting_faults import Placement, Uneven, is_count, step_faults
+from tune_tf.parallelism.setting_faults import (
+    Placement,
+    Uneven,
+    count_fault,
+    is_count,
+    step_faults,
+)
 from tune_tf.resources import TrialResources
 
 
@@ -49,11 +55,7 @@ class MultiWorker:
                 f"num_workers must be a whole number of at least 2, not {self.num_workers!r}: "
                 f"one process is kind {Mirrored.kind!r}"
             )
-        if not is_count(self.replicas_per_worker):
-            faults.append(
-                "replicas_per_worker must be a whole number of at least 1, not "
-                f"{self.replicas_per_worker!r}"
-            )
+        faults += count_fault(self, "replicas_per_worker")
         if self.min_workers is not None and not is_count(self.min_workers):
             faults.append(
                 f"min_workers must be a whole number of at least 1, not {self.min_workers!r}"

@@ -28,11 +28,7 @@ class Splitting(Protocol):
 
 def step_faults(spread: "Splitting") -> list[str]:
     """Return what is wrong with the settings that all kinds have."""
-    faults = []
-    if not is_count(spread.micro_batches):
-        faults.append(
-            f"micro_batches must be a whole number of at least 1, not {spread.micro_batches!r}"
-        )
+    faults = count_fault(spread, "micro_batches")
     if not isinstance(spread.synchronized_batch_norm, bool):
         faults.append(
             f"synchronized_batch_norm must be true or false, not {spread.synchronized_batch_norm!r}"
@@ -40,6 +36,14 @@ def step_faults(spread: "Splitting") -> list[str]:
     if spread.uneven not in get_args(Uneven):
         faults.append(f"uneven must be {one_of(get_args(Uneven))}, not {spread.uneven!r}")
     return faults
+
+
+def count_fault(spread: object, name: str) -> list[str]:
+    """Return what is wrong with a setting that is a whole number of at least 1."""
+    value = getattr(spread, name)
+    return (
+        [] if is_count(value) else [f"{name} must be a whole number of at least 1, not {value!r}"]
+    )
 
 
 def is_count(value: object) -> bool:

@@ -1,18 +1,20 @@
-"""Contracts that schedulers, searchers and callbacks keep together, to run in one's own tests.
+"""Contracts that Trainables, schedulers, searchers and callbacks keep, for one's own tests.
 
-They need pytest, and start real sweeps of a few scripted trials on the Ray cluster that is
-connected.
+They need pytest, and run real trials on the Ray cluster that is connected.
 """
 
 from tune_tf.testing.scheduler_contract import SchedulerContract
 from tune_tf.testing.script import Script, ScriptedTrainable
+from tune_tf.testing.trainable_contract import Played, TrainableContract
 from tune_tf.testing.truth import Standing, assert_one_truth, standings
 
 __all__ = [
+    "Played",
     "SchedulerContract",
     "Script",
     "ScriptedTrainable",
     "Standing",
+    "TrainableContract",
     "assert_one_truth",
     "standings",
 ]

@@ -11,6 +11,7 @@ from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
+from tune_tf.trainables.model_parallel import ModelParallelTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.recycling import Recycling
 from tune_tf.trainables.room import largest_node, num_trials, room_by_node
@@ -68,6 +69,10 @@ def trainable(
         )
     if loop not in _LOOPS:
         raise InvalidSettingsError([f"loop must be {one_of(_LOOPS)}, not {loop!r}"])
+    if loop == "fit" and not isinstance(parallelism, Mirrored | MultiWorker):
+        raise InvalidSettingsError(
+            [f'loop="fit" trains on one device only, not as kind {parallelism.kind!r}']
+        )
     if loop == "fit" and parallelism.num_replicas > 1:
         raise InvalidSettingsError(
             [
@@ -97,8 +102,13 @@ def trainable(
             in_processes, workload=PickledWorkload.of(workload), **given
         )
     else:
+        mirrored = isinstance(parallelism, Mirrored)
         prepared = tune.with_parameters(
-            MirroredTrainable, workload=workload, loop=loop, elastic=elastic, **given
+            MirroredTrainable if mirrored else ModelParallelTrainable,
+            workload=workload,
+            loop=loop,
+            elastic=elastic and mirrored,
+            **given,
         )
     request = functools.partial(_placement_group, parallelism, resources)
     return tune.with_resources(prepared, request)

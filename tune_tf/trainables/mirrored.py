@@ -27,6 +27,7 @@ from tune_tf.workload import Config, Workload
 if TYPE_CHECKING:
     from tune_tf.training.devices import Devices
     from tune_tf.training.loop import Loop
+    from tune_tf.training.replicas import Replicas
     from tune_tf.training.system_metrics import SystemMetrics
 
 LoopKind = Literal["graph", "fit"]
@@ -80,7 +81,6 @@ class MirroredTrainable(tune.Trainable):
         from tune_tf.data import LoadCache, rows_of
         from tune_tf.training.devices import claim_devices  # TensorFlow loads in the trial only
         from tune_tf.training.placed import place
-        from tune_tf.training.replicas import Replicas
 
         def load(config: Config) -> Any:
             data = workload.load_data(config)
@@ -101,8 +101,7 @@ class MirroredTrainable(tune.Trainable):
         self._system_metrics = make_system_metrics(tracking, reserved)
 
         def begin(devices: "Devices", spread: Mirrored) -> None:
-            self._replicas = Replicas(devices)
-            self._loop = _make_loop(loop, workload, self._replicas, spread)
+            self._replicas, self._loop = self._loop_on(devices, spread, workload, loop)
             self._data = LoadCache(load)
             self._start(config)
 
@@ -110,7 +109,7 @@ class MirroredTrainable(tune.Trainable):
         if elastic and loop == "graph":
             rows = workload.global_batch_size(config)
             spread = grown(parallelism, resources, reserved, batch_size=rows)
-        devices = claim_devices(reserved, spread.num_replicas)
+        devices = claim_devices(reserved, spread.num_devices)
         try:
             begin(devices, spread)
         except WorkloadError as error:
@@ -164,6 +163,19 @@ class MirroredTrainable(tune.Trainable):
         self._loop.finish()
         leave_trial()
 
+    def _loop_on(
+        self, devices: "Devices", spread: Any, workload: Workload, kind: LoopKind
+    ) -> "tuple[Replicas, Loop]":
+        """Return what the trials of this process train on, and how."""
+        from tune_tf.training.fit import FitLoop
+        from tune_tf.training.loop import GraphLoop
+        from tune_tf.training.replicas import Replicas
+
+        replicas = Replicas(devices)
+        if kind == "fit":
+            return replicas, FitLoop(workload, replicas)
+        return replicas, GraphLoop(workload, replicas, spread)
+
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
         enter_trial(self.trial_id, self._tracking, starting=True)
@@ -195,16 +207,6 @@ class MirroredTrainable(tune.Trainable):
 
     def _seed(self) -> int:
         return seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
-
-
-def _make_loop(kind: LoopKind, workload: Workload, replicas: Any, spread: Mirrored) -> "Loop":
-    if kind == "fit":
-        from tune_tf.training.fit import FitLoop
-
-        return FitLoop(workload, replicas)
-    from tune_tf.training.loop import GraphLoop
-
-    return GraphLoop(workload, replicas, spread)
 
 
 def make_system_metrics(

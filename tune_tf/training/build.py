@@ -115,6 +115,20 @@ def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
             model(x, training=False)
 
 
+def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
+    """Create what a model of several outputs counts its losses with.
+
+    Args:
+        model: Compiled and built.
+        sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
+        replicas: Where its variables live.
+    """
+    x, y, sample_weight = (*sample, None, None)[:3]
+    with replicas.scope():
+        model.compute_loss(x, y, model(x, training=False), sample_weight, training=False)
+        model.reset_metrics()
+
+
 def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
     """Create the variables of loss, metrics and optimizer too, as tracing needs them.
 

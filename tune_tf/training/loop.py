@@ -246,5 +246,5 @@ class GraphLoop:
     def _key(self, model: Any, scalars: list[Scalar], config: Config, rows: Placed) -> str | None:
         vouched = self._workload.structure(config)
         carried = [(type(s.owner).__name__, s.attribute) for s in scalars]
-        batch = (rows.spec, self._workload.global_batch_size(config), self._replicas.num, carried)
+        batch = (rows.spec, self._workload.global_batch_size(config), self._replicas.shape, carried)
         return structure_key(model, scalars, vouched, batch)

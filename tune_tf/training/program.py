@@ -13,6 +13,7 @@ from tune_tf.training.batch_norm import batch_norms
 from tune_tf.training.build import build_for_training
 from tune_tf.training.carried import CarriedFloat
 from tune_tf.training.replicas import Replicas
+from tune_tf.training.row_weights import split
 from tune_tf.training.scalars import (
     CLIP_THRESHOLDS,
     Scalar,
@@ -24,7 +25,6 @@ from tune_tf.training.step import (
     has_own_test_step,
     has_own_train_step,
     is_shared,
-    split,
     test_step,
     train_step,
 )
@@ -83,12 +83,13 @@ class Program:
         self._own_train_step = has_own_train_step(workload, model)
         self._own_test_step = has_own_test_step(model)
         self._check_batches(micro_batches, uneven)
-        self._train = train_step(workload, model, replicas, micro_batches)
-        self._test = test_step(model, replicas)
-        jit = bool(model.jit_compile) and replicas.num == 1
+        self._train, self._test = self._steps(micro_batches)
+        jit = bool(model.jit_compile) and not replicas.has_several_devices
         # Keras weighs the losses of several outputs by rows only where it sees their number.
         by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
-        self._needs_static_shapes = jit or replicas.num > 1 or by_output or micro_batches > 1
+        self._needs_static_shapes = (
+            jit or replicas.has_several_devices or by_output or micro_batches > 1
+        )
         self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
 
     def epoch(self, train: Any, validation: Any, order: "np.ndarray[Any, Any]") -> Metrics:
@@ -126,6 +127,20 @@ class Program:
         """Scalars that the program reads anew at every call."""
         return len(self._carried)
 
+    def _steps(self, micro_batches: int) -> tuple[Step, Step]:
+        """Return what trains on a batch, and what validates on one."""
+        return (
+            train_step(self._workload, self.model, self.replicas, micro_batches),
+            test_step(self.model, self.replicas),
+        )
+
+    def _begin(self, *, training: bool) -> None:
+        """Prepare for going over all rows, in the graph."""
+        self.model.reset_metrics()
+
+    def _end(self, *, training: bool) -> None:
+        """Bring together what going over all rows gave, in the graph."""
+
     def _carry(self, scalars: list[Scalar]) -> list[tuple[tf.Variable, int]]:
         carried = []
         for scalar in scalars:
@@ -138,10 +153,11 @@ class Program:
         return carried
 
     def _run_epoch(self, train: Any, validation: Any, order: tf.Tensor) -> dict[str, tf.Tensor]:
-        self.model.reset_metrics()
+        self._begin(training=True)
         last = self._run_batches(
             self._train, train, order, self._num_rows, by_model=self._own_train_step
         )
+        self._end(training=True)
         logs = self._logs(last)
         if self._own_train_step and (not isinstance(last, Mapping) or "loss" not in logs):
             raise WorkloadError(
@@ -150,7 +166,7 @@ class Program:
                 "batch as 'loss', for example {'loss': loss}"
             )
         if validation is not None:
-            self.model.reset_metrics()
+            self._begin(training=False)
             last = self._run_batches(
                 self._test,
                 validation,
@@ -158,6 +174,7 @@ class Program:
                 self._num_validation_rows,
                 by_model=self._own_test_step,
             )
+            self._end(training=False)
             logs |= {f"val_{name}": value for name, value in self._logs(last).items()}
         return logs
 

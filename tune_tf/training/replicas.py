@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tune_tf.training.devices import Devices
+from tune_tf.training.gradients import scaled
 
 
 class Replicas:
@@ -22,6 +23,16 @@ class Replicas:
         self.devices = devices
         self.num = devices.num_replicas
         self._strategy = _strategy(devices) if self.num > 1 else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What a traced program depends on."""
+        return (self.num,)
+
+    @property
+    def has_several_devices(self) -> bool:
+        """Whether a batch goes over more than one device."""
+        return self.num > 1
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which variables become mirrored."""
@@ -85,7 +96,7 @@ class Replicas:
         """Weigh gradients of code that runs as if alone, so that those of all replicas add up."""
         _replica.has_weighted = True
         weight = 1.0 if _replica.share is None else _replica.share / self.num
-        return [None if g is None else _scaled(g, weight) for g in gradients]
+        return [None if g is None else scaled(g, weight) for g in gradients]
 
     def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
         """Average gradients over the replicas, in replica context; None stays None.
@@ -96,15 +107,7 @@ class Replicas:
         reduced = iter(
             tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, present)
         )
-        return [None if g is None else _scaled(next(reduced), 1 / self.num) for g in gradients]
-
-
-def _scaled(gradient: Any, factor: float) -> Any:
-    if factor == 1:
-        return gradient
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
-    return gradient * factor
+        return [None if g is None else scaled(next(reduced), 1 / self.num) for g in gradients]
 
 
 class _ReplicaThread(threading.local):

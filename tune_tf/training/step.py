@@ -13,7 +13,17 @@ import keras
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
+from tune_tf.training.gradients import added
 from tune_tf.training.replicas import Replicas
+from tune_tf.training.row_weights import (
+    by_rows,
+    loss_is_mean,
+    loss_metric,
+    share_of,
+    split,
+    track_loss,
+    unpack,
+)
 from tune_tf.workload import Workload
 
 Step = Callable[[int, Any, int], Any]
@@ -21,11 +31,6 @@ Step = Callable[[int, Any, int], Any]
 
 ``batch`` holds the replica's rows, ``num_rows`` counts those of the global batch.
 """
-
-
-def split(num_rows: int, replica: int, num_replicas: int) -> tuple[int, int]:
-    """Return the rows ``[first, last)`` of a global batch that a replica works on."""
-    return num_rows * replica // num_replicas, num_rows * (replica + 1) // num_replicas
 
 
 def has_own_train_step(workload: Workload, model: keras.Model) -> bool:
@@ -58,18 +63,18 @@ def train_step(
     if replicas.num == 1 and micro_batches == 1:
         return lambda replica, batch, num_rows: workload.train_step(model, batch)
 
-    row_weighted = _loss_is_mean(model)
-    loss_metric = _loss_metric(model)
+    row_weighted = loss_is_mean(model)
+    tracker = loss_metric(model)
     unused: set[int] = set()  # variables without a gradient, as seen in replicas with rows
 
     def piece_step(batch: Any, share: float) -> tuple[Any, list[Any]]:
-        x, y, sample_weight = _unpack(batch)
+        x, y, sample_weight = unpack(batch)
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
             y_pred = model(x, training=True)
             if share:
                 loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
-                loss = _by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
+                loss = by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
             else:  # no rows: only what other replicas wait for (synchronized statistics)
                 loss = _nothing_of(y_pred)
             scaled = model.optimizer.scale_loss(loss)
@@ -92,13 +97,13 @@ def train_step(
         gradients: list[Any] = [None] * len(model.trainable_variables)
         for number in range(num_pieces):
             begin, end = split(last - first, number, num_pieces)
-            share = _share(end - begin, num_rows, replicas.num)
+            share = share_of(end - begin, num_rows, replicas.num)
             piece = batch if num_pieces == 1 else _piece_after(gradients, batch, begin, end)
             more_loss, more = piece_step(piece, share)
             loss = loss + more_loss
-            gradients = [_added(a, b) for a, b in zip(gradients, more, strict=True)]
+            gradients = [added(a, b) for a, b in zip(gradients, more, strict=True)]
         model.optimizer.apply(gradients, model.trainable_variables)
-        _track_loss(loss_metric, loss, num_rows, replicas.num)
+        track_loss(tracker, loss, num_rows, replicas.num)
 
     return step
 
@@ -110,20 +115,20 @@ def test_step(model: keras.Model, replicas: Replicas) -> Step:
     if replicas.num == 1:
         return lambda replica, batch, num_rows: model.test_step(batch)
 
-    row_weighted = _loss_is_mean(model)
-    loss_metric = _loss_metric(model)
+    row_weighted = loss_is_mean(model)
+    tracker = loss_metric(model)
 
     def step(replica: int, batch: Any, num_rows: int) -> None:
-        x, y, sample_weight = _unpack(batch)
+        x, y, sample_weight = unpack(batch)
         first, last = split(num_rows, replica, replicas.num)
         if first == last:
-            _track_loss(loss_metric, tf.zeros([]), num_rows, replicas.num)
+            track_loss(tracker, tf.zeros([]), num_rows, replicas.num)
             return
-        share = _share(last - first, num_rows, replicas.num)
+        share = share_of(last - first, num_rows, replicas.num)
         y_pred = model(x, training=False)
         loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
-        loss = _by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
-        _track_loss(loss_metric, loss, num_rows, replicas.num)
+        loss = by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
+        track_loss(tracker, loss, num_rows, replicas.num)
         model.compute_metrics(x, y, y_pred, sample_weight)
 
     return step
@@ -149,7 +154,7 @@ def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
     def step(replica: int, batch: Any, num_rows: int) -> Any:
         first, last = split(num_rows, replica, replicas.num)
         shared = is_shared(num_rows, replicas.num)
-        share = _share(last - first, num_rows, replicas.num) if shared else 1.0
+        share = share_of(last - first, num_rows, replicas.num) if shared else 1.0
         with replicas.as_if_alone(share):
             logs = own(batch)
         if share == 1.0 or not isinstance(logs, Mapping):
@@ -175,16 +180,6 @@ def _updating(step: Step, workload: Workload, replicas: Replicas) -> Step:
     return updating
 
 
-def _unpack(batch: Any) -> tuple[Any, Any, Any]:
-    x, y, sample_weight = (*batch, None, None)[:3]
-    return x, y, sample_weight
-
-
-def _share(rows: int, num_rows: int, num_replicas: int) -> float:
-    """Return the share of some rows over an even share of a replica; 1 for an even batch."""
-    return rows * num_replicas / num_rows
-
-
 def _piece_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
     """Return some rows, once gradients are done: else all pieces would be in memory at a time."""
     finished = [g for g in tf.nest.flatten(done, expand_composites=True) if g is not None]
@@ -192,64 +187,6 @@ def _piece_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
         return tf.nest.map_structure(lambda a: tf.identity(a[begin:end]), batch)
 
 
-def _added(first: Any, second: Any) -> Any:
-    """Return the sum of two gradients: none, dense, or sparse where both are."""
-    if first is None or second is None:
-        return second if first is None else first
-    if isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices):
-        return tf.IndexedSlices(
-            tf.concat([first.values, second.values], 0),
-            tf.concat([first.indices, second.indices], 0),
-            first.dense_shape,
-        )
-    return tf.convert_to_tensor(first) + tf.convert_to_tensor(second)
-
-
-def _by_rows(
-    loss: Any, share: float, model: keras.Model, num_replicas: int, *, row_weighted: bool
-) -> Any:
-    """Weigh the loss of some rows, so that the losses of all rows sum up to that of the batch.
-
-    Means are weighted by rows. A sum is not, but weight penalties, which come with each, are.
-    """
-    if share == 1.0:
-        return loss
-    if row_weighted:
-        return share * loss
-    penalties = [
-        variable.regularizer(variable)
-        for variable in model.trainable_variables
-        if variable.regularizer is not None
-    ]
-    return loss + (share - 1) * sum(penalties) / num_replicas
-
-
 def _nothing_of(y_pred: Any) -> Any:
     """Return a zero that is connected to a prediction without rows."""
     return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])
-
-
-def _track_loss(metric: Any, loss: Any, num_rows: int, num_replicas: int) -> None:
-    metric.update_state(loss * num_replicas, sample_weight=num_rows / num_replicas)
-
-
-def _loss_metric(model: keras.Model) -> Any:
-    return next(metric for metric in model.metrics if metric.name == "loss")
-
-
-def _loss_is_mean(model: keras.Model) -> bool:
-    """Return whether the compiled losses are means over rows; False where they are sums.
-
-    Raises:
-        WorkloadError: They are neither, so no rows-based weight makes replicas exact.
-    """
-    losses = [loss for loss in tf.nest.flatten(model.loss) if loss is not None]
-    kinds = {getattr(loss, "reduction", "sum_over_batch_size") for loss in losses}
-    if kinds <= {"sum_over_batch_size", "mean"}:
-        return True
-    if kinds == {"sum"}:
-        return False
-    raise WorkloadError(
-        f"losses with reduction {', '.join(sorted(map(str, kinds)))} cannot be split exactly over "
-        "replicas: use reduction='sum_over_batch_size' for all, or one replica"
-    )

@@ -1,0 +1,174 @@
+"""What every Trainable keeps: its numbers do not depend on how a trial came to where it is."""
+
+import contextlib
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+import ray
+from ray import cloudpickle, tune
+
+from tune_tf.outcome import STOP_REASON
+
+_EPOCHS = 3
+_NOTICED_WITHIN_S = 20.0
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a Trainable reported while it was led through two trials.
+
+    Args:
+        first: Results of the first trial.
+        second: Of another one in the same process.
+        again: Of the first one once more, in the same process.
+        resumed: Of the first one, restored in the same process from its first checkpoint.
+        elsewhere: The same in a fresh one.
+        still_taken: What they kept of the cluster's resources after their end, by kind.
+    """
+
+    first: list[dict[str, Any]]
+    second: list[dict[str, Any]]
+    again: list[dict[str, Any]]
+    resumed: list[dict[str, Any]]
+    elsewhere: list[dict[str, Any]]
+    still_taken: dict[str, float]
+
+
+class TrainableContract:
+    """The contract of a Trainable, to be subclassed by a test class that makes one.
+
+    A Ray cluster is connected; the trials run in a process of their own there.
+
+    Attributes:
+        config: The values of a trial.
+        other_config: Those of another one, which does not train alike.
+        metrics: What each iteration reports as finite numbers.
+        tolerance: By how much, relative to values above 1, the numbers of two ways to one place may
+            differ: 0 where nothing depends on chance.
+    """
+
+    config: ClassVar[Mapping[str, Any]] = {}
+    other_config: ClassVar[Mapping[str, Any]] = {}
+    metrics: ClassVar[tuple[str, ...]] = ("loss", "val_loss")
+    tolerance: ClassVar[float] = 0.0
+
+    @classmethod
+    def make_trainable(cls) -> type[tune.Trainable]:
+        """Return the class; called in the process that runs the trials."""
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def played(cls) -> Played:
+        """What the Trainable reported."""
+        with _sent_along(sys.modules[cls.__module__]):
+            found: Played = ray.get(ray.remote(num_cpus=0, max_calls=1)(_play).remote(cls))
+        return found
+
+    def test_each_iteration_reports_its_metrics(self, played: Played) -> None:
+        """All are finite numbers, and iterations count from 1."""
+        for number, result in enumerate(played.first, 1):
+            assert result["training_iteration"] == number
+            assert all(math.isfinite(result[metric]) for metric in self.metrics), result
+            assert not result["done"]
+            assert STOP_REASON not in result
+
+    def test_another_config_gives_other_numbers(self, played: Played) -> None:
+        """A reused process takes the new values."""
+        assert self._furthest(played.second, played.first) > self.tolerance
+
+    def test_a_reused_process_gives_the_numbers_of_a_fresh_one(self, played: Played) -> None:
+        """Nothing of the trial before is left."""
+        assert self._furthest(played.again, played.first) <= self.tolerance
+
+    def test_a_restored_trial_goes_on_as_if_it_had_not_stopped(self, played: Played) -> None:
+        """Also where another trial ran meanwhile."""
+        assert [r["training_iteration"] for r in played.resumed] == [2, 3]
+        assert self._furthest(played.resumed, played.first[1:]) <= self.tolerance
+
+    def test_a_trial_goes_on_in_another_process(self, played: Played) -> None:
+        """The checkpoint holds all that is needed."""
+        assert self._furthest(played.elsewhere, played.first[1:]) <= self.tolerance
+
+    def test_an_end_gives_everything_back(self, played: Played) -> None:
+        """All actors and reservations of a trial end with it."""
+        assert played.still_taken == {}
+
+    def test_it_says_what_it_needs(self) -> None:
+        """So that Tune reserves it."""
+        needed = self.make_trainable().default_resource_request(dict(self.config))
+        assert isinstance(needed, tune.PlacementGroupFactory)
+        assert needed.required_resources.get("CPU", 0) >= 1
+
+    def _furthest(self, first: list[dict[str, Any]], second: list[dict[str, Any]]) -> float:
+        return max(
+            abs(one[metric] - other[metric]) / max(1.0, abs(other[metric]))
+            for one, other in zip(first, second, strict=True)
+            for metric in self.metrics
+        )
+
+
+@contextlib.contextmanager
+def _sent_along(module: ModuleType) -> Iterator[None]:
+    """Pickle what a module defines as a whole, for other processes may not find test modules."""
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def _play(contract: type[TrainableContract]) -> Played:
+    made = contract.make_trainable()
+    free = ray.available_resources()
+    trial = made(config=dict(contract.config))
+    with tempfile.TemporaryDirectory() as folder:
+        first = [trial.train()]
+        saved = trial.save(folder)
+        first += [trial.train() for _ in range(_EPOCHS - 1)]
+        second = _begun(trial, contract.other_config)
+        again = _begun(trial, contract.config)
+        _begun(trial, contract.other_config, epochs=1)
+        _reset(trial, contract.config)
+        trial.restore(saved)
+        resumed = [trial.train() for _ in range(_EPOCHS - 1)]
+        trial.stop()
+        fresh = made(config=dict(contract.config))
+        fresh.restore(saved)
+        elsewhere = [fresh.train() for _ in range(_EPOCHS - 1)]
+        fresh.stop()
+    return Played(first, second, again, resumed, elsewhere, _still_taken(free))
+
+
+def _begun(
+    trial: tune.Trainable, config: Mapping[str, Any], epochs: int = _EPOCHS
+) -> list[dict[str, Any]]:
+    _reset(trial, config)
+    return [trial.train() for _ in range(epochs)]
+
+
+def _reset(trial: tune.Trainable, config: Mapping[str, Any]) -> None:
+    """Begin another trial in a process, as Tune does it."""
+    assert trial.reset(dict(config))
+
+
+def _still_taken(free: Mapping[str, float]) -> dict[str, float]:
+    """Return what is less free than it was, once Ray has had the time to notice."""
+    deadline = time.monotonic() + _NOTICED_WITHIN_S
+    while True:
+        now = ray.available_resources()
+        taken = {
+            kind: free[kind] - now.get(kind, 0)
+            for kind in ("CPU", "GPU")
+            if now.get(kind, 0) < free.get(kind, 0)
+        }
+        if not taken or time.monotonic() > deadline:
+            return taken
+        time.sleep(0.1)

@@ -1,0 +1,28 @@
+"""A trial whose model is cut over the devices of one node."""
+
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
+from tune_tf.workload import Workload
+
+if TYPE_CHECKING:
+    from tune_tf.training.devices import Devices
+    from tune_tf.training.loop import Loop
+    from tune_tf.training.replicas import Replicas
+
+
+class ModelParallelTrainable(MirroredTrainable):
+    """Trains a model that is cut into stages, or several copies of it, an epoch an iteration.
+
+    Made ready for ``tune.run`` by :func:`tune_tf.trainable` with
+    :class:`~tune_tf.ModelParallel` or :class:`~tune_tf.Hybrid`.
+    """
+
+    def _loop_on(
+        self, devices: "Devices", spread: Any, workload: Workload, kind: LoopKind
+    ) -> "tuple[Replicas, Loop]":
+        from tune_tf.training.grid import Grid
+        from tune_tf.training.staged_loop import StagedLoop
+
+        grid = Grid(devices, spread.num_stages)
+        return grid, StagedLoop(workload, grid, spread)
