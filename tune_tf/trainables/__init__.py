@@ -2,7 +2,14 @@
 
 from tune_tf.trainables.factory import trainable
 from tune_tf.trainables.mirrored import MirroredTrainable
+from tune_tf.trainables.model_parallel import ModelParallelTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.oom_retries import OomRetries
 
-__all__ = ["MirroredTrainable", "MultiWorkerTrainable", "OomRetries", "trainable"]
+__all__ = [
+    "MirroredTrainable",
+    "ModelParallelTrainable",
+    "MultiWorkerTrainable",
+    "OomRetries",
+    "trainable",
+]

@@ -97,12 +97,13 @@ def assert_equal_losses(name: str, contestants: Mapping[str, Any], num_epochs: i
     return worst
 
 
-def split_cpu(num_threads: int) -> None:
-    """Give TensorFlow two logical CPUs and a number of threads, before its first operation."""
+def split_cpu(num_threads: int, num_devices: int = 2) -> None:
+    """Give TensorFlow some logical CPUs and a number of threads, before its first operation."""
     tf.config.threading.set_intra_op_parallelism_threads(num_threads)
     tf.config.threading.set_inter_op_parallelism_threads(num_threads)
     cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    parts = [tf.config.LogicalDeviceConfiguration()] * num_devices
+    tf.config.set_logical_device_configuration(cpu, parts)
 
 
 def epoch_arguments(description: str | None, *, quick: str) -> argparse.Namespace:

@@ -1,0 +1,147 @@
+"""One epoch under every parallelism: against one device, and against an expert's hand-written step.
+
+The same digits model, weights, rows and order. Within one process the kinds take turns on logical
+parts of the CPU; those of several processes take turns as Trainables on a Ray cluster here. On the
+same cores an epoch cannot become faster by being spread: what is measured is what spreading costs.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf
+from baselines.digits_epochs import (
+    SEED,
+    TOLERANCE,
+    OurEpochs,
+    Resplit,
+    assert_equal_losses,
+    built,
+    epoch_arguments,
+    order,
+    split_cpu,
+)
+from baselines.expert_replicas import ExpertReplicas
+from baselines.expert_stages import ExpertStages
+from measuring.interleaved import Contestant, take_turns
+from measuring.verdict import Target, print_table, print_verdict
+
+from tune_tf import Hybrid, Workload
+from tune_tf.data import rows_of
+from tune_tf.training.devices import Devices
+from tune_tf.training.grid import Grid
+from tune_tf.training.model_graph import calls_of
+from tune_tf.training.placed import place
+from tune_tf.training.replicas import Replicas
+from tune_tf.training.stage_plan import stage_plan
+from tune_tf.training.staged_loop import StagedLoop
+from tune_tf.workload import Config
+from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
+
+_AS_FAST = Target(1.10, "at most")
+_SGD = {"optimizer": "sgd", "learning_rate": 0.05, "momentum": 0.9}  # Adam blows up rounding
+_MODELS: dict[str, tuple[Workload, Config]] = {
+    "mlp": (DigitsMLP(), {"width": 128, "num_layers": 2, **_SGD}),
+    "cnn": (DigitsCNN(), {"filters": 16, **_SGD}),
+}
+_BATCH_SIZES = (32, 256)
+_GRIDS = {
+    "model_parallel_x2": (1, 2, 1),
+    "model_parallel_x2_pieces2": (1, 2, 2),
+    "hybrid_2x1": (2, 1, 1),
+    "hybrid_2x2": (2, 2, 1),
+}
+
+
+class OurStages(OurEpochs):
+    """tune_tf's loop over stages, as a trial drives it."""
+
+    def __init__(self, workload: Workload, config: Config, layout: tuple[int, int, int]) -> None:
+        num_replicas, num_stages, micro_batches = layout
+        devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))
+        grid = Grid(devices, num_stages)
+        self.losses = []
+        self._loop = StagedLoop(workload, grid, Hybrid(num_replicas, num_stages, micro_batches))
+        self._loop.start(config, place(rows_of(workload.load_data(config)), grid), SEED)
+
+
+def _cut(workload: Workload, config: Config, num_stages: int) -> list[int]:
+    """Return the number of the first layer of each stage, as tune_tf cuts the model."""
+    model = built(workload, config, tf.distribute.get_strategy())
+    calls = calls_of(model)
+    plan = stage_plan(calls, num_stages, lambda layer: None)
+    stages = {id(call.operation): stage for call, stage in zip(calls, plan, strict=True)}
+    of_layers = [stages[id(layer)] for layer in model.layers]
+    return [of_layers.index(stage) for stage in range(num_stages)]
+
+
+def _contestants(model: str, batch_size: int) -> dict[str, Contestant]:
+    inner, config = _MODELS[model]
+    config = {**config, "batch_size": batch_size}
+    workload = Resplit(inner, jit_compile=False)
+    data = workload.load_data(config)
+    batches = {"order": order, "batch_size": batch_size}
+    single, double = Devices(("CPU:0",)), Devices(("CPU:0", "CPU:1"))
+    strategy = tf.distribute.MirroredStrategy(
+        list(double.names), cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+    expert = built(workload, config, strategy)
+    found: dict[str, Contestant] = {
+        "single": OurEpochs(workload, config, Replicas(single)),
+        "mirrored_x2": OurEpochs(workload, config, Replicas(double)),
+        "mirrored_x2/expert": ExpertReplicas(
+            expert, strategy, data.train, data.validation, **batches
+        ),
+    }
+    for kind, (num_replicas, num_stages, micro_batches) in _GRIDS.items():
+        found[kind] = OurStages(workload, config, (num_replicas, num_stages, micro_batches))
+        found[f"{kind}/expert"] = ExpertStages(
+            built(workload, config, tf.distribute.get_strategy()),
+            _cut(workload, config, num_stages),
+            [
+                [f"CPU:{replica * num_stages + stage}" for stage in range(num_stages)]
+                for replica in range(num_replicas)
+            ],
+            data.train,
+            data.validation,
+            micro_batches=micro_batches,
+            **batches,
+        )
+    return found
+
+
+def main() -> None:
+    """Run all cases and print their ratios."""
+    arguments = epoch_arguments(__doc__, quick="MLP, batch 32, two rounds")
+    split_cpu(arguments.num_threads, num_devices=4)
+    ratios: dict[str, float] = {}
+    targets: dict[str, Target] = {}
+    rows: list[tuple[str, ...]] = []
+    cases = [
+        (model, size)
+        for model in ("mlp", *(() if arguments.quick else ("cnn",)))
+        for size in (_BATCH_SIZES[:1] if arguments.quick else _BATCH_SIZES)
+    ]
+    for model, size in cases:
+        contestants = _contestants(model, size)
+        take_turns(contestants, num_rounds=arguments.num_checked_epochs)
+        label = f"{model}_b{size}"
+        worst = assert_equal_losses(label, contestants, arguments.num_checked_epochs)
+        print(f"{label}: losses equal within {worst:.1e}; measuring ...", flush=True)
+        timings = take_turns(
+            contestants, num_rounds=2 * arguments.num_rounds, num_repeats=arguments.num_repeats
+        )
+        for kind in [name for name in contestants if "/" not in name and name != "single"]:
+            over_single = timings.ratio(kind, "single")
+            over_expert = timings.ratio(kind, f"{kind}/expert")
+            ratios[f"{label}/{kind}/single"] = over_single.median
+            ratios[f"{label}/{kind}/expert"] = over_expert.median
+            targets[f"{label}/{kind}/expert"] = _AS_FAST
+            rows.append((label, kind, str(over_single), str(over_expert)))
+    print()
+    print_table(("case", "kind", "ours / one device", "ours / expert"), rows)
+    print_verdict("parallelism", ratios, targets, tolerance=TOLERANCE)
+
+
+if __name__ == "__main__":
+    main()
