@@ -14,6 +14,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
+from tune_tf.validation import Validation
 from tune_tf.version import __version__
 from tune_tf.workload import Data, Workload
 
@@ -61,6 +62,7 @@ __all__ = [
     "SweepResult",
     "TrialResources",
     "TuneTfError",
+    "Validation",
     "Workload",
     "__version__",
     "from_hypermodel",

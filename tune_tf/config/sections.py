@@ -13,6 +13,7 @@ from tune_tf.objective import Objective
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import KINDS
+from tune_tf.validation import Validation
 
 
 def _objectives(value: object) -> Objective | tuple[Objective, ...]:
@@ -96,6 +97,12 @@ def _reference(value: object) -> str:
     raise ValueError(text)
 
 
+def _validation(value: object) -> Validation:
+    return (
+        value if isinstance(value, Validation) else Validation(**keys_of(value, ("asynchronous",)))
+    )
+
+
 _NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 2}
 _SPACE_SCHEMA = {
     "type": "object",
@@ -177,4 +184,11 @@ ResourcesSection = Annotated[
     PlainValidator(_resources),
     PlainSerializer(lambda it: it and {"cpus": it.cpus, "gpus": it.gpus}),
     WithJsonSchema(_RESOURCES_SCHEMA),
+]
+
+ValidationSection = Annotated[
+    Validation,
+    PlainValidator(_validation),
+    PlainSerializer(lambda it: {"asynchronous": it.asynchronous}),
+    WithJsonSchema(object_schema({"asynchronous": {"type": "boolean"}})),
 ]

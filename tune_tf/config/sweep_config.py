@@ -19,6 +19,7 @@ from tune_tf.config.sections import (
     ResourcesSection,
     SpaceSection,
     SweepName,
+    ValidationSection,
     WorkloadReference,
 )
 from tune_tf.config.settings import (
@@ -33,6 +34,7 @@ from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space.declaration import KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument
+from tune_tf.validation import Validation
 
 
 class SweepConfig(Settings):
@@ -60,6 +62,7 @@ class SweepConfig(Settings):
             less or has more; they are not counted as failures.
         reuse_actors: Whether a process runs one trial after the other.
         loop: ``graph`` for one graph call an epoch, ``fit`` for ``keras.Model.fit``.
+        validation: When validation rows are evaluated.
         checkpoint_interval_s: Seconds between two checkpoints of a running trial; 0 for one each
             iteration.
 
@@ -93,6 +96,7 @@ class SweepConfig(Settings):
     oom_retries: Annotated[int, Field(ge=0)] = 2
     reuse_actors: bool = True
     loop: Literal["graph", "fit"] = "graph"
+    validation: ValidationSection = Validation()
     checkpoint_interval_s: Annotated[float, Field(ge=0)] = 10
 
     # A validator sees the settings above its own that are right, so that what is wrong between

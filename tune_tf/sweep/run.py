@@ -121,6 +121,7 @@ def _run(
                 config.parallelism,
                 resources=plan.resources,
                 loop=config.loop,
+                validation=config.validation,
                 seed=config.seed,
                 checkpoint_interval_s=config.checkpoint_interval_s,
                 tracking=make_trial_tracking(folder),

@@ -16,6 +16,7 @@ from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.recycling import Recycling
 from tune_tf.trainables.room import largest_node, num_trials, room_by_node
 from tune_tf.trainables.worker import PickledWorkload
+from tune_tf.validation import Validation
 from tune_tf.workload import Workload
 
 _LOOPS = ("graph", "fit")
@@ -29,6 +30,7 @@ def trainable(
     *,
     resources: TrialResources | None = None,
     loop: LoopKind = "graph",
+    validation: Validation = Validation(),  # noqa: B008  frozen
     seed: int | None = None,
     checkpoint_interval_s: float | None = None,
     recycling: Recycling | None = None,
@@ -47,6 +49,7 @@ def trainable(
             GPUs, else a CPU a replica.
         loop: ``"graph"``: an epoch is one graph call. ``"fit"``: ``keras.Model.fit``, slower, for
             what only ``fit`` does (callbacks for batches, tf.data pipelines).
+        validation: When validation rows are evaluated.
         seed: Of the sweep; weights, dropout and data order of a trial follow from it and the
             trial's number. None: a seed of its own for each trial.
         checkpoint_interval_s: Seconds of training between two checkpoints of a running trial;
@@ -87,6 +90,14 @@ def trainable(
                 f"{parallelism.micro_batches}"
             ]
         )
+    if validation.asynchronous and (loop == "fit" or type(parallelism) in _IN_PROCESSES):
+        what = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
+        raise InvalidSettingsError(
+            [
+                f"validation.asynchronous does not go with {what}: it is for trials that train by "
+                "graph calls in one process; leave it out"
+            ]
+        )
     if resources is not None:
         parallelism.check(resources)
     given = {
@@ -107,6 +118,7 @@ def trainable(
             MirroredTrainable if mirrored else ModelParallelTrainable,
             workload=workload,
             loop=loop,
+            validation=validation,
             elastic=elastic and mirrored,
             **given,
         )

@@ -22,6 +22,7 @@ from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.memory_saving import micro_batches_of
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.validation import Validation
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class MirroredTrainable(tune.Trainable):
         parallelism: Mirrored,
         resources: TrialResources,
         loop: LoopKind = "graph",
+        validation: Validation = Validation(),  # noqa: B008  frozen
         seed: int | None = None,
         checkpoint_interval_s: float | None = None,
         recycling: Recycling | None = None,
@@ -65,6 +67,7 @@ class MirroredTrainable(tune.Trainable):
             parallelism: How it is spread.
             resources: What it may use where no Ray cluster has reserved anything.
             loop: ``"graph"`` for epochs as one graph call, ``"fit"`` for ``keras.Model.fit``.
+            validation: When validation rows are evaluated.
             seed: The sweep's seed; None draws one from the trial's id.
             checkpoint_interval_s: Seconds of training after which an iteration asks Tune for a
                 checkpoint; None leaves it to Tune's ``CheckpointConfig``.
@@ -102,6 +105,8 @@ class MirroredTrainable(tune.Trainable):
 
         def begin(devices: "Devices", spread: Mirrored) -> None:
             self._replicas, self._loop = self._loop_on(devices, spread, workload, loop)
+            if validation.asynchronous:
+                self._loop = _validating_aside(self._loop, workload, self._replicas)
             self._data = LoadCache(load)
             self._start(config)
 
@@ -207,6 +212,16 @@ class MirroredTrainable(tune.Trainable):
 
     def _seed(self) -> int:
         return seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
+
+
+def _validating_aside(loop: "Loop", workload: Workload, replicas: "Replicas") -> "Loop":
+    from tune_tf.training.ahead import AheadLoop
+    from tune_tf.training.loop import GraphLoop
+    from tune_tf.training.validator import Validator
+
+    if not isinstance(loop, GraphLoop):
+        raise TypeError(f"{type(loop).__name__} cannot run ahead of its validation")
+    return AheadLoop(loop, Validator(workload, replicas))
 
 
 def make_system_metrics(

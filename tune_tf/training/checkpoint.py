@@ -36,6 +36,7 @@ class Checkpoint:
         initial_rate: The learning rate that the trial started with; None for a schedule.
         callbacks: Counters of the Keras callbacks.
         names: Paths of all variables, for telling what does not fit.
+        untold: Metrics of the last epoch, if the callbacks have not been told of its end yet.
     """
 
     model: "list[np.ndarray[Any, Any]]" = field(repr=False)
@@ -46,6 +47,7 @@ class Checkpoint:
     initial_rate: float | None = None
     callbacks: list[dict[str, Any]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    untold: Mapping[str, float] | None = None
 
     @classmethod
     def of(
@@ -144,6 +146,7 @@ class Checkpoint:
             initial_rate=head["initial_rate"],
             callbacks=head["callbacks"],
             names=head["names"],
+            untold=head.get("untold"),
         )
 
     def _check_fits(self, variables: Sequence[tuple[str, tuple[int, ...]]]) -> None:

@@ -30,7 +30,9 @@ _log = logging.getLogger(__name__)
 class Loop(Protocol):
     """What a Trainable needs of a way to train."""
 
-    num_programs: int
+    @property
+    def num_programs(self) -> int:
+        """Programs that were traced."""
 
     @property
     def stop_training(self) -> bool:
@@ -108,20 +110,7 @@ class GraphLoop:
             rows: Its data, placed by :func:`tune_tf.training.placed.place`.
             seed: Of weights, dropout and data order.
         """
-        model = self._build(config, seed, rows)
-        scalars = scalars_of(model)
-        key = self._key(model, scalars, config, rows)
-        if key in self._uncarried:
-            scalars = []
-            key = self._key(model, scalars, config, rows)
-        program = self._programs.get(key) if key else None
-        is_first = program is None
-        if program is None:
-            program = self._make_program(model, scalars if key else [], config, rows)
-            if key:
-                self._programs[key] = program
-        else:
-            program.take_over(model, scalars)
+        program, key, is_first = self._program_for(config, rows, seed)
         callbacks = EpochCallbacks(self._workload.callbacks(config), program.model)
         rate = learning_rate(program.model)
         self._trial = _Trial(config, rows, seed, program, callbacks, key, is_first, rate)
@@ -129,12 +118,21 @@ class GraphLoop:
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
+        metrics = self.train_epoch()
+        self.end_epoch(self._current.epoch - 1, metrics)
+        return metrics
+
+    def train_epoch(self) -> Metrics:
+        """Do one epoch, of whose end the callbacks have still to be told."""
         trial = self._current
         trial.callbacks.epoch_begin(trial.epoch)
         metrics = self._guarded_epoch(trial)
-        trial.callbacks.epoch_end(trial.epoch, metrics)
         trial.epoch += 1
         return metrics
+
+    def end_epoch(self, epoch: int, metrics: Metrics) -> None:
+        """Tell the callbacks of the end of an epoch, counting from 0 as Keras does."""
+        self._current.callbacks.epoch_end(epoch, metrics)
 
     def state(self) -> Checkpoint:
         """Return everything needed to go on later."""
@@ -160,12 +158,33 @@ class GraphLoop:
         trial.epoch = checkpoint.epoch
         trial.seed = checkpoint.seed
         trial.restored = checkpoint if trial.is_first_of_program else None
+        if checkpoint.untold is not None:
+            trial.callbacks.epoch_end(checkpoint.epoch - 1, checkpoint.untold)
 
     def finish(self) -> None:
         """End the trial."""
         if self._trial is not None:
             self._trial.callbacks.train_end()
             self._trial = None
+
+    def _program_for(
+        self, config: Config, rows: Placed, seed: int
+    ) -> tuple[Program, str | None, bool]:
+        """Return the program that serves a trial, its key, and whether it was made for it."""
+        model = self._build(config, seed, rows)
+        scalars = scalars_of(model)
+        key = self._key(model, scalars, config, rows)
+        if key in self._uncarried:
+            scalars = []
+            key = self._key(model, scalars, config, rows)
+        program = self._programs.get(key) if key else None
+        if program is not None:
+            program.take_over(model, scalars)
+            return program, key, False
+        program = self._make_program(model, scalars if key else [], config, rows)
+        if key:
+            self._programs[key] = program
+        return program, key, True
 
     def _load(self, checkpoint: Checkpoint, trial: _Trial) -> None:
         checkpoint.load_into(trial.program.model, trial.initial_rate)

@@ -91,6 +91,7 @@ class Program:
             jit or replicas.has_several_devices or by_output or micro_batches > 1
         )
         self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
+        self._validation = tf.function(self._run_validation, jit_compile=jit, autograph=False)
 
     def epoch(self, train: Any, validation: Any, order: "np.ndarray[Any, Any]") -> Metrics:
         """Train on every row once in the given order, then validate.
@@ -105,6 +106,14 @@ class Program:
         """
         logs = self._epoch(train, validation, order)
         return {name: _plain(value) for name, value in logs.items()}
+
+    def validate(self, validation: Any) -> Metrics:
+        """Validate alone; return metrics as :meth:`epoch` does.
+
+        Args:
+            validation: Placed validation rows.
+        """
+        return {name: _plain(value) for name, value in self._validation(validation).items()}
 
     def take_over(self, fresh: keras.Model, scalars: list[Scalar]) -> None:
         """Become the trial of a fresh model of the same structure, in every variable."""
@@ -165,18 +174,15 @@ class Program:
                 f"{_names_in(last)} but no loss: return metrics by name with the loss of the "
                 "batch as 'loss', for example {'loss': loss}"
             )
-        if validation is not None:
-            self._begin(training=False)
-            last = self._run_batches(
-                self._test,
-                validation,
-                None,
-                self._num_validation_rows,
-                by_model=self._own_test_step,
-            )
-            self._end(training=False)
-            logs |= {f"val_{name}": value for name, value in self._logs(last).items()}
-        return logs
+        return logs if validation is None else logs | self._run_validation(validation)
+
+    def _run_validation(self, validation: Any) -> dict[str, tf.Tensor]:
+        self._begin(training=False)
+        last = self._run_batches(
+            self._test, validation, None, self._num_validation_rows, by_model=self._own_test_step
+        )
+        self._end(training=False)
+        return {f"val_{name}": value for name, value in self._logs(last).items()}
 
     def _run_batches(
         self, step: Step, rows: Any, order: tf.Tensor | None, num_rows: int, *, by_model: bool

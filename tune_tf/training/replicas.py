@@ -92,6 +92,14 @@ class Replicas:
             lambda context: copies[context.replica_id_in_sync_group]
         )
 
+    def first_copy(self, placed: Any) -> Any:
+        """Return one device's copy of what :meth:`place` made."""
+        if self._strategy is None:
+            return placed
+        return tf.nest.map_structure(
+            lambda copies: self._strategy.experimental_local_results(copies)[0], placed
+        )
+
     def weighted(self, gradients: list[Any]) -> list[Any]:
         """Weigh gradients of code that runs as if alone, so that those of all replicas add up."""
         _replica.has_weighted = True

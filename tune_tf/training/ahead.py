@@ -1,0 +1,109 @@
+"""Training that goes on while the epoch before is validated."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.placed import Placed
+from tune_tf.training.program import Metrics
+from tune_tf.training.validator import Validator
+from tune_tf.workload import Config
+
+
+class AheadLoop:
+    """Trains the next epoch while a snapshot of the last one is validated on the CPU.
+
+    Each epoch is reported once with its own numbers, in order: they are those of validation that
+    is waited for. Callbacks hear of an epoch's end when the next one has been trained, so that
+    what they change takes effect, or ends the trial, one epoch later.
+
+    Args:
+        inner: What trains.
+        validator: What validates.
+    """
+
+    def __init__(self, inner: GraphLoop, validator: Validator) -> None:
+        self._inner = inner
+        self._validator = validator
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="train_ahead")
+        self._ahead: Future[Metrics] | None = None
+        self._snapshot: Checkpoint | None = None  # of the epoch reported last
+        self._untold: tuple[int, Metrics] | None = None  # that epoch, for the callbacks
+        self._begun: tuple[Config, Placed, int] | None = None  # until it is validated first
+
+    @property
+    def num_programs(self) -> int:
+        """Programs that were traced."""
+        return self._inner.num_programs + self._validator.num_programs
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether a callback asked to end the trial."""
+        return self._inner.stop_training
+
+    def start(self, config: Config, rows: Placed, seed: int) -> None:
+        """Begin a trial.
+
+        Args:
+            config: The trial's values.
+            rows: Its data, placed by :func:`tune_tf.training.placed.place`.
+            seed: Of weights, dropout and data order.
+
+        Raises:
+            WorkloadError: There are no rows to validate on.
+        """
+        if rows.validation is None:
+            raise WorkloadError(
+                "validation is asynchronous but load_data returned no validation rows: return "
+                "Data(train=..., validation=...), or leave validation.asynchronous out"
+            )
+        self._begun = config, rows, seed
+        self._snapshot = self._untold = None
+        self._inner.start(config, replace(rows, validation=None, num_validation=0), seed)
+
+    def epoch(self) -> Metrics:
+        """Return the metrics of the next epoch, and begin to train the one after it."""
+        metrics = self._inner.train_epoch() if self._ahead is None else self._ahead.result()
+        self._tell()
+        if self._begun is not None:  # not earlier: its first epoch finds out what can be carried
+            self._validator.start(*self._begun)
+            self._begun = None
+        snapshot = self._inner.state()
+        self._ahead = self._thread.submit(self._inner.train_epoch)
+        metrics |= self._validator.metrics(snapshot)
+        self._snapshot = replace(snapshot, untold=metrics)
+        self._untold = snapshot.epoch - 1, metrics
+        return dict(metrics)
+
+    def state(self) -> Checkpoint:
+        """Return everything needed to go on after the epoch reported last."""
+        if self._snapshot is not None:
+            return self._snapshot
+        return replace(self._inner.state(), untold=self._untold and self._untold[1])
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a state; the config of :meth:`start` wins over the checkpoint's."""
+        self._wait()
+        self._inner.restore(replace(checkpoint, untold=None))
+        self._snapshot = None
+        untold = checkpoint.untold
+        self._untold = None if untold is None else (checkpoint.epoch - 1, dict(untold))
+
+    def finish(self) -> None:
+        """End the trial, once the epoch that is being trained is over."""
+        self._wait()
+        self._tell()
+        self._inner.finish()
+
+    def _tell(self) -> None:
+        """Tell the callbacks of the end of the epoch reported last."""
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            self._inner.end_epoch(*untold)
+
+    def _wait(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.exception()
