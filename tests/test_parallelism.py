@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism import Mirrored, MultiWorker
+from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
 from tune_tf.resources import TrialResources
 
 
@@ -133,3 +133,48 @@ def test_resources_that_workers_cannot_share_are_refused(parallelism, resources,
 
 def test_resources_for_each_worker_pass():
     MultiWorker(2, replicas_per_worker=2).check(TrialResources(cpus=2, gpus=4))
+
+
+@pytest.mark.parametrize(
+    ("make", "faults"),
+    [
+        pytest.param(
+            lambda: ModelParallel(0, micro_batches=True),
+            ["num_stages must .* not 0", "micro_batches must .* not True"],
+            id="stages",
+        ),
+        pytest.param(
+            lambda: Hybrid(0, -1, 1.5),
+            ["num_replicas .* 0", "num_stages .* -1", "micro_batches .* 1.5"],
+            id="hybrid",
+        ),
+    ],
+)
+def test_bad_numbers_of_stages_are_told_at_once(make, faults):
+    with pytest.raises(InvalidSettingsError, match="(?s)" + ".*".join(faults)):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "num_devices"), [(ModelParallel(3), 3), (Hybrid(2, 3), 6)], ids=["3", "2x3"]
+)
+def test_each_stage_of_each_copy_reserves_a_device(parallelism, num_devices):
+    on_gpus = parallelism.resources(gpus_in_cluster=True)
+
+    assert on_gpus == TrialResources(cpus=num_devices, gpus=num_devices)
+    assert parallelism.resources(gpus_in_cluster=False) == TrialResources(cpus=num_devices)
+    parallelism.check(on_gpus)
+
+
+@pytest.mark.parametrize(
+    ("resources", "match"),
+    [
+        (TrialResources(cpus=3), "cpus is 3 .* 2 replicas of 2 stages.* reserve 4 or more"),
+        (TrialResources(cpus=4, gpus=2), "gpus is 2 .* exactly one GPU each: reserve 4"),
+        (TrialResources(cpus=4, gpus=0.5), "gpus is 0.5 .* reserve 4"),
+    ],
+    ids=["cpus", "gpus", "share"],
+)
+def test_stages_without_a_device_each_are_refused(resources, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        Hybrid(2, 2).check(resources)

@@ -28,7 +28,9 @@ def test_every_block_of_code_says_how_it_is_tested(page):
 @pytest.mark.ray
 @pytest.mark.tf
 @pytest.mark.slow
-@pytest.mark.parametrize("code", blocks("python"), ids=["tune_run", "own_model", "stages", "keras_tuner"])
+@pytest.mark.parametrize(
+    "code", blocks("python"), ids=["tune_run", "own_model", "stages", "keras_tuner"]
+)
 def test_the_documented_python_runs(code, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300

@@ -83,6 +83,7 @@ def test_what_is_left_out_has_defaults():
         "max_concurrent_trials": None,
         "max_failures": 0,
         "oom_retries": 2,
+        "validation": {"asynchronous": False},
         "reuse_actors": True,
         "loop": "graph",
         "checkpoint_interval_s": 10.0,
@@ -226,7 +227,7 @@ BAD = {
     "kind": (
         {"parallelism": {"kind": "miror"}},
         "parallelism.kind",
-        "one of 'mirrored', 'multi_worker', not",
+        "one of 'mirrored', 'multi_worker', ",
     ),
     "replicas": ({"parallelism": {"num_replicas": 0}}, "parallelism", "not 0"),
     "rows": (

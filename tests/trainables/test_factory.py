@@ -3,11 +3,12 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
-from tune_tf.parallelism import Mirrored, MultiWorker
+from tune_tf.parallelism import Mirrored, ModelParallel, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
 from tune_tf.trainables.factory import check_cluster
 from tune_tf.trainables.recycling import Recycling
+from tune_tf.validation import Validation
 from tune_tf.workload import Workload
 
 pytestmark = pytest.mark.tf
@@ -49,6 +50,24 @@ class NeedsArguments(Nothing):
             {"loop": "fit", "parallelism": MultiWorker(2)},
             "trains one replica only",
             id="fit of workers",
+        ),
+        pytest.param(
+            Nothing,
+            {"loop": "fit", "parallelism": ModelParallel(2)},
+            "on one device only, not as kind 'model_parallel'",
+            id="fit of stages",
+        ),
+        pytest.param(
+            Nothing,
+            {"parallelism": MultiWorker(2), "validation": Validation(asynchronous=True)},
+            "validation.asynchronous does not go with kind 'multi_worker'",
+            id="workers validate together",
+        ),
+        pytest.param(
+            Nothing,
+            {"loop": "fit", "validation": Validation(asynchronous=True)},
+            'does not go with loop="fit"',
+            id="fit validates itself",
         ),
         pytest.param(
             Nothing,

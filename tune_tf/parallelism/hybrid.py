@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.model_parallel import check_device_each, device_each
-from tune_tf.parallelism.setting_faults import Placement, count_fault
-from tune_tf.resources import TrialResources
+from tune_tf.parallelism.device_each import DeviceEach
+from tune_tf.parallelism.setting_faults import count_fault
 
 
 @dataclass(frozen=True)
-class Hybrid:
+class Hybrid(DeviceEach):
     """Copies of a model that train on parts of each batch, each cut into stages.
 
     Data and model parallel at once, on ``num_replicas * num_stages`` devices of one node. The
@@ -27,8 +26,6 @@ class Hybrid:
     """
 
     kind: ClassVar[str] = "hybrid"
-    num_workers: ClassVar[int] = 1
-    placement: ClassVar[Placement] = "pack"
 
     num_replicas: int = 2
     num_stages: int = 2
@@ -46,19 +43,7 @@ class Hybrid:
         """Devices of a trial."""
         return self.num_replicas * self.num_stages
 
-    def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return what a trial reserves when nothing else is said: a device a stage and copy."""
-        return device_each(self.num_devices, gpus_in_cluster=gpus_in_cluster)
-
-    def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return what each process of a trial gets of its resources."""
-        return (resources,)
-
-    def check(self, resources: TrialResources) -> None:
-        """Refuse resources that this parallelism cannot use.
-
-        Raises:
-            InvalidSettingsError: There are not as many devices as stages of all copies.
-        """
-        parts = f"{self.num_replicas} replicas of {self.num_stages} stages"
-        check_device_each(resources, self.num_devices, parts)
+    @property
+    def parts(self) -> str:
+        """What the devices are for, in words."""
+        return f"{self.num_replicas} replicas of {self.num_stages} stages"

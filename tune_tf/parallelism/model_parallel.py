@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.setting_faults import Placement, count_fault
-from tune_tf.resources import TrialResources
+from tune_tf.parallelism.device_each import DeviceEach
+from tune_tf.parallelism.setting_faults import count_fault
 
 
 @dataclass(frozen=True)
-class ModelParallel:
+class ModelParallel(DeviceEach):
     """One copy of a model, cut into stages that stand on a device each.
 
     For models that are too large for one device. Layers go to the stages that
@@ -28,8 +28,6 @@ class ModelParallel:
     """
 
     kind: ClassVar[str] = "model_parallel"
-    num_workers: ClassVar[int] = 1
-    placement: ClassVar[Placement] = "pack"
     num_replicas: ClassVar[int] = 1
 
     num_stages: int = 2
@@ -46,50 +44,7 @@ class ModelParallel:
         """Devices of a trial."""
         return self.num_stages
 
-    def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return what a trial reserves when nothing else is said: a device a stage."""
-        return device_each(self.num_devices, gpus_in_cluster=gpus_in_cluster)
-
-    def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return what each process of a trial gets of its resources."""
-        return (resources,)
-
-    def check(self, resources: TrialResources) -> None:
-        """Refuse resources that this parallelism cannot use.
-
-        Raises:
-            InvalidSettingsError: There are not as many devices as stages.
-        """
-        check_device_each(resources, self.num_devices, f"{self.num_stages} stages")
-
-
-def device_each(num_devices: int, *, gpus_in_cluster: bool) -> TrialResources:
-    """Return resources with a device for each of several parts of a trial."""
-    return TrialResources(cpus=num_devices, gpus=num_devices if gpus_in_cluster else 0)
-
-
-def check_device_each(resources: TrialResources, num_devices: int, parts: str) -> None:
-    """Refuse resources that do not hold a device for each part of a trial.
-
-    Args:
-        resources: Of the trial.
-        num_devices: Devices that it trains on.
-        parts: What it needs them for, in words.
-
-    Raises:
-        InvalidSettingsError: There are fewer CPUs, or more or fewer GPUs.
-    """
-    if resources.gpus and resources.gpus != num_devices:
-        raise InvalidSettingsError(
-            [
-                f"resources.gpus is {resources.gpus:g} but the trial has {parts}, which use "
-                f"exactly one GPU each: reserve {num_devices}"
-            ]
-        )
-    if not resources.gpus and resources.cpus < num_devices:
-        raise InvalidSettingsError(
-            [
-                f"resources.cpus is {resources.cpus} and no GPUs are reserved, but the trial has "
-                f"{parts}, which need a CPU of their own each: reserve {num_devices} or more"
-            ]
-        )
+    @property
+    def parts(self) -> str:
+        """What the devices are for, in words."""
+        return f"{self.num_stages} stages"
