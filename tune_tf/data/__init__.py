@@ -2,5 +2,6 @@
 
 from tune_tf.data.loads import LoadCache
 from tune_tf.data.rows import Rows, rows_of
+from tune_tf.data.vectorized import vectorized
 
-__all__ = ["LoadCache", "Rows", "rows_of"]
+__all__ = ["LoadCache", "Rows", "rows_of", "vectorized"]

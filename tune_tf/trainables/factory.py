@@ -75,6 +75,13 @@ def trainable(
                 "several, keras.Model.fit is wrong for clipped gradients and uneven batches"
             ]
         )
+    if loop == "fit" and type(workload).per_example is not Workload.per_example:
+        raise InvalidSettingsError(
+            [
+                f'loop="fit" has no place for {type(workload).__name__}.per_example, which runs '
+                'inside the graph of an epoch: use loop="graph", or map the rows in load_data'
+            ]
+        )
     if loop == "fit" and isinstance(parallelism, Mirrored) and parallelism.micro_batches > 1:
         raise InvalidSettingsError(
             [

@@ -16,11 +16,12 @@ from tune_tf.training.batch_norm import (
 from tune_tf.training.build import build_model
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.per_example import PerExample, PerExamples
 from tune_tf.training.placed import Placed
 from tune_tf.training.program import Metrics, Program
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import Scalar, learning_rate, scalars_of
-from tune_tf.training.seeds import epoch_order
+from tune_tf.training.seeds import epoch_order, example_seeds
 from tune_tf.training.structure import structure_key
 from tune_tf.workload import Config, Workload
 
@@ -59,6 +60,7 @@ class _Trial:
     seed: int
     program: Program
     callbacks: EpochCallbacks
+    per_example: PerExample | None
     key: str | None
     is_first_of_program: bool
     initial_rate: float | None
@@ -84,6 +86,7 @@ class GraphLoop:
         self._workload = workload
         self._replicas = replicas
         self._spread = spread
+        self._per_examples = PerExamples(workload)
         self._programs: dict[str, Program] = {}
         self._uncarried: set[str] = set()  # structures that do not work with carried scalars
         self._trial: _Trial | None = None
@@ -108,23 +111,27 @@ class GraphLoop:
             rows: Its data, placed by :func:`tune_tf.training.placed.place`.
             seed: Of weights, dropout and data order.
         """
-        model = self._build(config, seed, rows)
+        per_example = self._per_examples.of(config, rows)
+        model = self._build(config, seed, rows, per_example)
         scalars = scalars_of(model)
-        key = self._key(model, scalars, config, rows)
+        key = self._key(model, scalars, config, rows, per_example)
         if key in self._uncarried:
             scalars = []
-            key = self._key(model, scalars, config, rows)
+            key = self._key(model, scalars, config, rows, per_example)
         program = self._programs.get(key) if key else None
         is_first = program is None
         if program is None:
-            program = self._make_program(model, scalars if key else [], config, rows)
+            carried = scalars if key else []
+            program = self._make_program(model, carried, config, rows, per_example)
             if key:
                 self._programs[key] = program
         else:
             program.take_over(model, scalars)
         callbacks = EpochCallbacks(self._workload.callbacks(config), program.model)
         rate = learning_rate(program.model)
-        self._trial = _Trial(config, rows, seed, program, callbacks, key, is_first, rate)
+        self._trial = _Trial(
+            config, rows, seed, program, callbacks, per_example, key, is_first, rate
+        )
         callbacks.train_begin()
 
     def epoch(self) -> Metrics:
@@ -192,9 +199,10 @@ class GraphLoop:
         return metrics
 
     def _retry_plain(self, trial: _Trial, *, carried_runs: bool) -> Metrics:
-        model = self._build(trial.config, trial.seed, trial.rows)
+        given = trial.config, trial.rows, trial.per_example
+        model = self._build(trial.config, trial.seed, trial.rows, trial.per_example)
         carried_key = trial.key or ""
-        trial.program = self._make_program(model, [], trial.config, trial.rows)
+        trial.program = self._make_program(model, [], *given)
         trial.callbacks = EpochCallbacks(self._workload.callbacks(trial.config), model)
         trial.callbacks.train_begin()
         if trial.restored is not None:
@@ -205,7 +213,7 @@ class GraphLoop:
             return plain  # it diverged by itself: carrying is not to blame, and goes on
         del self._programs[carried_key]
         self._uncarried.add(carried_key)
-        trial.key = self._key(model, [], trial.config, trial.rows)
+        trial.key = self._key(model, [], *given)
         if trial.key:
             self._programs[trial.key] = trial.program
         return plain
@@ -216,10 +224,14 @@ class GraphLoop:
             if self._workload.shuffle(trial.config)
             else np.arange(trial.rows.num_train, dtype=np.int32)
         )
-        return trial.program.epoch(trial.rows.train, trial.rows.validation, order)
+        seeds = example_seeds(trial.seed, trial.epoch) if trial.per_example else None
+        return trial.program.epoch(trial.rows.train, trial.rows.validation, order, seeds)
 
-    def _build(self, config: Config, seed: int, rows: Placed) -> Any:
-        model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
+    def _build(
+        self, config: Config, seed: int, rows: Placed, per_example: PerExample | None
+    ) -> Any:
+        sample = per_example.sample if per_example else rows.sample
+        model = build_model(self._workload, config, self._replicas, seed, sample[0])
         if self._spread.synchronized_batch_norm and self._replicas.num > 1:
             synchronize(model)
         warn_of_local_statistics(model, self._replicas.num)
@@ -227,24 +239,38 @@ class GraphLoop:
         return model
 
     def _make_program(
-        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed
+        self,
+        model: Any,
+        scalars: list[Scalar],
+        config: Config,
+        rows: Placed,
+        per_example: PerExample | None,
     ) -> Program:
         self.num_programs += 1
         return Program(
             self._workload,
             model,
             self._replicas,
-            sample=rows.sample,
+            sample=per_example.sample if per_example else rows.sample,
             num_rows=rows.num_train,
             num_validation_rows=rows.num_validation,
             global_batch_size=self._workload.global_batch_size(config),
             scalars=scalars,
             micro_batches=self._spread.micro_batches,
             uneven=self._spread.uneven,
+            per_example=per_example,
         )
 
-    def _key(self, model: Any, scalars: list[Scalar], config: Config, rows: Placed) -> str | None:
+    def _key(
+        self,
+        model: Any,
+        scalars: list[Scalar],
+        config: Config,
+        rows: Placed,
+        per_example: PerExample | None,
+    ) -> str | None:
         vouched = self._workload.structure(config)
         carried = [(type(s.owner).__name__, s.attribute) for s in scalars]
         batch = (rows.spec, self._workload.global_batch_size(config), self._replicas.num, carried)
-        return structure_key(model, scalars, vouched, batch)
+        traced = (batch, per_example.number) if per_example else batch
+        return structure_key(model, scalars, vouched, traced)
