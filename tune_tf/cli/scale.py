@@ -1,0 +1,151 @@
+"""``sweep.py scale``: how a sweep's workload scales, and which parallelism to choose."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tune_tf.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tune_tf.scaling import Scaling
+
+
+def scale(
+    file: Annotated[Path, typer.Argument(help="The sweep file (YAML).")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="More settings.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a setting, e.g. --set space.filters.constant=32",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure shortly, and only the ends.")
+    ] = False,
+    max_devices: Annotated[
+        int | None, typer.Option(min=1, help="The most devices to try; all if not given.")
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Keep a TensorFlow profile of a few batches.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how a workload scales over devices, batch sizes and data.
+
+    Trains the config from the middle of the search space for some seconds at a time, says where
+    more devices stop paying, and which `parallelism:` to choose.
+
+    Example: `sweep.py scale search_spaces/digits_cnn.yaml`
+    """
+    from tune_tf.config import SweepConfig
+
+    config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
+    from rich.console import Console
+
+    from tune_tf.scaling import scale_workload
+    from tune_tf.scaling.files import write_files
+    from tune_tf.scaling.record import checked_tracking_uri, record
+
+    tracking_uri = checked_tracking_uri(config)
+    with _progress(Console(stderr=True, quiet=as_json)) as tell:
+        scaling = scale_workload(
+            config,
+            base_dir=file.parent.absolute(),
+            quick=quick,
+            max_devices=max_devices,
+            profile=profile,
+            tell=tell,
+        )
+        tell("writing down", 1.0)
+        name = f"{config.name}-scale-{scaling.started:%Y%m%d-%H%M%S}"
+        folder = Path(config.storage_path).absolute() / name
+        files = write_files(scaling, folder)
+        run_id = None
+        if tracking_uri is not None and config.mlflow is not None:
+            run_id = record(
+                scaling,
+                files,
+                tracking_uri=tracking_uri,
+                experiment_name=config.mlflow.experiment_name,
+                run=name,
+            )
+    told = {"path": str(folder), "mlflow_run_id": run_id}
+    if as_json:
+        typer.echo(json.dumps({**scaling.to_dict(), **told}, indent=2, default=str))
+    else:
+        _print(scaling, folder, run_id, Console())
+
+
+@contextlib.contextmanager
+def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
+    """Show what is measured at the moment; line by line where there is no terminal."""
+    if not console.is_terminal:
+        yield lambda what, done: console.print(f"{done:4.0%}  {what}", highlight=False)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=1.0)
+        yield lambda what, done: progress.update(task, description=what, completed=done)
+
+
+def _print(scaling: "Scaling", folder: Path, run_id: str | None, console: "Console") -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from tune_tf.scaling.table import HEADERS, how_measured, table_of
+
+    console.print(
+        f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",
+        highlight=False,
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, header in enumerate(HEADERS):
+        table.add_column(
+            header,
+            justify="left" if number == 0 else "right",
+            no_wrap=True,
+            style="" if number else "bold",
+        )
+    faults: list[tuple[str, str]] = []
+    for title, rows in table_of(scaling.measurements):
+        table.add_row()
+        table.add_row(Text(title, style="dim italic"))
+        for row in rows:
+            table.add_row(*row.cells, style="dim" if row.fault else None)
+            if row.fault:
+                faults.append((row.cells[0], row.fault))
+    console.print(table)
+    for name, fault in faults:
+        console.print(Text(f"{name}: not measured: {fault}", style="red"))
+    console.print("\n[bold]What it means[/]")
+    for sentence in scaling.advice.sentences:
+        console.print(Padding(Text(f"- {sentence}"), (0, 0, 0, 2)))
+    console.print("\n[bold]For the sweep file[/]")
+    console.print(Padding(Text(scaling.advice.settings, style="cyan"), (0, 0, 0, 2)))
+    console.print("\n[bold]How it was measured[/]", style="dim")
+    for sentence in how_measured(scaling.effort.rounds):
+        console.print(Padding(Text(f"- {sentence}", style="dim"), (0, 0, 0, 2)))
+    console.print(Text(f"\nPage and picture: {folder / 'scale.html'}"), soft_wrap=True)
+    if scaling.profile:
+        console.print(
+            Text(
+                "Profile: pip install tensorboard tensorboard-plugin-profile; "
+                f"tensorboard --logdir {folder / 'profile'}"
+            ),
+            soft_wrap=True,
+        )
+    if run_id is not None:
+        console.print(Text(f"MLflow run: {run_id}"), soft_wrap=True)

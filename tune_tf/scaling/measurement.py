@@ -1,0 +1,99 @@
+"""What was measured of a candidate."""
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from tune_tf.scaling.candidates import Candidate
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How fast a candidate trained, and what it took.
+
+    Args:
+        candidate: What was measured.
+        batch_size: Rows of a global batch.
+        num_rows: Rows of an epoch.
+        rates: Training rows a second of each round.
+        reference_rates: Those of one device in the same rounds.
+        start_s: Seconds from a fresh process to the end of the first epoch, which is traced.
+        memory_bytes: Most memory of its processes on this machine; None where it is not known.
+        gpu_memory_bytes: GPU memory of its processes on this machine; None without GPUs.
+        busy_cores: CPU seconds a second.
+        input_share: Part of an epoch that the same loop takes without a model; None where it was
+            not measured.
+        fault: Why it could not be measured; empty where it was.
+    """
+
+    candidate: Candidate
+    batch_size: int = 0
+    num_rows: int = 0
+    rates: tuple[float, ...] = ()
+    reference_rates: tuple[float, ...] = ()
+    start_s: float = 0.0
+    memory_bytes: int | None = None
+    gpu_memory_bytes: int | None = None
+    busy_cores: float | None = None
+    input_share: float | None = None
+    fault: str = ""
+
+    @property
+    def rows_per_s(self) -> float:
+        """Median of the rounds."""
+        return statistics.median(self.rates)
+
+    @property
+    def noise(self) -> float:
+        """How far the rounds lie apart, over their median."""
+        return (max(self.rates) - min(self.rates)) / self.rows_per_s
+
+    @property
+    def speed_up(self) -> float:
+        """Rows a second over those of one device in the same round; the median of the rounds."""
+        pairs = zip(self.rates, self.reference_rates, strict=True)
+        return statistics.median(rate / reference for rate, reference in pairs)
+
+    @property
+    def doubt(self) -> float:
+        """How far the rounds' speed-ups lie apart, over their median."""
+        pairs = zip(self.rates, self.reference_rates, strict=True)
+        found = [rate / reference for rate, reference in pairs]
+        return (max(found) - min(found)) / statistics.median(found)
+
+    @property
+    def doubt_of_speed_up(self) -> float:
+        """Half of what the rounds' speed-ups differ by."""
+        return self.doubt * self.speed_up / 2
+
+    @property
+    def efficiency(self) -> float:
+        """Speed-up over the number of devices."""
+        return self.speed_up / self.candidate.num_devices
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        candidate = self.candidate
+        told: dict[str, Any] = {
+            "what": candidate.label,
+            "dimension": candidate.dimension,
+            "kind": candidate.parallelism.kind,
+            "num_devices": candidate.num_devices,
+            "batch_scale": candidate.batch_scale,
+            "data_fraction": candidate.data_fraction,
+        }
+        if self.fault:
+            return told | {"fault": self.fault}
+        return told | {
+            "batch_size": self.batch_size,
+            "num_rows": self.num_rows,
+            "rows_per_s": self.rows_per_s,
+            "rates": list(self.rates),
+            "speed_up": self.speed_up,
+            "efficiency": self.efficiency if candidate.dimension == "devices" else None,
+            "start_s": self.start_s,
+            "memory_bytes": self.memory_bytes,
+            "gpu_memory_bytes": self.gpu_memory_bytes,
+            "busy_cores": self.busy_cores,
+            "input_share": self.input_share,
+        }
