@@ -105,7 +105,7 @@ def _print(scaling: "Scaling", folder: Path, run_id: str | None, console: "Conso
     from rich.table import Table
     from rich.text import Text
 
-    from tune_tf.scaling.table import HEADERS, how_measured, table_of
+    from tune_tf.scaling.table import HEADERS, table_of
 
     console.print(
         f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",
@@ -136,7 +136,7 @@ def _print(scaling: "Scaling", folder: Path, run_id: str | None, console: "Conso
     console.print("\n[bold]For the sweep file[/]")
     console.print(Padding(Text(scaling.advice.settings, style="cyan"), (0, 0, 0, 2)))
     console.print("\n[bold]How it was measured[/]", style="dim")
-    for sentence in how_measured(scaling.effort.rounds):
+    for sentence in scaling.how:
         console.print(Padding(Text(f"- {sentence}", style="dim"), (0, 0, 0, 2)))
     console.print(Text(f"\nPage and picture: {folder / 'scale.html'}"), soft_wrap=True)
     if scaling.profile:

@@ -11,7 +11,7 @@ from tune_tf.report.page import render
 from tune_tf.report.still import draw_still, svg_text, write_png
 from tune_tf.scaling.picture import ScalingPicture
 from tune_tf.scaling.scale import Scaling
-from tune_tf.scaling.table import HEADERS, how_measured, table_of
+from tune_tf.scaling.table import HEADERS, table_of
 from tune_tf.secrets import masked
 from tune_tf.space import flat
 
@@ -42,7 +42,7 @@ def write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         svg=Markup(svg_text(figure)),  # noqa: S704 - drawn by Matplotlib, which escapes texts
         headers=HEADERS,
         groups=list(table_of(scaling.measurements)),
-        how=how_measured(scaling.effort.rounds),
+        how=scaling.how,
         config=masked(", ".join(f"{path}={value}" for path, value in flat(scaling.config).items())),
     )
     write_whole(folder / "scale.html", page)

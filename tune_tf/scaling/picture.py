@@ -48,7 +48,11 @@ class ScalingPicture:
         self._draw_line(
             styled(data), "data", "rows of training data", [it.num_rows for it in self._of("data")]
         )
-        titles = ("more devices", "other batch sizes", "less data")
+        titles = (
+            "more devices for a trial",
+            "other batch sizes (grey: the sweep's)",
+            "less data (grey: all)",
+        )
         for axes, title in zip((devices, batches, data), titles, strict=True):
             axes.set_title(title, color=INK, fontsize=12, loc="left")
             axes.set_ylim(bottom=0)
@@ -75,7 +79,7 @@ class ScalingPicture:
             color=MUTED,
             linestyle="--",
             linewidth=1.2,
-            label="as many single ones",
+            label=f"as many trials of one {self._device[:-1]} each",
         )
         for (colour, marker), (family, members) in zip(_STYLES, families.items(), strict=False):
             _points(
@@ -98,7 +102,7 @@ class ScalingPicture:
         if not families:
             _points(axes, [1], [self._reference], colour=_STYLES[0][0], marker="o", label="")
         axes.set_xticks(numbers)
-        label_axes(axes, f"{self._device} of a trial (beside a point: efficiency)", "rows a second")
+        label_axes(axes, f"{self._device} (at a point: efficiency)", "rows a second")
         legend(axes, loc="best")
 
     def _draw_line(self, axes: Axes, dimension: str, label: str, positions: Sequence[int]) -> None:
@@ -117,7 +121,7 @@ class ScalingPicture:
         axes.set_xscale("log", base=2)
         axes.set_xticks(sorted(positions), labels=[f"{each:,}" for each in sorted(positions)])
         axes.xaxis.set_minor_formatter(NullFormatter())
-        label_axes(axes, f"{label} (grey: as in the first picture)")
+        label_axes(axes, label)
 
 
 def _points(

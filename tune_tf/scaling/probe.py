@@ -73,7 +73,7 @@ class Probe:
     """A process of the cluster with what a candidate reserves, and those that it starts.
 
     Args:
-        made: The candidate's Trainable.
+        made: A Trainable of the candidate, for what it reserves.
         config: The trial's values.
 
     Raises:
@@ -81,7 +81,6 @@ class Probe:
     """
 
     def __init__(self, made: TrainableClass, config: dict[str, Any]) -> None:
-        self._made = made
         self._config = config
         request = made.default_resource_request(config)
         self._group = ray.util.placement_group(request.bundles, strategy=request.strategy)
@@ -104,9 +103,9 @@ class Probe:
             .remote()
         )
 
-    def start(self) -> None:
-        """Begin the trial and train its first epoch."""
-        self._ask("start", self._made, self._config)
+    def start(self, made: TrainableClass) -> None:
+        """Begin a trial and train its first epoch."""
+        self._ask("start", made, self._config)
 
     def round(self, seconds: float) -> tuple[int, float]:
         """Train whole epochs for a while; return how many, and the seconds they took."""

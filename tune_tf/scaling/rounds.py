@@ -22,6 +22,7 @@ from tune_tf.scaling.probe import (
     peak_memory_bytes,
 )
 from tune_tf.scaling.sampled import Sample, read_notes, sampled
+from tune_tf.scaling.waves import waves
 from tune_tf.trainables import trainable
 from tune_tf.workload import Workload
 
@@ -30,6 +31,7 @@ Tell = Callable[[str, float], None]
 
 _EXPECTED_BYTES = 1.2e9  # of a process with TensorFlow, before anything is known of the model
 _PROFILED_BATCHES = 8
+_FEWEST_BATCHES = 8  # so that a quarter of the rows, and batches of four times the size, are two
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Effort:
     Args:
         rounds: Measurements of each candidate, at least 1.
         round_s: Seconds of one; an epoch that takes longer is finished.
-        max_batches: Batches of the workload's own size that count as all data.
+        max_batches: Batches of the workload's own size that count as all data; fewer where an epoch
+            of them would take much longer than a round.
     """
 
     rounds: int = 5
@@ -124,6 +127,9 @@ class Rounds:
         self._tell = tell
         self._done = 0
         self._all = 1
+        self._max_batches = effort.max_batches
+        #: Rows of the workload's training data.
+        self.total_rows = 0
 
     def measure(
         self, candidates: Sequence[Candidate], *, profile: bool = False
@@ -168,7 +174,7 @@ class Rounds:
     def _reference(self, reference: Candidate) -> _Running:
         """Start the reference; what it cannot do nobody can."""
         try:
-            return self._started(reference)
+            return self._started(reference, calibrating=True)
         except ray.exceptions.RayError as error:
             raise WorkloadError(f"one replica on one device failed: {_text(error)}") from error
 
@@ -213,24 +219,36 @@ class Rounds:
                 each.end()
         return found
 
-    def _started(self, candidate: Candidate) -> _Running:
+    def _started(self, candidate: Candidate, *, calibrating: bool = False) -> _Running:
         self._say(f"starting {candidate.label} ({candidate.family})")
         subject = self._subject
         batch_size = round(subject.batch_size * candidate.batch_scale)
         notes = tempfile.TemporaryDirectory(prefix="tune-tf-scale-")
-        most = subject.batch_size * self._effort.max_batches
-        sample = Sample(batch_size, most, candidate.data_fraction, notes.name)
+        spread = candidate.parallelism, candidate.resources
+        few = Sample(batch_size, batch_size * _FEWEST_BATCHES, candidate.data_fraction)
         begun = time.perf_counter()
-        made = subject.made(sample, candidate.parallelism, candidate.resources)
-        probe = Probe(made, dict(subject.config))
+        probe = Probe(subject.made(few, *spread), dict(subject.config))
         try:
-            probe.start()
+            if calibrating:
+                epoch_s = probe.epoch_of(subject.made(few, *spread), self._effort.round_s / 4)
+                begun += max(epoch_s, self._effort.round_s / 4)
+                self._max_batches = self._bounded(epoch_s / _FEWEST_BATCHES)
+            most = subject.batch_size * self._max_batches
+            sample = Sample(batch_size, most, candidate.data_fraction, notes.name)
+            probe.start(subject.made(sample, *spread))
+            notes_of = read_notes(notes.name).values()
+            self.total_rows = max(each.get("total_rows", 0) for each in notes_of)
         except BaseException:
             probe.end()
             notes.cleanup()
             raise
         start_s = time.perf_counter() - begun
         return _Running(candidate, probe, notes, start_s, batch_size)
+
+    def _bounded(self, batch_s: float) -> int:
+        """Return how many batches an epoch may have that should take about two rounds."""
+        fitting = int(2 * self._effort.round_s / max(batch_s, 1e-6))
+        return max(_FEWEST_BATCHES, min(self._effort.max_batches, fitting))
 
     def _input_seconds(
         self, first: _Running, found: Iterable[Measurement]
@@ -254,41 +272,6 @@ class Rounds:
     def _say(self, what: str, steps: int = 1) -> None:
         self._tell(what, min(1.0, self._done / self._all))
         self._done += steps
-
-
-def waves(
-    needs: Sequence[Mapping[str, float]],
-    room: Mapping[str, float],
-    reference: Mapping[str, float],
-) -> tuple[list[list[int]], list[int]]:
-    """Return which candidates live together with the reference, and which have to be alone.
-
-    Args:
-        needs: What each takes, by kind of resource.
-        room: What there is.
-        reference: What the reference takes.
-
-    Returns:
-        Groups of indices, and the indices of those that do not fit beside the reference.
-    """
-    together: list[list[int]] = []
-    alone: list[int] = []
-    left: dict[str, float] = {}
-    empty = {kind: count - reference.get(kind, 0) for kind, count in room.items()}
-    for index, need in enumerate(needs):
-        if not _holds(empty, need):
-            alone.append(index)
-            continue
-        if not together or not _holds(left, need):
-            together.append([])
-            left = dict(empty)
-        together[-1].append(index)
-        left = {kind: count - need.get(kind, 0) for kind, count in left.items()}
-    return together, alone
-
-
-def _holds(room: Mapping[str, float], need: Mapping[str, float]) -> bool:
-    return all(room.get(kind, 0) >= count for kind, count in need.items())
 
 
 def _needs(candidate: Candidate) -> dict[str, float]:

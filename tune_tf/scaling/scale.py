@@ -17,6 +17,7 @@ from tune_tf.scaling.candidates import candidates
 from tune_tf.scaling.measurement import Measurement
 from tune_tf.scaling.middle import middle_config
 from tune_tf.scaling.rounds import Effort, Rounds, Subject, Tell
+from tune_tf.scaling.table import how_measured
 from tune_tf.sweep.cluster import cluster
 
 QUICK = Effort(rounds=3, round_s=0.3, max_batches=50)
@@ -36,6 +37,7 @@ class Scaling:
         on_gpus: Whether devices are GPUs.
         num_devices: How many there are.
         effort: How long was measured.
+        total_rows: Training rows that there are.
         started: When.
         profile: Files of TensorFlow's profile, content by path within a log folder.
     """
@@ -48,8 +50,16 @@ class Scaling:
     on_gpus: bool
     num_devices: int
     effort: Effort
+    total_rows: int
     started: datetime
     profile: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """What the numbers mean and how they were taken."""
+        return how_measured(
+            self.effort.rounds, used=self.measurements[0].num_rows, total=self.total_rows
+        )
 
     @property
     def machine(self) -> str:
@@ -65,6 +75,7 @@ class Scaling:
             "config": dict(self.config),
             "machine": {"num_devices": self.num_devices, "gpus": self.on_gpus},
             "rounds": self.effort.rounds,
+            "total_rows": self.total_rows,
             "measurements": [each.to_dict() for each in self.measurements],
             "advice": list(self.advice.sentences),
             "settings": self.advice.settings,
@@ -129,6 +140,7 @@ def scale_workload(
         on_gpus=on_gpus,
         num_devices=there,
         effort=effort,
+        total_rows=rounds.total_rows,
         started=started,
         profile=files,
     )

@@ -56,12 +56,19 @@ def table_of(measurements: Sequence[Measurement]) -> Iterator[tuple[str, list[Ta
             yield title, rows
 
 
-def how_measured(rounds: int) -> tuple[str, ...]:
-    """Return what the numbers mean and how they were taken."""
+def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
+    """Return what the numbers mean and how they were taken.
+
+    Args:
+        rounds: Measurements of each line.
+        used: Rows that count as all data.
+        total: Training rows that there are.
+    """
+    part = f" All data are the first {used:,} of {total:,} rows here." if used < total else ""
     return (
         f"Each line was trained in processes of its own, warmed up, and then measured {rounds} "
         "times in turn with the others. rows/s is the median: training rows a second, without "
-        "validation.",
+        f"validation.{part}",
         "speed-up compares with one replica on one device in the same round; the number behind it "
         "is half of what the rounds differ by. efficiency is the speed-up over the devices used.",
         "cores busy is CPU time a second. memory is the most that the processes on this machine "
