@@ -1,6 +1,7 @@
 """``sweep.py scale`` from the shell."""
 
 import json
+import re
 from pathlib import Path
 
 import mlflow
@@ -29,7 +30,7 @@ def test_it_measures_advises_and_records(finished, sweep_file, tmp_path):
     assert (folder / "scale.png").read_bytes().startswith(b"\x89PNG")
     page = (folder / "scale.html").read_text()
     assert all(text in page for text in ("What to choose", "<svg", "25% of the data"))
-    assert "http" not in page.replace("http://www.w3.org", "").replace("https://matplotlib", "")
+    assert not re.search(r'(src|href)="http', page)  # it needs no network
 
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     run = client.get_run(told["mlflow_run_id"])

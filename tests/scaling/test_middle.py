@@ -19,7 +19,7 @@ def test_it_lies_in_the_middle_of_every_range_and_in_the_space():
     assert config == {
         "optimizer": "adamw",
         "decay": 1e-4,
-        "model": {"filters": 16, "depth": 2},
+        "model": {"filters": 16, "depth": 3},
         "dropout": 0.2,
         "batch_size": 64,
     }
