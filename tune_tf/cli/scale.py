@@ -13,7 +13,7 @@ from tune_tf.cli.options import JsonOption
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tune_tf.scaling import Scaling
+    from tune_tf.scaling import Kept, Scaling
 
 
 def scale(
@@ -52,11 +52,8 @@ def scale(
     config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
     from rich.console import Console
 
-    from tune_tf.scaling import scale_workload
-    from tune_tf.scaling.files import write_files
-    from tune_tf.scaling.record import checked_tracking_uri, record
+    from tune_tf.scaling import keep, scale_workload
 
-    tracking_uri = checked_tracking_uri(config)
     with _progress(Console(stderr=True, quiet=as_json)) as tell:
         scaling = scale_workload(
             config,
@@ -67,23 +64,12 @@ def scale(
             tell=tell,
         )
         tell("writing down", 1.0)
-        name = f"{config.name}-scale-{scaling.started:%Y%m%d-%H%M%S}"
-        folder = Path(config.storage_path).absolute() / name
-        files = write_files(scaling, folder)
-        run_id = None
-        if tracking_uri is not None and config.mlflow is not None:
-            run_id = record(
-                scaling,
-                files,
-                tracking_uri=tracking_uri,
-                experiment_name=config.mlflow.experiment_name,
-                run=name,
-            )
-    told = {"path": str(folder), "mlflow_run_id": run_id}
+        kept = keep(scaling, config)
     if as_json:
+        told = {"path": str(kept.folder), "mlflow_run_id": kept.mlflow_run_id}
         typer.echo(json.dumps({**scaling.to_dict(), **told}, indent=2, default=str))
     else:
-        _print(scaling, folder, run_id, Console())
+        _print(scaling, kept, Console())
 
 
 @contextlib.contextmanager
@@ -100,7 +86,7 @@ def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
         yield lambda what, done: progress.update(task, description=what, completed=done)
 
 
-def _print(scaling: "Scaling", folder: Path, run_id: str | None, console: "Console") -> None:
+def _print(scaling: "Scaling", kept: "Kept", console: "Console") -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -138,14 +124,14 @@ def _print(scaling: "Scaling", folder: Path, run_id: str | None, console: "Conso
     console.print("\n[bold]How it was measured[/]", style="dim")
     for sentence in scaling.how:
         console.print(Padding(Text(f"- {sentence}", style="dim"), (0, 0, 0, 2)))
-    console.print(Text(f"\nPage and picture: {folder / 'scale.html'}"), soft_wrap=True)
+    console.print(Text(f"\nPage and picture: {kept.folder / 'scale.html'}"), soft_wrap=True)
     if scaling.profile:
         console.print(
             Text(
                 "Profile: pip install tensorboard tensorboard-plugin-profile; "
-                f"tensorboard --logdir {folder / 'profile'}"
+                f"tensorboard --logdir {kept.folder / 'profile'}"
             ),
             soft_wrap=True,
         )
-    if run_id is not None:
-        console.print(Text(f"MLflow run: {run_id}"), soft_wrap=True)
+    if kept.mlflow_run_id is not None:
+        console.print(Text(f"MLflow run: {kept.mlflow_run_id}"), soft_wrap=True)

@@ -12,6 +12,7 @@ EFFICIENT = 0.7
 
 _CLEAR = 0.05  # a difference that is worth a word, where the rounds do not differ by more
 _MUCH_INPUT = 0.25
+_RESTLESS = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
     sentences += _of_batches(reference, good)
     sentences += _of_data(reference, good)
     sentences += _of_input(reference, good)
-    if max(each.noise for each in (reference, *good)) > 2 * EFFICIENT:
+    if max(each.noise for each in (reference, *good)) > _RESTLESS:
         sentences.append(
             "The rounds differ much: something else runs on this machine. Measure again when it is "
             "quiet."

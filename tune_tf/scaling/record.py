@@ -4,12 +4,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
 from tune_tf.scaling.measurement import Measurement
 from tune_tf.scaling.scale import Scaling
-from tune_tf.secrets import expanded, masked
-from tune_tf.tracking import check_tracking_uri
+from tune_tf.secrets import masked
 from tune_tf.tracking.entry import PARENT, STOP_REASON_TAG, Entry, Report
 from tune_tf.tracking.names import MAX_TAG_LENGTH, cut, key_of, params_of
 from tune_tf.tracking.note import NOTE
@@ -17,19 +15,6 @@ from tune_tf.tracking.runs import Sweep, SweepRuns, connect
 
 SCALE_TAG = "tune_tf.scale"
 """Tag of such a run, which is neither a sweep's nor a trial's; holds the sweep's name."""
-
-
-def checked_tracking_uri(config: SweepConfig) -> str | None:
-    """Return where runs are recorded, with passwords filled in; None where nowhere.
-
-    Raises:
-        InvalidSettingsError: It cannot work.
-    """
-    if config.mlflow is None:
-        return None
-    uri = expanded(config.mlflow.tracking_uri, "mlflow.tracking_uri")
-    check_tracking_uri(uri)
-    return uri
 
 
 def record(

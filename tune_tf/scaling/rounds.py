@@ -227,8 +227,9 @@ class Rounds:
         spread = candidate.parallelism, candidate.resources
         few = Sample(batch_size, batch_size * _FEWEST_BATCHES, candidate.data_fraction)
         begun = time.perf_counter()
-        probe = Probe(subject.made(few, *spread), dict(subject.config))
+        probe = None
         try:
+            probe = Probe(subject.made(few, *spread), dict(subject.config))
             if calibrating:
                 epoch_s = probe.epoch_of(subject.made(few, *spread), self._effort.round_s / 4)
                 begun += max(epoch_s, self._effort.round_s / 4)
@@ -239,7 +240,8 @@ class Rounds:
             notes_of = read_notes(notes.name).values()
             self.total_rows = max(each.get("total_rows", 0) for each in notes_of)
         except BaseException:
-            probe.end()
+            if probe is not None:
+                probe.end()
             notes.cleanup()
             raise
         start_s = time.perf_counter() - begun

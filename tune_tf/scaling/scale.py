@@ -18,6 +18,7 @@ from tune_tf.scaling.measurement import Measurement
 from tune_tf.scaling.middle import middle_config
 from tune_tf.scaling.rounds import Effort, Rounds, Subject, Tell
 from tune_tf.scaling.table import how_measured
+from tune_tf.scaling.tracking_uri import checked_tracking_uri
 from tune_tf.sweep.cluster import cluster
 
 QUICK = Effort(rounds=3, round_s=0.3, max_batches=50)
@@ -115,6 +116,11 @@ def scale_workload(
     effort = effort or (QUICK if quick else Effort())
     if max_devices is not None and max_devices < 1:
         raise InvalidSettingsError([f"max_devices must be at least 1, not {max_devices}"])
+    if "://" in config.storage_path:
+        raise InvalidSettingsError(
+            [f"storage_path must be a local folder, not {config.storage_path!r}"]
+        )
+    checked_tracking_uri(config)
     workload = import_workload(config.workload, base_dir or Path.cwd())
     values = middle_config(config.space)
     started = datetime.now(UTC).astimezone()
