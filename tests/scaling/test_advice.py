@@ -1,5 +1,7 @@
 """What measurements say in words."""
 
+from dataclasses import replace
+
 import pytest
 from measured import batch, cores, failed, measured, part, replicas, workers
 
@@ -97,3 +99,10 @@ def test_its_lines_for_the_sweep_file_mean_what_was_measured(parallelism, tmp_pa
     )
     config = SweepConfig.from_yaml(path)
     assert (config.parallelism, config.resources) == (parallelism, TrialResources(cpus=num))
+
+
+def test_it_says_when_others_used_the_machine():
+    crowded = replace(ONE, other_cores=1.2)
+    sentences = advise([crowded], on_gpus=False).sentences
+    assert sentences[-1].startswith("Other processes kept 1.2 cores of this machine busy")
+    assert "Other processes" not in " ".join(advise([ONE], on_gpus=False).sentences)

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from tune_tf.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from tune_tf.scaling import Kept, Scaling
 
@@ -117,13 +118,11 @@ def _print(scaling: "Scaling", kept: "Kept", console: "Console") -> None:
     for name, fault in faults:
         console.print(Text(f"{name}: not measured: {fault}", style="red"))
     console.print("\n[bold]What it means[/]")
-    for sentence in scaling.advice.sentences:
-        console.print(Padding(Text(f"- {sentence}"), (0, 0, 0, 2)))
+    console.print(_list(scaling.advice.sentences))
     console.print("\n[bold]For the sweep file[/]")
     console.print(Padding(Text(scaling.advice.settings, style="cyan"), (0, 0, 0, 2)))
     console.print("\n[bold]How it was measured[/]", style="dim")
-    for sentence in scaling.how:
-        console.print(Padding(Text(f"- {sentence}", style="dim"), (0, 0, 0, 2)))
+    console.print(_list(scaling.how), style="dim")
     console.print(Text(f"\nPage and picture: {kept.folder / 'scale.html'}"), soft_wrap=True)
     if scaling.profile:
         console.print(
@@ -135,3 +134,13 @@ def _print(scaling: "Scaling", kept: "Kept", console: "Console") -> None:
         )
     if kept.mlflow_run_id is not None:
         console.print(Text(f"MLflow run: {kept.mlflow_run_id}"), soft_wrap=True)
+
+
+def _list(sentences: "Sequence[str]") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 1, 0, 2))
+    for sentence in sentences:
+        table.add_row("-", Text(sentence))
+    return table

@@ -1,5 +1,6 @@
 """What measurements say in words, and what to write into the sweep file."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -13,6 +14,7 @@ EFFICIENT = 0.7
 _CLEAR = 0.05  # a difference that is worth a word, where the rounds do not differ by more
 _MUCH_INPUT = 0.25
 _RESTLESS = 0.5
+_OTHERS = 0.3  # cores; Ray and the system need a part of that
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,7 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
     sentences += _of_batches(reference, good)
     sentences += _of_data(reference, good)
     sentences += _of_input(reference, good)
-    if max(each.noise for each in (reference, *good)) > _RESTLESS:
-        sentences.append(
-            "The rounds differ much: something else runs on this machine. Measure again when it is "
-            "quiet."
-        )
+    sentences += _of_others([reference, *good])
     return Advice(tuple(sentences), chosen.candidate, settings_of(chosen.candidate))
 
 
@@ -194,6 +192,18 @@ def _of_input(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
         f"batch {worst.batch_size}): larger batches, or less work in per_example, help more than "
         "devices."
     ]
+
+
+def _of_others(good: Sequence[Measurement]) -> list[str]:
+    others = statistics.median(each.other_cores for each in good)
+    if others > _OTHERS:
+        return [
+            f"Other processes kept {others:.1f} cores of this machine busy meanwhile: measure "
+            "again when it is quiet."
+        ]
+    if statistics.median(each.noise for each in good) > _RESTLESS:
+        return ["The rounds differ much: measure again, when the machine is quiet."]
+    return []
 
 
 def _on(measurement: Measurement, device: str) -> str:

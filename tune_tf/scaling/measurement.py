@@ -20,7 +20,8 @@ class Measurement:
         start_s: Seconds from a fresh process to the end of the first epoch, which is traced.
         memory_bytes: Most memory of its processes on this machine; None where it is not known.
         gpu_memory_bytes: GPU memory of its processes on this machine; None without GPUs.
-        busy_cores: CPU seconds a second.
+        busy_cores: CPU seconds a second of its processes on this machine.
+        other_cores: Those of all other processes meanwhile.
         input_share: Part of an epoch that the same loop takes without a model; None where it was
             not measured.
         fault: Why it could not be measured; empty where it was.
@@ -35,6 +36,7 @@ class Measurement:
     memory_bytes: int | None = None
     gpu_memory_bytes: int | None = None
     busy_cores: float | None = None
+    other_cores: float = 0.0
     input_share: float | None = None
     fault: str = ""
 
@@ -95,5 +97,6 @@ class Measurement:
             "memory_bytes": self.memory_bytes,
             "gpu_memory_bytes": self.gpu_memory_bytes,
             "busy_cores": self.busy_cores,
+            "other_cores": self.other_cores,
             "input_share": self.input_share,
         }

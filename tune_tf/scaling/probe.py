@@ -168,6 +168,12 @@ def cpu_seconds(process_id: int) -> float:
     return 0.0
 
 
+def machine_cpu_seconds() -> float:
+    """Return the CPU time that all processes of this machine have had."""
+    times = psutil.cpu_times()
+    return float(times.user + times.system)
+
+
 def gpu_memory_bytes(process_ids: set[int], nvml: Any = None) -> int | None:
     """Return the GPU memory that processes of this machine have taken; None where none is told.
 

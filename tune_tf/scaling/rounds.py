@@ -19,6 +19,7 @@ from tune_tf.scaling.probe import (
     TrainableClass,
     cpu_seconds,
     gpu_memory_bytes,
+    machine_cpu_seconds,
     peak_memory_bytes,
 )
 from tune_tf.scaling.sampled import Sample, read_notes, sampled
@@ -89,6 +90,11 @@ class _Running:
     rates: list[float] = field(default_factory=list)
     seconds: float = 0.0
     cpu_s: float = 0.0
+    all_cpu_s: float = 0.0
+
+    def forget(self) -> None:
+        """Begin anew with rounds."""
+        self.rates, self.seconds, self.cpu_s, self.all_cpu_s = [], 0.0, 0.0, 0.0
 
     @property
     def process_ids(self) -> list[int]:
@@ -100,11 +106,12 @@ class _Running:
 
     def round(self, seconds: float) -> None:
         """Train for a while."""
-        cpu_s = sum(map(cpu_seconds, self.process_ids))
+        cpu_s, all_cpu_s = sum(map(cpu_seconds, self.process_ids)), machine_cpu_seconds()
         epochs, took = self.probe.round(seconds)
         self.rates.append(epochs * self.num_rows / took)
         self.seconds += took
         self.cpu_s += sum(map(cpu_seconds, self.process_ids)) - cpu_s
+        self.all_cpu_s += machine_cpu_seconds() - all_cpu_s
 
     def end(self) -> None:
         """End its processes."""
@@ -194,7 +201,7 @@ class Rounds:
                 except (TuneTfError, ray.exceptions.RayError) as error:
                     found[candidate] = Measurement(candidate, fault=_text(error))
             if first is not None:
-                first.rates, first.seconds, first.cpu_s = [], 0.0, 0.0
+                first.forget()
             measured = running if first is None else [first, *running]
             for number in range(self._effort.rounds):
                 # There and back again, so that none always follows the same one.
@@ -300,6 +307,7 @@ def _measured(running: _Running, reference_rates: Sequence[float]) -> Measuremen
         memory_bytes=sum(each for each in memory if each is not None) or None,
         gpu_memory_bytes=gpu_memory_bytes(set(process_ids)),
         busy_cores=running.cpu_s / running.seconds,
+        other_cores=max(0.0, running.all_cpu_s - running.cpu_s) / running.seconds,
     )
 
 
