@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tune_tf.scaling import Kept, Scaling
+
+_WIDE = 112  # columns of a terminal that all numbers need
 
 
 def scale(
@@ -92,26 +94,28 @@ def _print(scaling: "Scaling", kept: "Kept", console: "Console") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from tune_tf.scaling.table import HEADERS, table_of
+    from tune_tf.scaling.table import HEADERS, NARROW, table_of
 
     console.print(
         f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",
         highlight=False,
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, header in enumerate(HEADERS):
-        table.add_column(
-            header,
-            justify="left" if number == 0 else "right",
-            no_wrap=True,
-            style="" if number else "bold",
-        )
+    shown = [
+        number
+        for number, header in enumerate(HEADERS)
+        if console.width >= _WIDE or header not in NARROW
+    ]
+    for number in shown:
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(HEADERS[number], justify=justify, no_wrap=True)
     faults: list[tuple[str, str]] = []
     for title, rows in table_of(scaling.measurements):
-        table.add_row()
-        table.add_row(Text(title, style="dim italic"))
+        table.add_row(Text(title, style="bold"))
         for row in rows:
-            table.add_row(*row.cells, style="dim" if row.fault else None)
+            cells = [f"  {row.cells[0]}", *row.cells[1:]]
+            style = "dim" if row.fault else "bold" if row.is_reference else None
+            table.add_row(*(cells[number] for number in shown), style=style)
             if row.fault:
                 faults.append((row.cells[0], row.fault))
     console.print(table)

@@ -13,7 +13,7 @@ EFFICIENT = 0.7
 
 _CLEAR = 0.05  # a difference that is worth a word, where the rounds do not differ by more
 _MUCH_INPUT = 0.25
-_RESTLESS = 0.5
+_RESTLESS = 0.2
 _OTHERS = 0.3  # cores; Ray and the system need a part of that
 
 
@@ -87,7 +87,7 @@ def _chosen(reference: Measurement, spread: Sequence[Measurement]) -> Measuremen
 
 def _is_clear(ratio: float, measurement: Measurement) -> bool:
     """Return whether a gain is larger than a small one and than what the rounds differ by."""
-    return ratio > 1 + max(_CLEAR, min(measurement.doubt / 2, 0.5))
+    return ratio > 1 + max(_CLEAR, measurement.doubt / measurement.speed_up)
 
 
 def _of_families(spread: Sequence[Measurement], device: str) -> list[str]:
@@ -160,7 +160,7 @@ def _of_data(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
         return []
     least = min(parts, key=lambda each: each.num_rows)
     slower = 1 / least.speed_up
-    if abs(slower - 1) <= max(_CLEAR, least.doubt / 2):
+    if abs(slower - 1) <= max(_CLEAR, least.doubt / least.speed_up):
         return [
             f"A row takes as long among {least.num_rows:,} rows as among "
             f"{reference.num_rows:,}: more data take longer in proportion."

@@ -1,6 +1,7 @@
 """What was measured of a candidate."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,26 +48,23 @@ class Measurement:
 
     @property
     def noise(self) -> float:
-        """How far the rounds lie apart, over their median."""
-        return (max(self.rates) - min(self.rates)) / self.rows_per_s
+        """How far rounds lie from their median, over it."""
+        return _spread(self.rates) / self.rows_per_s
 
     @property
     def speed_up(self) -> float:
         """Rows a second over those of one device in the same round; the median of the rounds."""
-        pairs = zip(self.rates, self.reference_rates, strict=True)
-        return statistics.median(rate / reference for rate, reference in pairs)
+        return statistics.median(self._speed_ups)
 
     @property
     def doubt(self) -> float:
-        """How far the rounds' speed-ups lie apart, over their median."""
-        pairs = zip(self.rates, self.reference_rates, strict=True)
-        found = [rate / reference for rate, reference in pairs]
-        return (max(found) - min(found)) / statistics.median(found)
+        """How far the rounds' speed-ups lie from their median."""
+        return _spread(self._speed_ups)
 
     @property
-    def doubt_of_speed_up(self) -> float:
-        """Half of what the rounds' speed-ups differ by."""
-        return self.doubt * self.speed_up / 2
+    def _speed_ups(self) -> list[float]:
+        pairs = zip(self.rates, self.reference_rates, strict=True)
+        return [rate / reference for rate, reference in pairs]
 
     @property
     def efficiency(self) -> float:
@@ -100,3 +98,12 @@ class Measurement:
             "other_cores": self.other_cores,
             "input_share": self.input_share,
         }
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Return one and a half times the median distance from the median, which outliers leave alone.
+
+    Of numbers from a normal distribution it is about its standard deviation.
+    """
+    middle = statistics.median(values)
+    return 1.5 * statistics.median(abs(value - middle) for value in values)

@@ -200,31 +200,41 @@ class Rounds:
                     running.append(self._started(candidate))
                 except (TuneTfError, ray.exceptions.RayError) as error:
                     found[candidate] = Measurement(candidate, fault=_text(error))
-            if first is not None:
-                first.forget()
             measured = running if first is None else [first, *running]
+            for each in measured:
+                self._round(each, 0, found, needed=each is first)  # now all wait in the same state
+                each.forget()
             for number in range(self._effort.rounds):
                 # There and back again, so that none always follows the same one.
                 for each in measured[:: -1 if number % 2 else 1]:
-                    if each.candidate in found:
-                        continue
                     self._say(f"round {number + 1}: {each.candidate.label}")
-                    try:
-                        each.round(self._effort.round_s)
-                    except (TuneTfError, ray.exceptions.RayError) as error:
-                        if each is first:
-                            raise
-                        found[each.candidate] = Measurement(each.candidate, fault=_text(error))
+                    self._round(each, self._effort.round_s, found, needed=each is first)
             rates = reference_rates if first is None else first.rates
-            found |= {
-                each.candidate: _measured(each, rates)
-                for each in measured
-                if each.candidate not in found
-            }
+            for each in measured:
+                if each.candidate not in found:
+                    found[each.candidate] = _measured(each, rates)
         finally:
             for each in running:
                 each.end()
         return found
+
+    def _round(
+        self,
+        running: _Running,
+        seconds: float,
+        found: dict[Candidate, Measurement],
+        *,
+        needed: bool,
+    ) -> None:
+        """Train for a while, unless it has failed; note what goes wrong if others can go on."""
+        if running.candidate in found:
+            return
+        try:
+            running.round(seconds)
+        except (TuneTfError, ray.exceptions.RayError) as error:
+            if needed:
+                raise
+            found[running.candidate] = Measurement(running.candidate, fault=_text(error))
 
     def _started(self, candidate: Candidate, *, calibrating: bool = False) -> _Running:
         self._say(f"starting {candidate.label} ({candidate.family})")

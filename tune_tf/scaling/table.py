@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 from tune_tf.scaling.measurement import Measurement
 
+NARROW = ("cores busy", "start")
+"""Columns that a narrow terminal can do without."""
+
 TITLES = {
-    "devices": "More devices for a trial",
-    "batch": "Other batch sizes, on one device",
-    "data": "Less data, on one device",
+    "devices": "more devices",
+    "batch": "other batch sizes",
+    "data": "less data",
 }
 HEADERS = (
     "",
@@ -70,7 +73,7 @@ def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
         "times in turn with the others. rows/s is the median: training rows a second, without "
         f"validation.{part}",
         "speed-up compares with one replica on one device in the same round; the number behind it "
-        "is half of what the rounds differ by. efficiency is the speed-up over the devices used.",
+        "is how far the rounds lie from it. efficiency is the speed-up over the devices used.",
         "cores busy is CPU time a second. memory is the most that the processes on this machine "
         "took, some 0.6 GB of each for TensorFlow itself. start is from a fresh process to the end "
         "of the first epoch.",
@@ -95,7 +98,7 @@ def _row(measurement: Measurement, *, is_reference: bool) -> TableRow:
         f"{measurement.batch_size:,}",
         f"{measurement.num_rows:,}",
         f"{measurement.rows_per_s:,.0f}",
-        "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.doubt_of_speed_up:.2f}",
+        "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.doubt:.2f}",
         efficiency,
         "-" if cores is None else f"{cores:.1f}",
         _memory(measurement),
