@@ -25,3 +25,14 @@ def test_each_way_to_use_more_devices_is_a_line_with_its_efficiency():
 
 def test_it_is_drawn_where_next_to_nothing_could_be_measured():
     assert "mirrored" not in texts([measured(), failed(2, "no room"), part(0.25, 1.0)])
+
+
+def test_efficiencies_of_close_points_do_not_cover_each_other():
+    picture = ScalingPicture(
+        "any", [measured(), replicas(2, 1.50), workers(2, 1.51), cores(2, 1.52)], on_gpus=False
+    )
+    figure = draw_still(picture)
+    heights = sorted(text.xy[1] for text in figure.axes[0].texts)
+    apart = min(high - low for low, high in zip(heights, heights[1:], strict=False))
+    assert len(heights) == 3
+    assert apart > 0.03 * figure.axes[0].get_ylim()[1]

@@ -53,18 +53,14 @@ class Measurement:
 
     @property
     def speed_up(self) -> float:
-        """Rows a second over those of one device in the same round; the median of the rounds."""
-        return statistics.median(self._speed_ups)
+        """Rows a second over those of one device in the same rounds, both as medians."""
+        return self.rows_per_s / statistics.median(self.reference_rates)
 
     @property
     def doubt(self) -> float:
-        """How far the rounds' speed-ups lie from their median."""
-        return _spread(self._speed_ups)
-
-    @property
-    def _speed_ups(self) -> list[float]:
+        """How far the speed-ups of single rounds lie from each other."""
         pairs = zip(self.rates, self.reference_rates, strict=True)
-        return [rate / reference for rate, reference in pairs]
+        return _spread([rate / reference for rate, reference in pairs])
 
     @property
     def efficiency(self) -> float:

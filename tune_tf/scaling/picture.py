@@ -1,6 +1,7 @@
 """The picture of how a workload scales."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,6 +20,7 @@ _STYLES = (
     ("#D55E00", "v"),
     ("#9A4F96", "P"),
 )
+_TEXT_HEIGHT = 0.035  # over that of the axes
 
 
 class ScalingPicture:
@@ -79,9 +81,11 @@ class ScalingPicture:
             color=MUTED,
             linestyle="--",
             linewidth=1.2,
-            label=f"as many trials of one {self._device[:-1]} each",
+            label=f"so many times one {self._device[:-1]}",
         )
-        for (colour, marker), (family, members) in zip(_STYLES, families.items(), strict=False):
+        for (colour, marker), (family, members) in zip(
+            cycle(_STYLES), families.items(), strict=False
+        ):
             _points(
                 axes,
                 [each.candidate.num_devices for each in members],
@@ -90,20 +94,30 @@ class ScalingPicture:
                 marker=marker,
                 label=family,
             )
-            for each in members[1:]:
-                axes.annotate(
-                    f"{each.efficiency:.0%}",
-                    (each.candidate.num_devices, each.rows_per_s),
-                    xytext=(6, 5),
-                    textcoords="offset points",
-                    color=MUTED,
-                    fontsize=9,
-                )
         if not families:
             _points(axes, [1], [self._reference], colour=_STYLES[0][0], marker="o", label="")
         axes.set_xticks(numbers)
+        top = 1.3 * max(one * numbers[-1], *(max(each.rates) for each in self._of("devices")), 0)
+        axes.set_ylim(top=top)  # with room for the legend
+        self._tell_efficiencies(axes, top)
         label_axes(axes, f"{self._device} (at a point: efficiency)", "rows a second")
         legend(axes, loc="best")
+
+    def _tell_efficiencies(self, axes: Axes, top: float) -> None:
+        """Write each efficiency beside its point, one above the other where points are close."""
+        lowest: dict[int, float] = {}
+        for each in sorted(self._of("devices")[1:], key=lambda it: it.rows_per_s):
+            number = each.candidate.num_devices
+            y = max(each.rows_per_s, lowest.get(number, 0.0))
+            lowest[number] = y + _TEXT_HEIGHT * top
+            axes.annotate(
+                f"{each.efficiency:.0%}",
+                (number, y),
+                xytext=(7, 3),
+                textcoords="offset points",
+                color=MUTED,
+                fontsize=9,
+            )
 
     def _draw_line(self, axes: Axes, dimension: str, label: str, positions: Sequence[int]) -> None:
         members = self._of(dimension)
