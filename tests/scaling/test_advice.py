@@ -32,22 +32,26 @@ def test_it_chooses_the_fastest_parallelism_that_keeps_its_devices_at_work(other
 SAID = {
     "that more devices do not pay": (
         [replicas(2, 0.4)],
-        "Mirrored: does not pay. 2 replicas train 0.40 times the rows of one core.",
+        "Mirrored: does not pay; 2 replicas train 0.40 times the rows of one core (20% of what 2 "
+        "single ones would).",
     ),
     "up to where they pay": (
-        [replicas(2, 1.8), replicas(4, 1.5)],
-        "Mirrored: 2 replicas train 1.80 times the rows of one, 90% of what as many single ones "
-        "would. It stops paying there: 4 replicas train 1.50 times.",
+        [replicas(2, 1.8), replicas(4, 2.0)],
+        "Mirrored: pays up to 2 replicas, which train 1.80 times the rows of one core (90% of what "
+        "2 single ones would); beyond, 4 replicas train 2.00 times the rows of one core (50%",
+    ),
+    "that a gain may not be worth its devices": (
+        [replicas(2, 1.2)],
+        "Mirrored: faster, but much of the devices is lost; 2 replicas train 1.20 times",
     ),
     "what more threads do": (
         [cores(2, 1.5)],
-        "One replica, more cores: 2 cores train 1.50 times the rows of one, 75% of what as many "
-        "single ones would.",
+        "One replica, more cores: pays up to 2 cores, which train 1.50 times",
     ),
     "how to use all devices without": ([replicas(2, 0.4)], "as many trials at a time"),
     "what is faster at a price": (
         [replicas(4, 2.0)],
-        "If a single trial has to end sooner, 4 replicas (mirrored) is 2.00 times as fast, at 50% "
+        "If a single trial has to end sooner, a trial on 4 replicas (mirrored) is 2.00 times as fast, at 50% "
         "of what its cores could do.",
     ),
     "that a larger batch is faster, and what it changes": (
@@ -77,7 +81,7 @@ def test_on_gpus_it_speaks_of_gpus():
     one = measured(resources=TrialResources(cpus=1, gpus=1))
     two = measured(1.9, parallelism=Mirrored(2), resources=TrialResources(cpus=2, gpus=2))
     advice = advise([one, two], on_gpus=True)
-    assert "of one GPU" not in " ".join(advice.sentences)
+    assert "one core" not in " ".join(advice.sentences)
     assert "There is no GPU here" not in " ".join(advice.sentences)
     assert advice.settings.endswith("resources: {cpus: 2, gpus: 2}")
 

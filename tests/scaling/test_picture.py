@@ -1,5 +1,7 @@
 """The picture of how a workload scales."""
 
+from itertools import pairwise
+
 from measured import batch, cores, failed, measured, part, replicas, workers
 
 from tune_tf.report.still import draw_still, svg_text
@@ -33,6 +35,6 @@ def test_efficiencies_of_close_points_do_not_cover_each_other():
     )
     figure = draw_still(picture)
     heights = sorted(text.xy[1] for text in figure.axes[0].texts)
-    apart = min(high - low for low, high in zip(heights, heights[1:], strict=False))
+    apart = min(high - low for low, high in pairwise(heights))
     assert len(heights) == 3
     assert apart > 0.03 * figure.axes[0].get_ylim()[1]

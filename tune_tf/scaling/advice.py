@@ -79,10 +79,13 @@ def settings_of(candidate: Candidate) -> str:
 
 def _chosen(reference: Measurement, spread: Sequence[Measurement]) -> Measurement:
     """Return the fastest whose devices do most of what each does alone."""
-    worth = [
-        each for each in spread if each.efficiency >= EFFICIENT and _is_clear(each.speed_up, each)
-    ]
-    return max(worth, key=lambda each: each.speed_up, default=reference)
+    paying = [each for each in spread if _pays(each)]
+    return max(paying, key=lambda each: each.speed_up, default=reference)
+
+
+def _pays(measurement: Measurement) -> bool:
+    clear = _is_clear(measurement.speed_up, measurement)
+    return clear and measurement.efficiency >= EFFICIENT
 
 
 def _is_clear(ratio: float, measurement: Measurement) -> bool:
@@ -94,27 +97,31 @@ def _of_families(spread: Sequence[Measurement], device: str) -> list[str]:
     families: dict[str, list[Measurement]] = {}
     for each in spread:
         families.setdefault(each.candidate.family, []).append(each)
-    sentences = []
-    for family, members in families.items():
-        best = max(members, key=lambda each: each.speed_up)
-        most = members[-1]
-        name = family.capitalize()
-        if not _is_clear(best.speed_up, best):
-            text = (
-                f"{name}: does not pay. {_on(most, device)} train {_times(most.speed_up)} "
-                f"the rows of one {device}."
-            )
-        else:
-            text = (
-                f"{name}: {_on(best, device)} train {_times(best.speed_up)} the rows of "
-                f"one, {best.efficiency:.0%} of what as many single ones would."
-            )
-            if most is not best:
-                text += (
-                    f" It stops paying there: {_on(most, device)} train {_times(most.speed_up)}."
-                )
-        sentences.append(text)
-    return sentences
+    return [
+        f"{family.capitalize()}: {_of_family(members, device)}."
+        for family, members in families.items()
+    ]
+
+
+def _of_family(members: Sequence[Measurement], device: str) -> str:
+    """Return where more and more devices stop paying."""
+    last = members[-1]
+    best = max(members, key=lambda each: each.speed_up)
+    if not _is_clear(best.speed_up, best):
+        return f"does not pay; {_gain(last, device)}"
+    paying = [each for each in members if _pays(each)]
+    if not paying:
+        return f"faster, but much of the devices is lost; {_gain(best, device)}"
+    text = f"pays up to {_gain(paying[-1], device, joint=', which')}"
+    return text if paying[-1] is last else f"{text}; beyond, {_gain(last, device)}"
+
+
+def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
+    return (
+        f"{_on(measurement, device)}{joint} train {_times(measurement.speed_up)} the rows of one {device} "
+        f"({measurement.efficiency:.0%} of what {measurement.candidate.num_devices} single ones "
+        "would)"
+    )
 
 
 def _of_choice(
@@ -131,8 +138,8 @@ def _of_choice(
     faster = fastest is not reference and fastest is not chosen
     if faster and _is_clear(fastest.speed_up / chosen.speed_up, fastest):
         text += (
-            f" If a single trial has to end sooner, {fastest.candidate.label} "
-            f"({fastest.candidate.family}) is {_times(fastest.speed_up / chosen.speed_up)} as "
+            f" If a single trial has to end sooner, a trial on "
+            f"{fastest.candidate.label} ({fastest.candidate.family}) is {_times(fastest.speed_up / chosen.speed_up)} as "
             f"fast, at {fastest.efficiency:.0%} of what its {device}s could do."
         )
     return text
