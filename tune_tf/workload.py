@@ -1,7 +1,7 @@
 """What a user writes: the data and the model of a search."""
 
 import abc
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,25 @@ class Workload(abc.ABC):
         Returns:
             Its stage, which is none before those of the layers that it needs; None for that of
             the layers before it. Where all are None, stages are of like bytes of variables.
+        """
+        return None
+
+    def per_example(self, config: Config, *, training: bool) -> "Callable[[Any, Any], Any] | None":
+        """Return a computation for single rows, such as augmentation or features; default none.
+
+        It is ``fn(example, seed)``. ``example`` is a row ``(x, y)`` or ``(x, y, sample_weight)`` of
+        ``Data`` without the axis of the rows, and so is what it returns, whose shapes and types may
+        be others: the model sees those. It runs vectorised inside the graph of an epoch, on each
+        replica's own rows of a batch (:func:`tune_tf.data.vectorized` tells what it may do).
+
+        ``seed`` is an int32 tensor of shape ``[2]`` for ``tf.random.stateless_uniform`` and
+        ``tf.image.stateless_random_*``: another for each row and epoch, the same for any number of
+        replicas, in a reused process and after a restore. Several draws for a row need seeds of
+        their own: ``tf.random.split(seed, n)``. Draws without a seed are refused.
+
+        Args:
+            config: The trial's values.
+            training: Whether for training rows; those of validation keep their seeds in all epochs.
         """
         return None
 

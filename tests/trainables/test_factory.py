@@ -24,6 +24,11 @@ class Nothing(Workload):
         raise NotImplementedError
 
 
+class Augmented(Nothing):
+    def per_example(self, config, *, training):
+        return lambda example, seed: example
+
+
 class NeedsArguments(Nothing):
     def __init__(self, folder):
         self.folder = folder
@@ -39,6 +44,9 @@ class NeedsArguments(Nothing):
         pytest.param(Workload, {}, "Workload.*load_data", id="abstract"),
         pytest.param(NeedsArguments, {}, "NeedsArguments.*instance", id="class with arguments"),
         pytest.param(Nothing, {"loop": "eager"}, "one of 'graph', 'fit', not 'eager'", id="loop"),
+        pytest.param(
+            Augmented, {"loop": "fit"}, r"no place for Augmented\.per_example", id="fit by example"
+        ),
         pytest.param(
             Nothing,
             {"loop": "fit", "parallelism": Mirrored(2)},

@@ -181,3 +181,23 @@ def test_a_workload_without_validation_rows_is_refused(ahead):
 
     with pytest.raises(WorkloadError, match="load_data returned no validation rows"):
         begin(ahead(workload), workload)
+
+
+def test_what_is_computed_of_single_rows_is_validated_alike(ahead, replicas_of):
+    class Noisy(Given):
+        def per_example(self, config, *, training):
+            import tensorflow as tf
+
+            def noisy(example, seed):
+                x, y = example
+                return x + tf.random.stateless_normal(tf.shape(x), seed), y
+
+            return noisy
+
+    workload = Noisy(regularised, DATA)
+    loop = begin(ahead(workload), workload)
+    history = [loop.epoch() for _ in range(3)]
+    loop.finish()
+
+    waiting, _ = run_fresh(workload, replicas_of(1))
+    assert furthest((history, [0]), (waiting, [0])) == 0

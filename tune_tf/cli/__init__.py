@@ -11,6 +11,7 @@ from tune_tf.cli.close import close
 from tune_tf.cli.exit_codes import guarded
 from tune_tf.cli.resume import resume
 from tune_tf.cli.run import run
+from tune_tf.cli.scale import scale
 from tune_tf.cli.simulate import simulate
 from tune_tf.cli.sync import sync
 from tune_tf.version import __version__
@@ -28,6 +29,7 @@ app.command()(resume)
 app.command()(sync)
 app.command()(close)
 app.command()(simulate)
+app.command()(scale)
 
 
 def _version(wanted: bool) -> None:

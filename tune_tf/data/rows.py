@@ -57,6 +57,11 @@ def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
     return Rows(train, validation, num_train, num_validation)
 
 
+def first_rows(part: Nested, num_rows: int) -> Nested:
+    """Return the first rows of nested arrays."""
+    return _map(lambda leaf: leaf[:num_rows], part)
+
+
 def _checked(name: str, part: Nested, floatx: str) -> tuple[tuple[Nested, ...], int]:
     if not isinstance(part, tuple) or len(part) not in (2, 3):
         raise WorkloadError(

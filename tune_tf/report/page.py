@@ -50,7 +50,7 @@ class Section:
 def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     """Return the page of a sweep."""
     figures = {it.name: it.figure for it in sections if it.figure is not None}
-    return _render(
+    return render(
         "report.html.j2",
         record=record,
         verdict=Verdict.of(record),
@@ -65,10 +65,11 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
 
 def still_page(record: SweepRecord, section: Section, svg: str) -> str:
     """Return the page of one picture."""
-    return _render("still.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - drawn by Matplotlib, which escapes texts
+    return render("still.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - drawn by Matplotlib, which escapes texts
 
 
-def _render(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
+    """Return a template of this package, filled; texts are escaped."""
     environment = Environment(
         loader=PackageLoader("tune_tf.report"),
         autoescape=True,

@@ -5,13 +5,29 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from tune_tf.report.outcome_style import GRID, INK, MUTED
-from tune_tf.report.picture import Picture
+
+
+class Drawing(Protocol):
+    """What can be drawn still: :class:`~tune_tf.report.picture.Picture`, for example."""
+
+    @property
+    def title(self) -> str:
+        """What it shows."""
+
+    @property
+    def height(self) -> int:
+        """In pixels, for a width of 1,200."""
+
+    def draw(self, figure: Figure) -> None:
+        """Draw it on an empty figure."""
+
 
 _WIDTH = 1200
 _DPI = 100
@@ -19,7 +35,7 @@ _DPI = 100
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
 
 
-def draw_still(picture: Picture) -> Figure:
+def draw_still(picture: Drawing) -> Figure:
     """Draw a picture on a new figure, 1,200 pixels wide."""
     figure = Figure(figsize=(_WIDTH / _DPI, picture.height / _DPI), dpi=_DPI, layout="constrained")
     picture.draw(figure)

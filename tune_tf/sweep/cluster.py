@@ -48,13 +48,22 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[None]:
-    """Use the Ray cluster that is connected, or one of our own for as long as it is needed."""
+def cluster(*, num_cpus: int | None = None) -> Iterator[None]:
+    """Use the Ray cluster that is connected, or one of our own for as long as it is needed.
+
+    Args:
+        num_cpus: CPUs that one of our own should count; None for those that there are.
+    """
     if ray.is_initialized():
         yield
         return
     with environment(TUNE_ENVIRONMENT):  # the workers inherit it
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            num_cpus=None if os.environ.get("RAY_ADDRESS") else num_cpus,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     try:
         yield
     finally:

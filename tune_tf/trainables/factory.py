@@ -72,24 +72,8 @@ def trainable(
         )
     if loop not in _LOOPS:
         raise InvalidSettingsError([f"loop must be {one_of(_LOOPS)}, not {loop!r}"])
-    if loop == "fit" and not isinstance(parallelism, Mirrored | MultiWorker):
-        raise InvalidSettingsError(
-            [f'loop="fit" trains on one device only, not as kind {parallelism.kind!r}']
-        )
-    if loop == "fit" and parallelism.num_replicas > 1:
-        raise InvalidSettingsError(
-            [
-                f'loop="fit" trains one replica only, not {parallelism.num_replicas}: with '
-                "several, keras.Model.fit is wrong for clipped gradients and uneven batches"
-            ]
-        )
-    if loop == "fit" and isinstance(parallelism, Mirrored) and parallelism.micro_batches > 1:
-        raise InvalidSettingsError(
-            [
-                f'loop="fit" takes a batch as a whole: micro_batches must be 1, not '
-                f"{parallelism.micro_batches}"
-            ]
-        )
+    if loop == "fit":
+        _check_fit(workload, parallelism)
     if validation.asynchronous and (loop == "fit" or type(parallelism) in _IN_PROCESSES):
         what = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
         raise InvalidSettingsError(
@@ -124,6 +108,33 @@ def trainable(
         )
     request = functools.partial(_placement_group, parallelism, resources)
     return tune.with_resources(prepared, request)
+
+
+def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
+    """Refuse what ``keras.Model.fit`` cannot do.
+
+    Raises:
+        InvalidSettingsError: Tells what.
+    """
+    fault = None
+    if not isinstance(parallelism, Mirrored | MultiWorker):
+        fault = f"trains on one device only, not as kind {parallelism.kind!r}"
+    elif parallelism.num_replicas > 1:
+        fault = (
+            f"trains one replica only, not {parallelism.num_replicas}: with several, "
+            "keras.Model.fit is wrong for clipped gradients and uneven batches"
+        )
+    elif parallelism.micro_batches > 1:
+        fault = (
+            f"takes a batch as a whole: micro_batches must be 1, not {parallelism.micro_batches}"
+        )
+    elif type(workload).per_example is not Workload.per_example:
+        fault = (
+            f"has no place for {type(workload).__name__}.per_example, which runs inside the graph "
+            'of an epoch: use loop="graph", or map the rows in load_data'
+        )
+    if fault:
+        raise InvalidSettingsError([f'loop="fit" {fault}'])
 
 
 def _made(workload: type[Workload]) -> Workload:

@@ -11,6 +11,7 @@ import keras
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.devices import Devices
+from tune_tf.training.per_example import seen_by_model
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.seeds import seed_everything
 from tune_tf.workload import Config, Workload
@@ -60,8 +61,8 @@ def build_to_load(workload: Workload, config: Config, seed: int) -> keras.Model:
     single = Replicas(Devices(("CPU:0",)))
     model = build_model(workload, config, single, seed)
     if not model.built:
-        x = workload.load_data(config).train[0]
-        build_weights(model, keras.tree.map_structure(lambda a: a[:2], x), single)
+        rows = keras.tree.map_structure(lambda a: a[:2], workload.load_data(config).train)
+        build_weights(model, seen_by_model(workload, config, rows, training=True)[0], single)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     return model

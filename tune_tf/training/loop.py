@@ -16,11 +16,12 @@ from tune_tf.training.batch_norm import (
 from tune_tf.training.build import build_model
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.per_example import PerExamples
 from tune_tf.training.placed import Placed
 from tune_tf.training.program import Metrics, Program
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import Scalar, learning_rate, scalars_of
-from tune_tf.training.seeds import epoch_order
+from tune_tf.training.seeds import epoch_order, example_seeds
 from tune_tf.training.structure import structure_key
 from tune_tf.workload import Config, Workload
 
@@ -86,6 +87,7 @@ class GraphLoop:
         self._workload = workload
         self._replicas = replicas
         self._spread = spread
+        self._per_examples = PerExamples(workload)
         self._programs: dict[str, Program] = {}
         self._uncarried: set[str] = set()  # structures that do not work with carried scalars
         self._trial: _Trial | None = None
@@ -110,6 +112,7 @@ class GraphLoop:
             rows: Its data, placed by :func:`tune_tf.training.placed.place`.
             seed: Of weights, dropout and data order.
         """
+        rows = self._per_examples.of(config, rows)
         program, key, is_first = self._program_for(config, rows, seed)
         callbacks = EpochCallbacks(self._workload.callbacks(config), program.model)
         rate = learning_rate(program.model)
@@ -235,7 +238,8 @@ class GraphLoop:
             if self._workload.shuffle(trial.config)
             else np.arange(trial.rows.num_train, dtype=np.int32)
         )
-        return trial.program.epoch(trial.rows.train, trial.rows.validation, order)
+        seeds = example_seeds(trial.seed, trial.epoch) if trial.rows.per_example else None
+        return trial.program.epoch(trial.rows.train, trial.rows.validation, order, seeds)
 
     def _build(self, config: Config, seed: int, rows: Placed) -> Any:
         model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
@@ -260,10 +264,13 @@ class GraphLoop:
             scalars=scalars,
             micro_batches=self._spread.micro_batches,
             uneven=self._spread.uneven,
+            per_example=rows.per_example,
         )
 
     def _key(self, model: Any, scalars: list[Scalar], config: Config, rows: Placed) -> str | None:
         vouched = self._workload.structure(config)
         carried = [(type(s.owner).__name__, s.attribute) for s in scalars]
-        batch = (rows.spec, self._workload.global_batch_size(config), self._replicas.shape, carried)
+        computed = rows.per_example and rows.per_example.number
+        size = self._workload.global_batch_size(config)
+        batch = (rows.spec, size, self._replicas.shape, carried, computed)
         return structure_key(model, scalars, vouched, batch)

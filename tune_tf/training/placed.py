@@ -21,6 +21,9 @@ class Placed:
         num_train: Training rows.
         num_validation: Validation rows.
         spec: Shapes and types, comparable.
+        per_example: What a trial computes of each row, a
+            :class:`~tune_tf.training.per_example.PerExample`; None for nothing. ``sample`` has been
+            through it.
     """
 
     train: Any
@@ -29,6 +32,7 @@ class Placed:
     num_train: int
     num_validation: int
     spec: Any
+    per_example: Any = None
 
 
 def place(rows: Any, replicas: Replicas) -> Placed:

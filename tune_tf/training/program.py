@@ -1,6 +1,6 @@
 """A traced epoch, its model, and how it serves one trial after another."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -12,6 +12,7 @@ from tune_tf.parallelism import Uneven
 from tune_tf.training.batch_norm import batch_norms
 from tune_tf.training.build import build_for_training
 from tune_tf.training.carried import CarriedFloat
+from tune_tf.training.per_example import PerExample
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.row_weights import split
 from tune_tf.training.scalars import (
@@ -33,6 +34,9 @@ from tune_tf.workload import Workload
 
 Metrics = dict[str, Any]
 
+_RowStep = Callable[[int, Any, tf.Tensor, int], Any]
+"""A step that is told, before the number of rows of the global batch, those of its own rows."""
+
 
 class Program:
     """One epoch, training and validation, as one graph call.
@@ -44,13 +48,15 @@ class Program:
         workload: What the trial trains.
         model: Compiled, with the first trial's weights.
         replicas: What it trains on.
-        sample: A few rows ``(x, y[, sample_weight])`` to create variables by.
+        sample: A few rows ``(x, y[, sample_weight])``, as the model sees them, to create variables
+            by.
         num_rows: Rows of the training set.
         num_validation_rows: Rows of the validation set; 0 for none.
         global_batch_size: Rows of one gradient update, and of one validation batch.
         scalars: The model's scalars to carry; none for a program that serves one trial only.
         micro_batches: Pieces in which a replica takes its part of a batch.
         uneven: Whether a batch that does not divide by the replicas is split or refused.
+        per_example: What is computed of each row before a step; None for nothing.
 
     Raises:
         WorkloadError: The replicas cannot train this model on these batches.
@@ -69,7 +75,9 @@ class Program:
         scalars: list[Scalar],
         micro_batches: int = 1,
         uneven: Uneven = "split",
+        per_example: PerExample | None = None,
     ) -> None:
+        self._per_example = per_example
         self._workload = workload
         self.model = model
         self.replicas = replicas
@@ -93,27 +101,37 @@ class Program:
         self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
         self._validation = tf.function(self._run_validation, jit_compile=jit, autograph=False)
 
-    def epoch(self, train: Any, validation: Any, order: "np.ndarray[Any, Any]") -> Metrics:
+    def epoch(
+        self,
+        train: Any,
+        validation: Any,
+        order: "np.ndarray[Any, Any]",
+        seeds: "np.ndarray[Any, Any] | None" = None,
+    ) -> Metrics:
         """Train on every row once in the given order, then validate.
 
         Args:
             train: Placed training rows ``(x, y[, sample_weight])``.
             validation: Placed validation rows, or None.
             order: Row numbers, int32, shape ``[num_rows]``.
+            seeds: Of what is computed of each row, as :func:`~tune_tf.training.seeds.example_seeds`
+                gives them; None where nothing is.
 
         Returns:
             Metrics by Keras' names, those of validation behind ``val_``; scalars as floats.
         """
-        logs = self._epoch(train, validation, order)
+        logs = self._epoch(train, validation, order, seeds)
         return {name: _plain(value) for name, value in logs.items()}
 
-    def validate(self, validation: Any) -> Metrics:
+    def validate(self, validation: Any, seeds: "np.ndarray[Any, Any] | None" = None) -> Metrics:
         """Validate alone; return metrics as :meth:`epoch` does.
 
         Args:
             validation: Placed validation rows.
+            seeds: As for :meth:`epoch`.
         """
-        return {name: _plain(value) for name, value in self._validation(validation).items()}
+        logs = self._validation(validation, seeds)
+        return {name: _plain(value) for name, value in logs.items()}
 
     def take_over(self, fresh: keras.Model, scalars: list[Scalar]) -> None:
         """Become the trial of a fresh model of the same structure, in every variable."""
@@ -161,10 +179,16 @@ class Program:
             carried.append((variable, self.replicas.num if is_clip else 1))
         return carried
 
-    def _run_epoch(self, train: Any, validation: Any, order: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _run_epoch(
+        self, train: Any, validation: Any, order: tf.Tensor, seeds: tf.Tensor | None
+    ) -> dict[str, tf.Tensor]:
         self._begin(training=True)
         last = self._run_batches(
-            self._train, train, order, self._num_rows, by_model=self._own_train_step
+            self._preparing(self._train, seeds, training=True),
+            train,
+            order,
+            self._num_rows,
+            by_model=self._own_train_step,
         )
         self._end(training=True)
         logs = self._logs(last)
@@ -174,18 +198,35 @@ class Program:
                 f"{_names_in(last)} but no loss: return metrics by name with the loss of the "
                 "batch as 'loss', for example {'loss': loss}"
             )
-        return logs if validation is None else logs | self._run_validation(validation)
+        return logs if validation is None else logs | self._run_validation(validation, seeds)
 
-    def _run_validation(self, validation: Any) -> dict[str, tf.Tensor]:
+    def _run_validation(self, validation: Any, seeds: tf.Tensor | None) -> dict[str, tf.Tensor]:
         self._begin(training=False)
         last = self._run_batches(
-            self._test, validation, None, self._num_validation_rows, by_model=self._own_test_step
+            self._preparing(self._test, seeds, training=False),
+            validation,
+            None,
+            self._num_validation_rows,
+            by_model=self._own_test_step,
         )
         self._end(training=False)
         return {f"val_{name}": value for name, value in self._logs(last).items()}
 
+    def _preparing(self, step: Step, seeds: tf.Tensor | None, *, training: bool) -> _RowStep:
+        """Return a step that computes first what the workload computes of each row."""
+        per_example = self._per_example
+        if per_example is None or seeds is None:
+            return lambda replica, batch, numbers, num_rows: step(replica, batch, num_rows)
+        seed = seeds[0 if training else 1]
+
+        def prepared(replica: int, batch: Any, numbers: tf.Tensor, num_rows: int) -> Any:
+            seen = per_example.applied(batch, numbers, seed, training=training)
+            return step(replica, seen, num_rows)
+
+        return prepared
+
     def _run_batches(
-        self, step: Step, rows: Any, order: tf.Tensor | None, num_rows: int, *, by_model: bool
+        self, step: _RowStep, rows: Any, order: tf.Tensor | None, num_rows: int, *, by_model: bool
     ) -> Any:
         """Run all batches; return what the last step returned, if that is the user's own."""
         size = self._batch_size
@@ -203,7 +244,9 @@ class Program:
 
             def run(replica: int, rows: Any) -> Any:
                 begin, end = split(count, replica if num_shares > 1 else 0, num_shares)
-                return step(replica, _picked(rows, order, first + begin, end - begin), count)
+                numbers = _numbers(order, first + begin, end - begin)
+                picked = _picked(rows, order, first + begin, end - begin)
+                return step(replica, picked, numbers, count)
 
             return self.replicas.run(run, rows)
 
@@ -222,7 +265,7 @@ class Program:
         return last if by_model else None
 
     def _run_uneven_batches(
-        self, step: Step, rows: Any, order: tf.Tensor | None, num_rows: int
+        self, step: _RowStep, rows: Any, order: tf.Tensor | None, num_rows: int
     ) -> None:
         """Run all batches in one loop, whose body serves the shorter last one too.
 
@@ -233,7 +276,7 @@ class Program:
         def body(first: tf.Tensor) -> tuple[tf.Tensor]:
             end = tf.minimum(first + size, num_rows)
             chosen = tf.range(first, end) if order is None else order[first:end]
-            step(0, tf.nest.map_structure(lambda a: tf.gather(a, chosen), rows), size)
+            step(0, tf.nest.map_structure(lambda a: tf.gather(a, chosen), rows), chosen, size)
             return (first + size,)
 
         tf.while_loop(
@@ -283,8 +326,15 @@ def _picked(rows: Any, order: tf.Tensor | None, first: Any, count: int) -> Any:
     """Return ``count`` rows from ``first`` on, in an order or as they lie."""
     if order is None:
         return tf.nest.map_structure(lambda a: _static_slice(a, first, count), rows)
-    chosen = _static_slice(order, first, count)
+    chosen = _numbers(order, first, count)
     return tf.nest.map_structure(lambda a: tf.gather(a, chosen), rows)
+
+
+def _numbers(order: tf.Tensor | None, first: Any, count: int) -> tf.Tensor:
+    """Return the numbers of ``count`` rows from ``first`` on."""
+    if order is None:
+        return first + tf.range(count)
+    return _static_slice(order, first, count)
 
 
 def _static_slice(array: tf.Tensor, first: Any, count: int) -> tf.Tensor:

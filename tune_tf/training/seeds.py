@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-_ORDER = 1  # keeps the streams of one seed apart
+_ORDER, _EXAMPLES = 1, 2  # keep the streams of one seed apart
 
 
 def trial_seed(sweep_seed: int, trial_number: int) -> int:
@@ -28,3 +28,15 @@ def epoch_order(
     """Return the order of the rows in an epoch, shape ``[num_rows]``; needs no earlier epoch."""
     generator = np.random.default_rng([seed, _ORDER, epoch])
     return generator.permutation(num_rows).astype(np.int32)
+
+
+def example_seeds(seed: int, epoch: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int32]]":
+    """Return the seeds of what is computed of single rows in an epoch, int32, shape ``[2, 2]``.
+
+    The first is for training, the second for validation, where it is the same in all epochs.
+    """
+    drawn = [
+        np.random.SeedSequence([seed, _EXAMPLES, *more]).generate_state(2)
+        for more in ([1, epoch], [2])
+    ]
+    return np.stack(drawn).astype(np.uint32).view(np.int32)

@@ -88,4 +88,5 @@ class StagedLoop(GraphLoop):
             global_batch_size=self._workload.global_batch_size(config),
             scalars=scalars_of(copies[0]) if scalars else [],
             micro_batches=self._micro_batches,
+            per_example=rows.per_example,
         )

@@ -12,6 +12,7 @@ from tune_tf.training.placed import Placed
 from tune_tf.training.program import Metrics, Program
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import scalars_of
+from tune_tf.training.seeds import example_seeds
 from tune_tf.workload import Config, Workload
 
 _DEVICE = "CPU:0"
@@ -51,7 +52,7 @@ class Validator:
                 copy = self._replicas.first_copy(rows.validation)
                 validation = tf.nest.map_structure(tf.identity, copy)
             self._source, self._placed = rows, replace(rows, validation=validation)
-        self._trial = config, self._placed, seed
+        self._trial = config, self._programs.prepared(config, self._placed), seed
         self._program = self._programs.program_for(*self._trial)
 
     def metrics(self, snapshot: Checkpoint) -> Metrics:
@@ -69,6 +70,10 @@ class Validator:
 class _Programs(GraphLoop):
     """Keeps the programs; no trial trains in them."""
 
+    def prepared(self, config: Config, rows: Placed) -> Placed:
+        """Return a trial's rows with what it computes of them."""
+        return self._per_examples.of(config, rows)
+
     def program_for(self, config: Config, rows: Placed, seed: int) -> Program:
         """Return the program of a trial's structure, with its scalars."""
         return self._program_for(config, rows, seed)[0]
@@ -85,7 +90,8 @@ class _Programs(GraphLoop):
 def _validated(program: Program, snapshot: Checkpoint, rows: Placed) -> Metrics:
     for variable, value in zip(program.model.variables, snapshot.model, strict=True):
         variable.assign(value)
-    return program.validate(rows.validation)
+    seeds = example_seeds(snapshot.seed, snapshot.epoch) if rows.per_example else None
+    return program.validate(rows.validation, seeds)
 
 
 def _is_finite(metrics: Metrics) -> bool:

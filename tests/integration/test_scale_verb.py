@@ -1,0 +1,62 @@
+"""``sweep.py scale`` from the shell."""
+
+import json
+import re
+from pathlib import Path
+
+import mlflow
+import pytest
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+def test_it_measures_advises_and_records(finished, sweep_file, tmp_path):
+    code, out, err = finished(
+        "scale", str(sweep_file), "--quick", "--max-devices=1", "--json", cwd=tmp_path
+    )
+
+    assert code == 0, err
+    told = json.loads(out)
+    assert [each["what"] for each in told["measurements"]] == [
+        "1 replica",
+        "batch x 4",
+        "25% of the data",
+    ]
+    assert all(each["rows_per_s"] > 0 for each in told["measurements"])
+    assert told["config"]["optimizer"] == "adamw"
+    assert told["settings"].startswith("parallelism: {kind: mirrored, num_replicas: 1}")
+    folder = Path(told["path"])
+    assert folder.parent == tmp_path / "sweeps"
+    assert (folder / "scale.png").read_bytes().startswith(b"\x89PNG")
+    page = (folder / "scale.html").read_text()
+    assert all(text in page for text in ("What to choose", "<svg", "25% of the data"))
+    assert not re.search(r'(src|href)="http', page)  # it needs no network
+
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    run = client.get_run(told["mlflow_run_id"])
+    assert run.info.status == "FINISHED"
+    assert client.get_experiment(run.info.experiment_id).name == "tiny"
+    assert run.data.tags["tune_tf.scale"] == "tiny"
+    assert run.data.params["optimizer"] == "adamw"
+    curve = client.get_metric_history(run.info.run_id, "batch/rows_per_s")
+    assert [point.step for point in curve] == [64, 256]
+    names = {each.path for each in client.list_artifacts(run.info.run_id)}
+    assert names == {"scale.html", "scale.json", "scale.png"}
+
+
+BAD = {
+    "an unknown key": ("budget.num_sample=3", "num_samples"),
+    "a workload that is not there": ("workload=tune_tf.workloads.digits:DigitsMPL", "DigitsMLP"),
+    "a store that cannot be": ("mlflow.tracking_uri=gopher://x", "gopher"),
+}
+
+
+@pytest.mark.parametrize(("setting", "told"), BAD.values(), ids=BAD.keys())
+def test_wrong_settings_are_refused_as_run_refuses_them(
+    finished, sweep_file, tmp_path, setting, told
+):
+    code, _, err = finished("scale", str(sweep_file), "--set", setting, cwd=tmp_path)
+
+    assert code == 2
+    assert told in err
+    assert "Traceback" not in err

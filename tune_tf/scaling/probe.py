@@ -1,0 +1,200 @@
+"""A fresh process that trains one candidate."""
+
+import contextlib
+import importlib
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+from ray import tune
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from tune_tf.errors import TuneTfError, UnavailableResourcesError
+
+_ROOM_S = 60.0
+
+TrainableClass = type[tune.Trainable]
+
+
+class ProbeActor:
+    """Drives a Trainable by hand, as Tune would."""
+
+    def __init__(self) -> None:
+        self._trainable: tune.Trainable | None = None
+
+    def start(self, made: TrainableClass, config: dict[str, Any]) -> None:
+        """Begin a trial and train its first epoch, which is traced."""
+        self._trainable = made(config=config)
+        self._trainable.train()
+
+    def round(self, seconds: float) -> tuple[int, float]:
+        """Train whole epochs until the time is over; return how many, and the seconds they took."""
+        if self._trainable is None:
+            raise RuntimeError("no trial was started")
+        return _epochs(self._trainable, seconds)
+
+    def epoch_of(self, made: TrainableClass, config: dict[str, Any], seconds: float) -> float:
+        """Return the seconds of an epoch of another trial on the same devices, once traced."""
+        trainable = made(config=config)
+        trainable.train()
+        epochs, took = _epochs(trainable, seconds)
+        trainable.stop()
+        return took / epochs
+
+    def profile(self, made: TrainableClass, config: dict[str, Any]) -> dict[str, bytes]:
+        """Return the files of TensorFlow's profile of an epoch, by path within a log folder."""
+        import tensorflow as tf  # in this process only
+
+        trainable = made(config=config)
+        trainable.train()  # not the tracing
+        with tempfile.TemporaryDirectory() as folder:
+            tf.profiler.experimental.start(folder)
+            try:
+                trainable.train()
+            finally:
+                tf.profiler.experimental.stop()
+            trainable.stop()
+            return {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in Path(folder).rglob("*")
+                if path.is_file()
+            }
+
+    def stop(self) -> None:
+        """End the trial."""
+        if self._trainable is not None:
+            self._trainable.stop()
+
+
+class Probe:
+    """A process of the cluster with what a candidate reserves, and those that it starts.
+
+    Args:
+        made: A Trainable of the candidate, for what it reserves.
+        config: The trial's values.
+
+    Raises:
+        UnavailableResourcesError: The cluster has no room for it now.
+    """
+
+    def __init__(self, made: TrainableClass, config: dict[str, Any]) -> None:
+        self._config = config
+        request = made.default_resource_request(config)
+        self._group = ray.util.placement_group(request.bundles, strategy=request.strategy)
+        if not self._group.wait(_ROOM_S):
+            ray.util.remove_placement_group(self._group)
+            raise UnavailableResourcesError(
+                f"the Ray cluster had no room for {request.bundles} within {_ROOM_S:g} s: end what "
+                "else runs there"
+            )
+        head = {} if request.head_bundle_is_empty else request.bundles[0]
+        self._actor: Any = (
+            ray.remote(ProbeActor)
+            .options(
+                num_cpus=head.get("CPU", 0),
+                num_gpus=head.get("GPU", 0),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    self._group, 0 if head else -1, placement_group_capture_child_tasks=True
+                ),
+            )
+            .remote()
+        )
+
+    def start(self, made: TrainableClass) -> None:
+        """Begin a trial and train its first epoch."""
+        self._ask("start", made, self._config)
+
+    def round(self, seconds: float) -> tuple[int, float]:
+        """Train whole epochs for a while; return how many, and the seconds they took."""
+        took: tuple[int, float] = self._ask("round", seconds)
+        return took
+
+    def epoch_of(self, made: TrainableClass, seconds: float) -> float:
+        """Return the seconds of an epoch of another trial in the same process."""
+        return float(self._ask("epoch_of", made, self._config, seconds))
+
+    def profile(self, made: TrainableClass) -> dict[str, bytes]:
+        """Return the files of TensorFlow's profile of an epoch of another trial."""
+        files: dict[str, bytes] = self._ask("profile", made, self._config)
+        return files
+
+    def end(self) -> None:
+        """End all processes and give back what they reserved."""
+        with contextlib.suppress(Exception):  # what has died already needs no end
+            ray.get(self._actor.stop.remote(), timeout=15)
+        ray.kill(self._actor)
+        ray.util.remove_placement_group(self._group)
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        try:
+            return ray.get(getattr(self._actor, method).remote(*arguments))
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, TuneTfError):
+                raise error.cause from None
+            raise
+
+
+def _epochs(trainable: tune.Trainable, seconds: float) -> tuple[int, float]:
+    begun = time.perf_counter()
+    epochs = 0
+    while (took := time.perf_counter() - begun) < seconds or not epochs:
+        trainable.train()
+        epochs += 1
+    return epochs, took
+
+
+def peak_memory_bytes(process_id: int) -> int | None:
+    """Return the most memory that a process of this machine has had; None where it is gone.
+
+    Other systems than Linux do not tell the most, so it is what the process has now.
+    """
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
+        most = next(line for line in lines if line.startswith("VmHWM"))
+        return int(most.split()[1]) * 1024
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(process_id).memory_info().rss)
+    return None
+
+
+def cpu_seconds(process_id: int) -> float:
+    """Return the CPU time that a process of this machine has had; 0 where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        times = psutil.Process(process_id).cpu_times()
+        return float(times.user + times.system)
+    return 0.0
+
+
+def machine_cpu_seconds() -> float:
+    """Return the CPU time that all processes of this machine have had."""
+    times = psutil.cpu_times()
+    return float(times.user + times.system)
+
+
+def gpu_memory_bytes(process_ids: set[int], nvml: Any = None) -> int | None:
+    """Return the GPU memory that processes of this machine have taken; None where none is told.
+
+    TensorFlow does not give memory back, so it is the most they had at a time.
+
+    Args:
+        process_ids: Of the processes.
+        nvml: The module ``pynvml``, or what stands in for it.
+    """
+    if nvml is None:
+        try:
+            nvml = importlib.import_module("pynvml")
+        except ImportError:  # an option: only machines with NVIDIA cards have use for it
+            return None
+    try:
+        nvml.nvmlInit()
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        running = [
+            it for handle in handles for it in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        ]
+    except nvml.NVMLError:
+        return None
+    taken = [it.usedGpuMemory or 0 for it in running if it.pid in process_ids]
+    return sum(taken) if taken else None

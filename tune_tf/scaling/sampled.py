@@ -1,0 +1,121 @@
+"""A workload as it is measured: a part of its data, another batch size, nothing besides."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tune_tf.data import first_rows, rows_of
+from tune_tf.errors import WorkloadError
+from tune_tf.workload import Config, Data, Workload
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What of a workload is measured.
+
+    Args:
+        batch_size: Rows of a global batch.
+        max_rows: Rows that count as all data.
+        data_fraction: Share of them that is trained on.
+        notes: Folder in which each process that trains leaves its id and what it found; None to
+            leave nothing.
+    """
+
+    batch_size: int
+    max_rows: int
+    data_fraction: float
+    notes: str | None = None
+
+
+class _Sampled:
+    """Mixed in before a workload's own class."""
+
+    _tune_tf_sample: Sample
+
+    def load_data(self, config: Config) -> Data:
+        """Return the first rows of the training data and no others: only training is measured."""
+        data = super().load_data(config)  # type: ignore[misc]
+        sample = self._tune_tf_sample
+        total = _num_rows(data)
+        num_rows = max(1, round(min(total, sample.max_rows) * sample.data_fraction))
+        if num_rows < sample.batch_size:
+            raise WorkloadError(
+                f"a batch of {sample.batch_size} rows is more than the {num_rows} rows of data"
+            )
+        _note(sample, {"num_rows": num_rows, "total_rows": total})
+        return Data(train=first_rows(data.train, num_rows), class_weight=data.class_weight)
+
+    def build_model(self, config: Config) -> Any:
+        """Return the workload's model, and leave the id of this process."""
+        _note(self._tune_tf_sample, {})
+        return super().build_model(config)  # type: ignore[misc]
+
+    def global_batch_size(self, config: Config) -> int:
+        """Return the batch size to measure."""
+        return self._tune_tf_sample.batch_size
+
+    def callbacks(self, config: Config) -> tuple[()]:
+        """Return none: they may wait for validation, or end the trial."""
+        return ()
+
+
+class _InputOnly(_Sampled):
+    """Picks the rows of every batch and does what is computed of each, and nothing with them."""
+
+    def train_step(self, model: Any, batch: Any) -> Mapping[str, Any]:
+        """Wait for the batch."""
+        import tensorflow as tf  # in the measured process only
+
+        with tf.control_dependencies(tf.nest.flatten(batch)):
+            model.optimizer.iterations.assign_add(0)  # what has no effect would be left out
+            return {"loss": tf.zeros([])}
+
+
+def sampled(workload: Workload, sample: Sample, *, input_only: bool = False) -> Workload:
+    """Return a workload as it is to be measured.
+
+    Args:
+        workload: The user's; it is left as it is.
+        sample: What of it is measured.
+        input_only: Whether to leave the model out of an epoch.
+    """
+    base = type(workload)
+    mixin = _InputOnly if input_only else _Sampled
+    # A subclass and no wrapper: what else the user's class replaces has to be seen.
+    mixed = type(base.__name__, (mixin, base), {})
+    made: Workload = object.__new__(mixed)
+    for name, value in vars(workload).items():
+        object.__setattr__(made, name, value)
+    object.__setattr__(made, "_tune_tf_sample", sample)
+    return made
+
+
+def read_notes(folder: str) -> dict[int, dict[str, int]]:
+    """Return what the processes of this machine have left, by process id."""
+    return {
+        int(path.stem): json.loads(path.read_text())
+        for path in Path(folder).glob("*.json")
+        if path.stem.isdigit()
+    }
+
+
+def _note(sample: Sample, found: Mapping[str, int]) -> None:
+    if sample.notes is None or not Path(sample.notes).is_dir():  # it is on another machine
+        return
+    path = Path(sample.notes, f"{os.getpid()}.json")
+    earlier = json.loads(path.read_text()) if path.exists() else {}
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({**earlier, **found}))
+    partial.replace(path)
+
+
+def _num_rows(data: Any) -> int:
+    if not isinstance(data, Data) or not isinstance(data.train, tuple):
+        raise WorkloadError(
+            "how a workload scales is measured on data in arrays, Data(train=(x, y)): return "
+            "arrays from load_data, if only a part of the data"
+        )
+    return rows_of(Data(data.train)).num_train

@@ -1,0 +1,144 @@
+"""What a workload computes of single rows before the model sees them."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tune_tf.data import LoadCache, rows_of, vectorized
+from tune_tf.errors import WorkloadError
+from tune_tf.training.placed import Placed
+from tune_tf.workload import Config, Data, Workload
+
+_STATE = re.compile(
+    r"(Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle)|TruncatedNormal"
+    r"|ParameterizedTruncatedNormal|Multinomial|Stateful\w+|Rng\w+|Assign\w*VariableOp)"
+)
+_KEPT = 64
+
+
+class PerExample:
+    """The computations for training and for validation rows, applied to batches.
+
+    Args:
+        workload: Whose computations.
+        config: The trial's values.
+        sample: A few training rows as tensors.
+        number: Equal for trials that compute the same.
+
+    Raises:
+        WorkloadError: A computation returns no row, or changes a state that no seed tells.
+    """
+
+    def __init__(
+        self, workload: Workload, config: Config, sample: tuple[Any, ...], number: int
+    ) -> None:
+        self.number = number
+        self._fns: dict[bool, Callable[..., Any]] = {}
+        self._specs: dict[bool, Any] = {}
+        for training in (True, False):
+            fn = workload.per_example(config, training=training)
+            if fn is not None:
+                self._specs[training] = _row_of(workload, fn, sample)
+                self._fns[training] = vectorized(fn)
+        #: The sample as the model sees it.
+        self.sample = self.applied(
+            sample, tf.range(len(tf.nest.flatten(sample)[0])), (0, 0), training=True
+        )
+
+    def applied(self, rows: Any, numbers: tf.Tensor, seed: Any, *, training: bool) -> Any:
+        """Return rows as the model sees them.
+
+        Args:
+            rows: ``(x, y[, sample_weight])``.
+            numbers: Of the rows in their data set, int32.
+            seed: Of the epoch, int32, shape ``[2]``.
+            training: Whether for training rows.
+        """
+        fn = self._fns.get(training)
+        if fn is None:
+            return rows
+        if numbers.shape[0] == 0:  # of a replica without rows; TensorFlow cannot loop over none
+            return tf.nest.map_structure(
+                lambda spec: tf.zeros((0, *spec.shape), spec.dtype), self._specs[training]
+            )
+        first = tf.fill(tf.shape(numbers), tf.cast(seed[0], tf.int32))
+        return fn(rows, tf.stack([first, seed[1] + numbers], axis=1))
+
+
+class PerExamples:
+    """The computations of a workload for one trial after another.
+
+    Trials share one, and with it their traced programs, where they have data alike and all that
+    the computations read of their configs is equal.
+
+    Args:
+        workload: Whose computations.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._caches: dict[str, LoadCache[PerExample]] = {}
+        self._count = 0
+
+    def of(self, config: Config, rows: Placed) -> Placed:
+        """Return a trial's rows with what it computes of them, if it does."""
+        if type(self._workload).per_example is Workload.per_example:
+            return rows
+        spec = repr(rows.spec)
+        if spec not in self._caches:
+            self._caches[spec] = LoadCache(lambda config: self._made(config, rows.sample), _KEPT)
+        made = self._caches[spec].get(config)
+        return replace(rows, sample=made.sample, per_example=made)
+
+    def _made(self, config: Config, sample: tuple[Any, ...]) -> PerExample:
+        self._count += 1
+        return PerExample(self._workload, config, sample, self._count)
+
+
+def seen_by_model(
+    workload: Workload, config: Config, rows: tuple[Any, ...], *, training: bool
+) -> tuple[Any, ...]:
+    """Return a few rows of a data set as the model sees them; as they are if nothing is computed.
+
+    Args:
+        workload: Whose computations.
+        config: The trial's values.
+        rows: ``(x, y[, sample_weight])``, nested arrays.
+        training: Whether as in training.
+    """
+    if type(workload).per_example is Workload.per_example:
+        return rows
+    floatx = keras.config.floatx()
+    tensors = tf.nest.map_structure(tf.convert_to_tensor, rows_of(Data(rows), floatx=floatx).train)
+    numbers = tf.range(len(tf.nest.flatten(tensors)[0]))
+    made = PerExample(workload, config, tensors, 0)
+    seen: tuple[Any, ...] = made.applied(tensors, numbers, (0, 0), training=training)
+    return seen
+
+
+def _row_of(workload: Workload, fn: Callable[..., Any], sample: tuple[Any, ...]) -> Any:
+    """Trace a computation for one row, and return what it makes of it."""
+    row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), sample)
+    traced = tf.function(fn, autograph=False).get_concrete_function(
+        row, tf.TensorSpec([2], tf.int32)
+    )
+    name = f"{type(workload).__name__}.per_example"
+    made = traced.structured_outputs
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise WorkloadError(
+            f"{name} must return a function that returns a row (x, y) or (x, y, sample_weight), "
+            f"not {made!r}"
+        )
+    graph = traced.graph.as_graph_def()
+    nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
+    if state := sorted({node.op for node in nodes if _STATE.fullmatch(node.op)}):
+        raise WorkloadError(
+            f"{name} returned a function that uses {', '.join(state)}, which goes on from a state "
+            "of its own, so that a trial could not be restored or repeated: draw numbers by "
+            "tf.random.stateless_* or tf.image.stateless_random_* with the seed that it is given"
+        )
+    return made
