@@ -1,6 +1,7 @@
 """A trial's data: loaded once, checked, and ready to place on devices."""
 
+from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.loads import LoadCache
 from tune_tf.data.rows import Rows, rows_of
 
-__all__ = ["LoadCache", "Rows", "rows_of"]
+__all__ = ["FoldedRows", "LoadCache", "Rows", "rows_of"]

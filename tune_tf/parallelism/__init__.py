@@ -1,10 +1,22 @@
 """How one trial is spread over devices."""
 
+from tune_tf.parallelism.ensemble import Ensemble
+from tune_tf.parallelism.folds import Folds
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.multi_worker import MultiWorker
 from tune_tf.parallelism.setting_faults import Placement, Uneven
+from tune_tf.parallelism.subtasks import Subtasks
 
-Parallelism = Mirrored | MultiWorker
+Parallelism = Mirrored | MultiWorker | Folds | Ensemble
 """Any of the values that say how a trial is spread."""
 
-__all__ = ["Mirrored", "MultiWorker", "Parallelism", "Placement", "Uneven"]
+__all__ = [
+    "Ensemble",
+    "Folds",
+    "Mirrored",
+    "MultiWorker",
+    "Parallelism",
+    "Placement",
+    "Subtasks",
+    "Uneven",
+]
