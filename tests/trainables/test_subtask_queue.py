@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from tune_tf.trainables.subtask_queue import AHEAD, LAG, SubtaskQueue, Unit
+from tune_tf.trainables.subtask_queue import LAG, SubtaskQueue, Unit
 
 
 class Simulation:
@@ -135,15 +135,16 @@ def test_a_device_with_nothing_left_takes_what_there_is():
     assert queue.take(1) == Unit(0, 2, begins=True, source=0)
 
 
-def test_no_subtask_runs_far_ahead_of_what_was_reported():
-    queue = SubtaskQueue(1, 1)
-    for _ in range(AHEAD):
+@pytest.mark.parametrize(("num_devices", "ahead"), [(1, 2), (2, LAG + 1)])
+def test_no_subtask_runs_far_ahead_of_what_was_reported(num_devices, ahead):
+    queue = SubtaskQueue(1, num_devices)
+    for _ in range(ahead):
         queue.take(0)
         queue.done(0)
 
     assert queue.take(0) is None
     queue.reported = 1
-    assert queue.take(0) == Unit(0, AHEAD + 1)
+    assert queue.take(0) == Unit(0, ahead + 1)
 
 
 def test_an_epoch_that_waits_for_a_device_leaves_one_for_the_other():

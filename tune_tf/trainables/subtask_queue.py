@@ -11,9 +11,7 @@ LAG = 2
 """Epochs by which a subtask must be behind a device's own ones for the device to take it over."""
 
 _IN_LINE = 2  # epochs that a device has been given: one that it trains, one that waits for it
-
-AHEAD = 4
-"""Epochs that a subtask may be ahead of the last iteration that was reported."""
+_AHEAD_ALONE = 2  # so that one device does not wait for its trial's actor
 
 
 @dataclass(frozen=True)
@@ -119,6 +117,15 @@ class SubtaskQueue:
         return {i: each.done for i, each in lost.items()}
 
     @property
+    def ahead(self) -> int:
+        """Epochs that a subtask may be ahead of the last iteration that was reported.
+
+        Fewer than :data:`LAG` and one more, and devices of unequal speed would wait; what is
+        trained beyond is lost when the trial is stopped.
+        """
+        return LAG + 1 if self.num_devices > 1 else _AHEAD_ALONE
+
+    @property
     def devices(self) -> tuple[int | None, ...]:
         """By subtask, the device that has it."""
         return tuple(each.device for each in self._subtasks)
@@ -134,7 +141,7 @@ class SubtaskQueue:
         return min(able, key=order, default=None)
 
     def _may_go_on(self, subtask: _Subtask) -> bool:
-        return not subtask.has_ended and subtask.taken < self.reported + AHEAD
+        return not subtask.has_ended and subtask.taken < self.reported + self.ahead
 
     def _is_worth_taking(self, behind: int, own: list[int]) -> bool:
         mine = [self._subtasks[i].taken for i in own if not self._subtasks[i].has_ended]
