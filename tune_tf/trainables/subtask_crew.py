@@ -69,6 +69,7 @@ class SubtaskCrew:
         num_devices: Processes, one a bundle, in their order.
         placement_group: Where they live.
         watch: When a process counts as lost.
+        actor: The actor class.
         clock: Seconds that only grow.
 
     Raises:
@@ -82,6 +83,7 @@ class SubtaskCrew:
         num_devices: int,
         placement_group: PlacementGroup,
         watch: Watch = Watch(),  # noqa: B008  frozen
+        actor: Any = SubtaskActor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._assignment = assignment
@@ -89,7 +91,7 @@ class SubtaskCrew:
         self._placement_group = placement_group
         self._watch = watch
         self._clock = clock
-        self._actor = ray.remote(concurrency_groups={"pulse": 1, "aside": 1})(SubtaskActor)
+        self._actor = ray.remote(concurrency_groups={"pulse": 1, "aside": 1})(actor)
         self._number = 0  # of the trial, in the life of this crew
         self._trial: TrialStart | None = None
         self._error: BaseException | None = None
@@ -303,7 +305,9 @@ class SubtaskCrew:
         if number != self._number or device not in self._devices:
             return  # of an earlier trial, or an earlier process of this device
         if (error := answer.exception()) is not None:
-            self._failed(device, unit, _judged(error))
+            told = _judged(error)
+            # A process that dies takes all that waits in its line along: it trained the first.
+            self._failed(device, device.line[0] if _is_death(told) else unit, told)
             return
         device.line.remove(unit)
         report = answer.result()
@@ -364,7 +368,7 @@ class SubtaskCrew:
         """Start a fresh process in a device's place; what it had goes on elsewhere meanwhile."""
         rank = self._devices.index(device)
         lost = self._queue.lost(rank)
-        if not isinstance(error, WorkerLostError):
+        if not _is_death(error):
             trained = {unit.subtask for unit in device.line}
             self._rescue(device, {i: lost[i] for i in lost if i not in trained})
         for subtask in lost:
@@ -466,6 +470,10 @@ def _judged(error: BaseException) -> BaseException:
     if isinstance(error, RayTaskError):
         return error.cause if isinstance(error.cause, TuneTfError) else error
     return WorkerLostError(str(error)) if isinstance(error, RayError) else error
+
+
+def _is_death(error: BaseException) -> bool:
+    return isinstance(error, WorkerLostError)
 
 
 def _may_be_retried(error: BaseException) -> bool:

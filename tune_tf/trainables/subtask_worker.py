@@ -137,7 +137,11 @@ class SubtaskWorker(TrialProcess):
         running = self._running.get(subtask)
         if running is None or running.has_ended:
             return None
-        metrics = running.loop.epoch()
+        try:
+            metrics = running.loop.epoch()
+        except BaseException:
+            del self._running[subtask]  # its next epoch, which may wait in line, would be wrong
+            raise
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
