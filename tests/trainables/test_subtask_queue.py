@@ -80,7 +80,7 @@ def best_packing(durations, num_devices):
 def test_the_least_advanced_subtask_comes_first():
     queue = SubtaskQueue(2, 1)
     units = []
-    for _ in range(4):
+    for queue.reported in (0, 0, 1, 1):
         units.append(queue.take(0))
         queue.done(units[-1].subtask)
 
@@ -91,6 +91,7 @@ def test_a_device_is_told_when_a_subtask_is_new_to_it():
     queue = SubtaskQueue(1, 1)
     first = queue.take(0)
     queue.done(0)
+    queue.reported = 1
 
     assert first == Unit(0, 1, begins=True)
     assert queue.take(0) == Unit(0, 2)
@@ -135,7 +136,7 @@ def test_a_device_with_nothing_left_takes_what_there_is():
     assert queue.take(1) == Unit(0, 2, begins=True, source=0)
 
 
-@pytest.mark.parametrize(("num_devices", "ahead"), [(1, 2), (2, LAG + 1)])
+@pytest.mark.parametrize(("num_devices", "ahead"), [(1, 1), (2, LAG + 1)])
 def test_no_subtask_runs_far_ahead_of_what_was_reported(num_devices, ahead):
     queue = SubtaskQueue(1, num_devices)
     for _ in range(ahead):

@@ -96,7 +96,7 @@ class FoldsTrainable(tune.Trainable):
         self._saving = self._micro_batches > parallelism.micro_batches  # it ran out of memory
         self._bundles = Bundles(self.trial_resources, parallelism, resources)
         shares = self._bundles.shares
-        self._num_devices = len(shares)
+        self._num_devices = min(len(shares), parallelism.num_subtasks)
         try:
             self._crew = SubtaskCrew(
                 SubtaskAssignment(
@@ -108,7 +108,7 @@ class FoldsTrainable(tune.Trainable):
                     subtasks=parallelism,
                     split_seed=seed or 0,
                 ),
-                num_devices=len(shares),
+                num_devices=self._num_devices,
                 placement_group=self._bundles.placement_group,
                 watch=watch,
             )

@@ -11,7 +11,6 @@ LAG = 2
 """Epochs by which a subtask must be behind a device's own ones for the device to take it over."""
 
 _IN_LINE = 2  # epochs that a device has been given: one that it trains, one that waits for it
-_AHEAD_ALONE = 2  # so that one device does not wait for its trial's actor
 
 
 @dataclass(frozen=True)
@@ -120,10 +119,11 @@ class SubtaskQueue:
     def ahead(self) -> int:
         """Epochs that a subtask may be ahead of the last iteration that was reported.
 
-        Fewer than :data:`LAG` and one more, and devices of unequal speed would wait; what is
-        trained beyond is lost when the trial is stopped.
+        With less than :data:`LAG` and one more, devices of unequal speed would wait for each other;
+        what is trained beyond is lost when the trial is stopped. One device never waits, and trains
+        no more than the iteration that is asked for.
         """
-        return LAG + 1 if self.num_devices > 1 else _AHEAD_ALONE
+        return LAG + 1 if self.num_devices > 1 else 1
 
     @property
     def devices(self) -> tuple[int | None, ...]:
