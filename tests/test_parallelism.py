@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
+from tune_tf.parallelism import Ensemble, Folds, Hybrid, Mirrored, ModelParallel, MultiWorker
 from tune_tf.resources import TrialResources
 
 
@@ -178,3 +178,50 @@ def test_each_stage_of_each_copy_reserves_a_device(parallelism, num_devices):
 def test_stages_without_a_device_each_are_refused(resources, match):
     with pytest.raises(InvalidSettingsError, match=match):
         Hybrid(2, 2).check(resources)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        pytest.param(lambda: Folds(1), "num_folds must be .* at least 2, not 1", id="one fold"),
+        pytest.param(lambda: Folds(num_repeats=0), "num_repeats must .* not 0", id="repeats"),
+        pytest.param(lambda: Folds(stratified="y"), "stratified must be true or", id="stratified"),
+        pytest.param(lambda: Folds(task_retries=-1), "task_retries must .* not -1", id="retries"),
+        pytest.param(lambda: Folds(micro_batches=0), "micro_batches must .* not 0", id="pieces"),
+        pytest.param(lambda: Ensemble(1), "num_members must be .* not 1", id="one member"),
+        pytest.param(lambda: Folds(0, num_devices=0, grouped=1), "3 faults", id="all at once"),
+        pytest.param(
+            lambda: Folds(3, num_devices=4), "number of folds, 3, not 4", id="idle devices"
+        ),
+        pytest.param(
+            lambda: Ensemble(2, num_devices=3), "number of members, 2, not 3", id="idle devices"
+        ),
+    ],
+)
+def test_bad_settings_of_subtasks_are_refused(make, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        make()
+
+
+def test_repeats_are_subtasks_of_their_own():
+    assert Folds(5, num_repeats=2, num_devices=10).num_subtasks == 10
+
+
+def test_each_device_of_subtasks_has_its_share():
+    folds = Folds(5, num_devices=2)
+
+    assert folds.resources(gpus_in_cluster=False) == TrialResources(cpus=2)
+    assert folds.resources(gpus_in_cluster=True) == TrialResources(cpus=2, gpus=2)
+    assert folds.shares(TrialResources(2, 0.5)) == (TrialResources(1, 0.25),) * 2
+
+
+@pytest.mark.parametrize(
+    ("resources", "match"),
+    [
+        pytest.param(TrialResources(3), "cpus is 3, which does not divide by .*num_dev", id="cpus"),
+        pytest.param(TrialResources(2, 3), "gpus is 3 but .*num_devices is 2: a fold", id="gpus"),
+    ],
+)
+def test_resources_that_devices_cannot_share_are_refused(resources, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        Folds(num_devices=2).check(resources)

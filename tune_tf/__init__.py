@@ -11,7 +11,7 @@ from tune_tf.constraint import Constraint
 from tune_tf.errors import TuneTfError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
+from tune_tf.parallelism import Ensemble, Folds, Hybrid, Mirrored, ModelParallel, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 from tune_tf.validation import Validation
@@ -26,6 +26,7 @@ _load, _list, _ = _lazy.attach(
         "tracking": ["MLflowCallback"],
         "tracking.trial_run": ["mlflow_run"],
         "trainables": [
+            "FoldsTrainable",
             "MirroredTrainable",
             "ModelParallelTrainable",
             "MultiWorkerTrainable",
@@ -43,7 +44,10 @@ __all__ = [
     "Constant",
     "Constraint",
     "Data",
+    "Ensemble",
     "Float",
+    "Folds",
+    "FoldsTrainable",
     "Hybrid",
     "Int",
     "MLflowCallback",

@@ -25,12 +25,16 @@ class Data:
         validation: Rows to validate on after every epoch; None for no validation.
         test: Rows that no trial ever sees; for the final model.
         class_weight: Weight of each class label in the loss, as in ``keras.Model.fit``.
+        groups: The group of each row (a patient, a day, ...), those of ``train`` first and then
+            those of ``validation``, shape ``[rows]``; for ``Folds(grouped=True)``, which keeps the
+            rows of a group together. None where rows have no groups.
     """
 
     train: Any
     validation: Any = None
     test: Any = None
     class_weight: Mapping[int, float] | None = None
+    groups: Any = None
 
 
 class Workload(abc.ABC):

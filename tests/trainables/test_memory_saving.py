@@ -3,7 +3,7 @@ import pickle
 import pytest
 from ray.tune import PlacementGroupFactory
 
-from tune_tf.parallelism import Mirrored, MultiWorker
+from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.trainables.memory_saving import (
     MemorySaving,
     micro_batches_of,
@@ -30,6 +30,12 @@ def test_a_share_of_a_gpu_is_doubled_up_to_the_whole_card(share, times, shares):
 
     assert more.bundles == [{"CPU": 1.0, "GPU": shares}]
     assert (more.micro_batches, more.num_retries) == (1, times)
+
+
+def test_the_share_of_every_process_is_doubled():
+    more = saved(PlacementGroupFactory([{}, *[{"CPU": 1, "GPU": 0.25}] * 2]), Folds(num_devices=2))
+
+    assert more.bundles == [{"CPU": 1.0, "GPU": 0.5}] * 2
 
 
 @pytest.mark.parametrize("bundle", [{"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0}])

@@ -9,6 +9,8 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 from tune_tf.config.value_section import keys_of, object_schema
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.parallelism import (
+    Ensemble,
+    Folds,
     Hybrid,
     Mirrored,
     ModelParallel,
@@ -45,6 +47,11 @@ _STEP_SCHEMA: dict[str, Any] = {
     "micro_batches": _COUNT,
     "uneven": {"enum": list(get_args(Uneven))},
 }
+_SUBTASKS_SCHEMA: dict[str, Any] = {
+    "num_devices": _COUNT,
+    "task_retries": {"type": "integer", "minimum": 0},
+    "micro_batches": _COUNT,
+}
 _PARALLELISM_SCHEMA = {
     "anyOf": [
         object_schema(
@@ -76,10 +83,29 @@ _PARALLELISM_SCHEMA = {
         ),
         object_schema(
             {
+                "kind": {"const": Folds.kind},
+                "num_folds": {"type": "integer", "minimum": 2},
+                "stratified": {"type": "boolean"},
+                "grouped": {"type": "boolean"},
+                "num_repeats": _COUNT,
+                **_SUBTASKS_SCHEMA,
+            },
+            ["kind"],
+        ),
+        object_schema(
+            {
                 "kind": {"const": Hybrid.kind},
                 "num_replicas": _COUNT,
                 "num_stages": _COUNT,
                 "micro_batches": _COUNT,
+            },
+            ["kind"],
+        ),
+        object_schema(
+            {
+                "kind": {"const": Ensemble.kind},
+                "num_members": {"type": "integer", "minimum": 2},
+                **_SUBTASKS_SCHEMA,
             },
             ["kind"],
         ),

@@ -1,7 +1,8 @@
 """A trial's data: loaded once, checked, and ready to place on devices."""
 
+from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.loads import LoadCache
 from tune_tf.data.rows import Rows, first_rows, rows_of
 from tune_tf.data.vectorized import vectorized
 
-__all__ = ["LoadCache", "Rows", "first_rows", "rows_of", "vectorized"]
+__all__ = ["FoldedRows", "LoadCache", "Rows", "first_rows", "rows_of", "vectorized"]

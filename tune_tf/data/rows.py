@@ -1,16 +1,14 @@
 """The rows of a data set, checked and in the types that training uses."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tune_tf.data.nested import Nested, is_sequence, leaves_of, map_nested
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
-
-Nested = Any
-"""An array, or nested dicts, tuples and lists of arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +57,7 @@ def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
 
 def first_rows(part: Nested, num_rows: int) -> Nested:
     """Return the first rows of nested arrays."""
-    return _map(lambda leaf: leaf[:num_rows], part)
+    return map_nested(lambda leaf: leaf[:num_rows], part)
 
 
 def _checked(name: str, part: Nested, floatx: str) -> tuple[tuple[Nested, ...], int]:
@@ -68,8 +66,8 @@ def _checked(name: str, part: Nested, floatx: str) -> tuple[tuple[Nested, ...], 
             f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, not "
             f'{type(part).__name__}; tf.data pipelines train with loop="fit"'
         )
-    part = tuple(_map(lambda leaf: _converted(leaf, floatx), item) for item in part)
-    lengths = {label: len(leaf) for label, leaf in _leaves(name, part)}
+    part = tuple(map_nested(lambda leaf: _converted(leaf, floatx), item) for item in part)
+    lengths = {label: len(leaf) for label, leaf in leaves_of(name, part)}
     if not lengths:
         raise WorkloadError(f"Data.{name} holds no arrays at all")
     if len(set(lengths.values())) > 1:
@@ -100,48 +98,34 @@ def _with_class_weight(
         raise WorkloadError(
             "Data has both class_weight and sample_weight: multiply them into sample_weight"
         )
-    labels = train[1]
-    if not isinstance(labels, np.ndarray):
+    return (*train, class_weights(train[1], class_weight, floatx))
+
+
+def class_weights(
+    y: Nested, class_weight: Mapping[int, float], floatx: str
+) -> "np.ndarray[Any, Any]":
+    """Return the weight of each row, shape ``[rows]``, by the class of its label.
+
+    Raises:
+        WorkloadError: There are several outputs.
+    """
+    if not isinstance(y, np.ndarray):
         raise WorkloadError("class_weight needs a single output; use sample_weight instead")
-    if labels.ndim > 1:
-        labels = labels.argmax(-1) if labels.shape[-1] > 1 else labels[..., 0]
-    classes, position = np.unique(np.round(labels).astype(np.int64), return_inverse=True)
+    classes, position = np.unique(class_labels(y), return_inverse=True)
     weights = np.array([class_weight.get(int(label), 1.0) for label in classes], floatx)
-    return (*train, weights[position])
+    return weights[position]
 
 
-def _map(change: Callable[[Any], Any], nested: Nested) -> Nested:
-    if isinstance(nested, Mapping):
-        return {key: _map(change, value) for key, value in nested.items()}
-    if _is_sequence(nested):
-        return type(nested)(_map(change, value) for value in nested)
-    return change(nested)
-
-
-def _is_sequence(nested: Nested) -> bool:
-    """Whether it holds several arrays; a list of anything else is the rows of one array."""
-    return isinstance(nested, tuple) or (
-        isinstance(nested, list)
-        and bool(nested)
-        and all(isinstance(value, np.ndarray) and value.ndim for value in nested)
-    )
-
-
-def _leaves(label: str, nested: Nested) -> "Iterator[tuple[str, np.ndarray[Any, Any]]]":
-    if isinstance(nested, Mapping):
-        for key, value in nested.items():
-            yield from _leaves(f"{label}[{key!r}]", value)
-    elif _is_sequence(nested):
-        names = ("x", "y", "sample_weight") if "." not in label and "[" not in label else None
-        for i, value in enumerate(nested):
-            yield from _leaves(f"{label}.{names[i]}" if names else f"{label}[{i}]", value)
-    else:
-        yield label, nested
+def class_labels(y: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """Return whole-number labels, shape ``[rows]``, of the labels or one-hot rows of an output."""
+    if y.ndim > 1:
+        y = y.argmax(-1) if y.shape[-1] > 1 else y[..., 0]
+    return np.round(y).astype(np.int64)
 
 
 def _spec(nested: Nested) -> Any:
     if isinstance(nested, Mapping):
         return tuple((key, _spec(value)) for key, value in nested.items())
-    if _is_sequence(nested):
+    if is_sequence(nested):
         return tuple(_spec(value) for value in nested)
     return None if nested is None else (nested.shape, str(nested.dtype))

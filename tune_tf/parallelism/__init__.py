@@ -1,20 +1,26 @@
 """How one trial is spread over devices."""
 
+from tune_tf.parallelism.ensemble import Ensemble
+from tune_tf.parallelism.folds import Folds
 from tune_tf.parallelism.hybrid import Hybrid
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.model_parallel import ModelParallel
 from tune_tf.parallelism.multi_worker import MultiWorker
 from tune_tf.parallelism.setting_faults import Placement, Uneven
+from tune_tf.parallelism.subtasks import Subtasks
 
-Parallelism = Mirrored | MultiWorker | ModelParallel | Hybrid
+Parallelism = Mirrored | MultiWorker | ModelParallel | Hybrid | Folds | Ensemble
 """Any of the values that say how a trial is spread."""
 
 __all__ = [
+    "Ensemble",
+    "Folds",
     "Hybrid",
     "Mirrored",
     "ModelParallel",
     "MultiWorker",
     "Parallelism",
     "Placement",
+    "Subtasks",
     "Uneven",
 ]

@@ -1,12 +1,14 @@
 """Ray Tune Trainables that train TensorFlow models, one kind of parallelism each."""
 
 from tune_tf.trainables.factory import trainable
+from tune_tf.trainables.folds import FoldsTrainable
 from tune_tf.trainables.mirrored import MirroredTrainable
 from tune_tf.trainables.model_parallel import ModelParallelTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.oom_retries import OomRetries
 
 __all__ = [
+    "FoldsTrainable",
     "MirroredTrainable",
     "ModelParallelTrainable",
     "MultiWorkerTrainable",

@@ -7,9 +7,10 @@ import ray
 from ray import tune
 
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError, one_of
-from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
+from tune_tf.parallelism import Ensemble, Folds, Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.trainables.folds import FoldsTrainable
 from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
 from tune_tf.trainables.model_parallel import ModelParallelTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
@@ -20,7 +21,11 @@ from tune_tf.validation import Validation
 from tune_tf.workload import Workload
 
 _LOOPS = ("graph", "fit")
-_IN_PROCESSES: dict[type[Parallelism], type[tune.Trainable]] = {MultiWorker: MultiWorkerTrainable}
+_IN_PROCESSES: dict[type[Parallelism], type[tune.Trainable]] = {
+    MultiWorker: MultiWorkerTrainable,
+    Folds: FoldsTrainable,
+    Ensemble: FoldsTrainable,
+}
 """Trainables of the kinds whose trials train in processes of their own, one a bundle."""
 
 

@@ -51,26 +51,26 @@ def with_more_memory(
 ) -> MemorySaving | None:
     """Return what a trial that ran out of memory reserves next; None if nothing helps.
 
-    A share of one GPU is doubled, up to the whole card; any other trial takes its batches in twice
-    as many pieces.
+    A share of one GPU is doubled for each process, up to the whole card; any other trial takes its
+    batches in twice as many pieces.
 
     Args:
         reserved: What it had.
         parallelism: How trials are spread.
         in_pieces: Whether it can take a batch in pieces.
     """
-    bundle, *others = reserved.bundles
+    bundles = reserved.bundles
     head: list[dict[str, float]] = [{}] if reserved.head_bundle_is_empty else []
     pieces = micro_batches_of(reserved, parallelism)
-    share = bundle.get("GPU", 0)
-    if 0 < share < 1:
-        bundle["GPU"] = min(1.0, 2 * share)
+    if 0 < bundles[0].get("GPU", 0) < 1:
+        for bundle in bundles:
+            bundle["GPU"] = min(1.0, 2 * bundle["GPU"])
     elif in_pieces:
         pieces *= 2
     else:
         return None
     return MemorySaving(
-        [*head, bundle, *others],
+        [*head, *bundles],
         reserved.strategy,
         micro_batches=pieces,
         num_retries=num_retries_of(reserved) + 1,

@@ -1,33 +1,29 @@
 """A trial in several processes, which may be on several nodes."""
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
 from ray.tune.result import SHOULD_CHECKPOINT
-from ray.util.placement_group import PlacementGroup
 
-from tune_tf.errors import CheckpointError, UnavailableResourcesError
 from tune_tf.parallelism import MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.trainables.bundles import Bundles
 from tune_tf.trainables.epoch_result import epoch_result
+from tune_tf.trainables.files import read_files, write_files
 from tune_tf.trainables.memory_saving import micro_batches_of
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
-from tune_tf.trainables.worker import Assignment, EpochReport, Files, PickledWorkload, TrialStart
+from tune_tf.trainables.worker import Assignment, EpochReport, PickledWorkload, TrialStart
 from tune_tf.trainables.worker_group import Watch, WorkerGroup
 from tune_tf.workload import Config
 
 NUM_WORKERS = "num_workers"
 """Key of a result that holds how many workers trained the iteration."""
-
-_RESERVATION_S = 60
 
 
 class MultiWorkerTrainable(tune.Trainable):
@@ -77,9 +73,9 @@ class MultiWorkerTrainable(tune.Trainable):
         self._clock = clock
         self._micro_batches = micro_batches_of(self.trial_resources, parallelism)
         self._saving = self._micro_batches > parallelism.micro_batches  # it ran out of memory
-        shares = self._reserved() or parallelism.shares(resources)
+        self._bundles = Bundles(self.trial_resources, parallelism, resources)
+        shares = self._bundles.shares
         self._num_workers = len(shares)
-        self._own_reservation: PlacementGroup | None = None
         try:
             self._workers = WorkerGroup(
                 Assignment(
@@ -90,12 +86,12 @@ class MultiWorkerTrainable(tune.Trainable):
                     recycling or Recycling(),
                 ),
                 num_workers=len(shares),
-                placement_group=self._reservation(shares, parallelism),
+                placement_group=self._bundles.placement_group,
                 watch=watch,
             )
             self._start(config)
         except BaseException:
-            self._give_back()
+            self._bundles.give_back()
             raise
 
     def step(self) -> dict[str, Any]:
@@ -120,24 +116,12 @@ class MultiWorkerTrainable(tune.Trainable):
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write everything needed to go on into a folder of this node."""
-        files: Files = self._workers.ask("state")[0]
-        for name, content in files.items():
-            partial = Path(checkpoint_dir, f".{name}.{os.getpid()}")
-            partial.write_bytes(content)
-            partial.replace(Path(checkpoint_dir, name))
+        write_files(checkpoint_dir, self._workers.ask("state")[0])
         self._last_checkpoint = self._clock()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from a folder that any Trainable of tune_tf wrote, with any number of replicas."""
-        try:
-            files = {
-                path.name: path.read_bytes()
-                for path in Path(checkpoint).iterdir()
-                if path.is_file() and not path.name.startswith(".")
-            }
-        except FileNotFoundError:
-            raise CheckpointError(f"there is no checkpoint at {checkpoint}") from None
-        self._workers.ask("restore", ray.put(files))
+        self._workers.ask("restore", ray.put(read_files(checkpoint)))
         self._last_checkpoint = self._clock()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -148,46 +132,10 @@ class MultiWorkerTrainable(tune.Trainable):
     def cleanup(self) -> None:
         """End the trial and its workers."""
         self._workers.end(finish=True)
-        self._give_back()
+        self._bundles.give_back()
 
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
         seed = seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
         start = TrialStart(self.trial_id, dict(config), seed)
         self._workers.ask("start", start, watched=False)
-
-    def _reserved(self) -> list[TrialResources] | None:
-        """Return what Tune reserved for each worker; None where this is driven by hand."""
-        if self.trial_resources is None:
-            return None
-        return [
-            TrialResources(cpus=max(1, int(bundle.get("CPU", 1))), gpus=bundle.get("GPU", 0))
-            for bundle in self.trial_resources.bundles
-            if bundle
-        ]
-
-    def _reservation(
-        self, shares: Sequence[TrialResources], parallelism: MultiWorker
-    ) -> PlacementGroup:
-        """Return the placement group that this actor is in, or one of its own."""
-        if not ray.is_initialized():
-            raise UnavailableResourcesError(
-                "a trial of several workers needs a Ray cluster for its processes: call ray.init()"
-            )
-        group = ray.util.get_current_placement_group()
-        if group is not None:
-            return group
-        group = self._own_reservation = ray.util.placement_group(
-            [share.bundle for share in shares], strategy=parallelism.placement.upper()
-        )
-        if not group.wait(_RESERVATION_S):
-            raise UnavailableResourcesError(
-                f"the Ray cluster had no room for {len(shares)} workers with {shares[0]} each "
-                f"within {_RESERVATION_S} s: ask for less, or add machines"
-            )
-        return group
-
-    def _give_back(self) -> None:
-        if self._own_reservation is not None:
-            ray.util.remove_placement_group(self._own_reservation)
-            self._own_reservation = None

@@ -3,11 +3,13 @@
 Loads TensorFlow in its methods only: whoever starts workers elsewhere stays free of it.
 """
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import socket
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.autologging import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.trainables.files import Files, read_files, write_files
 from tune_tf.trainables.mirrored import make_system_metrics
 from tune_tf.trainables.recycling import Recycling
 from tune_tf.training.meeting import WorkerFacts
@@ -27,12 +30,10 @@ from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
     from tune_tf.data import LoadCache
+    from tune_tf.training.checkpoint import Checkpoint
     from tune_tf.training.devices import Devices
     from tune_tf.training.loop import GraphLoop
     from tune_tf.training.system_metrics import SystemMetrics
-
-Files = dict[str, bytes]
-"""Files of a checkpoint by name: the process that keeps them may be on another node."""
 
 _VERSIONED = ("tensorflow", "keras", "numpy")
 
@@ -125,8 +126,8 @@ class EpochReport:
     system_metrics: dict[str, float]
 
 
-class Worker:
-    """A worker: it meets the others, joins them, and trains one trial after another with them.
+class TrialProcess:
+    """What all processes have in common that train for a trial and are no trial's own actor.
 
     Args:
         rank: Its number in the trial, from 0.
@@ -138,12 +139,87 @@ class Worker:
         self._rank = rank
         self._host = host
         self._node = node
-        self._port: socket.socket | None = None
         self._trial_id = ""
         self._assignment: Assignment
         self._system_metrics: SystemMetrics | None
         self._workload: Workload
         self._devices: Devices
+
+    def _claim(self, assignment: Assignment) -> None:
+        """Take over the workload and claim this process' devices.
+
+        Raises:
+            WorkloadError: The workload cannot be imported on this node.
+            UnavailableResourcesError: The devices reserved are not there.
+        """
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        self._assignment = assignment
+        self._workload = assignment.workload.load(f"worker {self._rank} on {self._node}")
+        self._system_metrics = make_system_metrics(assignment.tracking, assignment.resources)
+        from tune_tf.training.devices import claim_devices
+
+        self._devices = claim_devices(assignment.resources, assignment.spread.num_replicas)
+
+    @contextlib.contextmanager
+    def _beginning(self, trial_id: str) -> Iterator[None]:
+        """Begin a trial around what its user's code does."""
+        self._trial_id = trial_id
+        enter_trial(trial_id, self._assignment.tracking, starting=True)
+        self._stop_autologging()
+        yield
+        self._stop_autologging()  # the workload's code may have switched it on
+        if self._system_metrics is not None:
+            self._system_metrics.begin()
+
+    def _report(
+        self, metrics: dict[str, Any], *, stop_training: bool, num_programs: int
+    ) -> EpochReport:
+        """Return what there is to report of an epoch that was trained."""
+        return EpochReport(
+            metrics,
+            stop_training,
+            self._assignment.recycling.is_due(num_programs),
+            {} if self._system_metrics is None else self._system_metrics.sample(),
+        )
+
+    def _stop_autologging(self) -> None:
+        """Keep MLflow from making a second run of a trial that has one."""
+        if self._assignment.tracking is not None:
+            stop_autologging()
+
+
+def files_of(state: "Checkpoint") -> Files:
+    """Return a checkpoint as files."""
+    with tempfile.TemporaryDirectory() as folder:
+        state.write(Path(folder))
+        return read_files(folder)
+
+
+def checkpoint_of(files: Files) -> "Checkpoint":
+    """Return the checkpoint that files hold.
+
+    Raises:
+        CheckpointError: They hold none.
+    """
+    from tune_tf.training.checkpoint import Checkpoint
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(folder, files)
+        return Checkpoint.read(Path(folder))
+
+
+class Worker(TrialProcess):
+    """A worker: it meets the others, joins them, and trains one trial after another with them.
+
+    Args:
+        rank: Its number in the trial, from 0.
+        host: Address of its node, as the other nodes reach it.
+        node: Name of its node, for messages.
+    """
+
+    def __init__(self, rank: int, host: str, node: str) -> None:
+        super().__init__(rank, host, node)
+        self._port: socket.socket | None = None
         self._loop: GraphLoop
         self._data: LoadCache[Any]
 
@@ -154,15 +230,9 @@ class Worker:
             WorkloadError: The workload cannot be imported on this node.
             UnavailableResourcesError: The devices reserved are not there.
         """
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        self._assignment = assignment
-        self._workload = assignment.workload.load(f"worker {self._rank} on {self._node}")
-        self._system_metrics = make_system_metrics(assignment.tracking, assignment.resources)
+        self._claim(assignment)
         import tensorflow as tf
 
-        from tune_tf.training.devices import claim_devices
-
-        self._devices = claim_devices(assignment.resources, assignment.spread.num_replicas)
         # Bound until TensorFlow takes over, so that nobody nearby is given the same port.
         self._port = socket.socket()
         self._port.bind(("", 0))
@@ -211,23 +281,17 @@ class Worker:
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the one before."""
         self._loop.finish()
-        self._trial_id = trial.trial_id
-        enter_trial(trial.trial_id, self._assignment.tracking, starting=True)
-        self._stop_autologging()
-        self._loop.start(trial.config, self._data.get(trial.config), trial.seed)
-        self._stop_autologging()  # the workload's code may have switched it on
-        if self._system_metrics is not None:
-            self._system_metrics.begin()
+        with self._beginning(trial.trial_id):
+            self._loop.start(trial.config, self._data.get(trial.config), trial.seed)
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch, together with the others."""
         enter_trial(self._trial_id, self._assignment.tracking)
         metrics = self._loop.epoch()
-        return EpochReport(
+        return self._report(
             metrics,
-            self._loop.stop_training,
-            self._assignment.recycling.is_due(self._loop.num_programs),
-            {} if self._system_metrics is None else self._system_metrics.sample(),
+            stop_training=self._loop.stop_training,
+            num_programs=self._loop.num_programs,
         )
 
     def state(self) -> Files | None:
@@ -236,28 +300,13 @@ class Worker:
         All are asked: some variables are read by reducing them over the workers.
         """
         state = self._loop.state()
-        if self._rank:
-            return None
-        with tempfile.TemporaryDirectory() as folder:
-            state.write(Path(folder))
-            return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+        return None if self._rank else files_of(state)
 
     def restore(self, files: Files) -> None:
         """Go on from a checkpoint, also one that another number of workers made."""
-        from tune_tf.training.checkpoint import Checkpoint
-
-        with tempfile.TemporaryDirectory() as folder:
-            for name, content in files.items():
-                Path(folder, name).write_bytes(content)
-            checkpoint = Checkpoint.read(Path(folder))
-        self._loop.restore(checkpoint)
+        self._loop.restore(checkpoint_of(files))
 
     def finish(self) -> None:
         """End the trial."""
         self._loop.finish()
         leave_trial()
-
-    def _stop_autologging(self) -> None:
-        """Keep MLflow from making a second run of a trial that has one."""
-        if self._assignment.tracking is not None:
-            stop_autologging()

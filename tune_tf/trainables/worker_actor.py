@@ -4,9 +4,12 @@ import traceback
 from typing import Any
 
 import ray
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
-from tune_tf.trainables.worker import Worker
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.worker import TrialProcess, Worker
 
 # What TensorFlow's collectives raise when a peer is gone; found by killing peers.
 _LOST_PEER = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
@@ -19,7 +22,7 @@ class WorkerActor:
         rank: The worker's number in the trial, from 0.
     """
 
-    worker_class: type[Worker] = Worker
+    worker_class: type[TrialProcess] = Worker
 
     def __init__(self, rank: int) -> None:
         host = ray.util.get_node_ip_address()
@@ -44,3 +47,25 @@ class WorkerActor:
     @ray.method(concurrency_group="pulse")  # type: ignore[untyped-decorator]
     def pulse(self) -> None:
         """Show that the process is alive, also while the worker trains."""
+
+
+def started(
+    actor: Any, rank: int, resources: TrialResources, placement_group: PlacementGroup
+) -> Any:
+    """Start a worker's actor in its bundle of a placement group; does not wait for it.
+
+    Args:
+        actor: A remote :class:`WorkerActor`.
+        rank: The worker's number, which is that of its bundle.
+        resources: What it reserves.
+        placement_group: Where it lives.
+    """
+    place = PlacementGroupSchedulingStrategy(
+        placement_group=placement_group, placement_group_bundle_index=rank
+    )
+    return actor.options(
+        scheduling_strategy=place,
+        num_cpus=resources.cpus,
+        num_gpus=resources.gpus,
+        max_restarts=0,
+    ).remote(rank)

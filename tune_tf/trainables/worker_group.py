@@ -9,11 +9,11 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkerLostError
+from tune_tf.trainables.pulse import Pulse
 from tune_tf.trainables.worker import Assignment
-from tune_tf.trainables.worker_actor import WorkerActor
+from tune_tf.trainables.worker_actor import WorkerActor, started
 from tune_tf.training.meeting import PortTakenError, addresses_of
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,10 @@ class WorkerGroup:
     def _meet(self) -> None:
         """Start the workers and connect them, again with new ports where one was taken."""
         for meeting in range(1, _MEETINGS + 1):
-            self._workers = [self._started(rank) for rank in range(self._num_workers)]
+            self._workers = [
+                started(self._actor, rank, self._assignment.resources, self._placement_group)
+                for rank in range(self._num_workers)
+            ]
             facts = self.ask("meet", self._assignment, watched=False)
             try:
                 addresses = addresses_of(facts)
@@ -144,17 +147,6 @@ class WorkerGroup:
             else:
                 return
 
-    def _started(self, rank: int) -> Any:
-        place = PlacementGroupSchedulingStrategy(
-            placement_group=self._placement_group, placement_group_bundle_index=rank
-        )
-        return self._actor.options(
-            scheduling_strategy=place,
-            num_cpus=self._assignment.resources.cpus,
-            num_gpus=self._assignment.resources.gpus,
-            max_restarts=0,
-        ).remote(rank)
-
     def _await(self, answers: Sequence[Any], *, watched: bool, timeout_s: float | None) -> None:
         """Wait until all have answered.
 
@@ -164,8 +156,7 @@ class WorkerGroup:
         """
         started = self._clock()
         waiting = list(answers)
-        pulses: dict[int, Any] = {}
-        heard: dict[int, float] = {}
+        pulses: list[Pulse] = []
         while waiting:
             done, waiting = ray.wait(waiting, timeout=self._watch.pulse_s)
             ray.get(done)
@@ -178,17 +169,13 @@ class WorkerGroup:
                     "reach each other on any port"
                 )
             if watched:
-                self._feel_pulses(pulses, heard, now)
+                pulses = pulses or [Pulse(worker, now) for worker in self._workers]
+                self._feel(pulses, now)
 
-    def _feel_pulses(self, pulses: dict[int, Any], heard: dict[int, float], now: float) -> None:
-        """Ask for signs of life, one question at a time; refuse a silence that is too long."""
-        for rank, worker in enumerate(self._workers):
-            if rank in pulses and ray.wait([pulses[rank]], timeout=0)[0]:
-                ray.get(pulses.pop(rank))
-                heard[rank] = now
-            if rank not in pulses:
-                pulses[rank] = worker.pulse.remote()
-            if now - heard.setdefault(rank, now) > self._watch.silent_s:
+    def _feel(self, pulses: Sequence[Pulse], now: float) -> None:
+        """Refuse a silence that is too long."""
+        for rank, pulse in enumerate(pulses):
+            if pulse.silence_s(now) > self._watch.silent_s:
                 raise WorkerLostError(
                     f"worker {rank} has given no sign of life for {self._watch.silent_s:g} s: its "
                     "node is down, cut off or frozen"

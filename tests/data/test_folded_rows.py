@@ -1,0 +1,188 @@
+"""Rows in folds: which are held out, with which weights, and what cannot be split."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tune_tf.data import FoldedRows
+from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Folds
+from tune_tf.workload import Data
+
+NUM_ROWS = 30
+
+
+def numbered(num_rows=NUM_ROWS, first=0):
+    """Return rows that tell their number, and labels of three classes."""
+    number = np.arange(first, first + num_rows)
+    return number.astype("float32")[:, None], (number % 3).astype("int32")
+
+
+def data(**given):
+    """Return 20 rows to train on and 10 to validate on, or what is given in their place."""
+    return Data(**{"train": numbered(20), "validation": numbered(10, 20)} | given)
+
+
+def numbers(part):
+    return part[0][:, 0].astype(int).tolist()
+
+
+def held_out(folded, num):
+    return [numbers(folded.rows(i).validation) for i in range(num)]
+
+
+def all_of(folds):
+    return sorted(itertools.chain.from_iterable(folds))
+
+
+def test_every_row_is_held_out_once():
+    folded = FoldedRows(data(), Folds(4), seed=1)
+
+    assert all_of(held_out(folded, 4)) == list(range(NUM_ROWS))
+
+
+def test_a_fold_trains_on_all_rows_that_it_does_not_hold_out():
+    rows = FoldedRows(data(), Folds(4), seed=1).rows(2)
+
+    assert sorted(numbers(rows.train) + numbers(rows.validation)) == list(range(NUM_ROWS))
+    assert (rows.num_train, rows.num_validation) == (len(rows.train[1]), len(rows.validation[1]))
+
+
+def test_the_split_follows_from_the_seed():
+    splits = [held_out(FoldedRows(data(), Folds(3), seed=seed), 3) for seed in (1, 1, 2)]
+
+    assert splits[0] == splits[1] != splits[2]
+
+
+def test_each_repeat_splits_in_another_order():
+    folded = held_out(FoldedRows(data(), Folds(3, num_repeats=2), seed=1), 6)
+
+    assert all_of(folded[3:]) == list(range(NUM_ROWS))
+    assert folded[:3] != folded[3:]
+
+
+def test_stratified_folds_have_equal_shares_of_each_class():
+    folded = FoldedRows(data(), Folds(5, stratified=True), seed=1)
+    counts = [np.bincount(folded.rows(i).validation[1]).tolist() for i in range(5)]
+
+    assert counts == [[2, 2, 2]] * 5
+
+
+def test_one_hot_labels_are_stratified_too():
+    x, y = numbered()
+    folded = FoldedRows(Data((x, np.eye(3)[y])), Folds(5, stratified=True), seed=1)
+
+    assert folded.rows(0).validation[1].sum(0).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("settings", [{}, {"stratified": True}, {"num_repeats": 2}], ids=str)
+def test_rows_of_a_group_stay_together(settings):
+    folds = Folds(3, grouped=True, **settings)
+    groups = np.arange(NUM_ROWS) // 4
+    folded = FoldedRows(data(groups=groups), folds, seed=1)
+
+    for rows in map(folded.rows, range(folds.num_subtasks)):
+        assert not set(groups[numbers(rows.train)]) & set(groups[numbers(rows.validation)])
+
+
+def test_a_group_for_each_fold_makes_folds_of_the_sizes_of_the_groups():
+    groups = np.repeat([0, 1, 2], [15, 10, 5])
+    folded = held_out(FoldedRows(data(groups=groups), Folds(3, grouped=True), seed=1), 3)
+
+    assert [len(fold) for fold in folded] == [15, 10, 5]
+
+
+def test_nested_inputs_are_split_alike():
+    def nested(part):
+        x, y = part
+        return {"a": x, "b": (x, -x)}, y
+
+    folded = FoldedRows(
+        Data(nested(numbered(20)), nested(numbered(10, 20))), Folds(3), seed=1
+    ).rows(1)
+    x = folded.train[0]
+
+    assert np.array_equal(x["a"], x["b"][0])
+    assert np.array_equal(x["a"], -x["b"][1])
+
+
+def test_weights_go_with_their_rows():
+    train = (*numbered(20), np.arange(20) / 10)
+    validation = (*numbered(10, 20), np.arange(20, 30) / 10)
+    rows = FoldedRows(Data(train, validation), Folds(3), seed=1).rows(0)
+
+    assert np.allclose(rows.train[2], rows.train[0][:, 0] / 10)
+    assert np.allclose(rows.validation[2], rows.validation[0][:, 0] / 10)
+
+
+def test_rows_without_a_weight_count_once_beside_those_with_one():
+    train = (*numbered(20), np.full(20, 2.0))
+    rows = FoldedRows(Data(train, numbered(10, 20)), Folds(3), seed=1).rows(0)
+
+    assert rows.train[2].tolist() == [2 if number < 20 else 1 for number in numbers(rows.train)]
+    assert len(rows.validation) == 2
+
+
+def test_class_weights_weigh_training_rows_only():
+    rows = FoldedRows(data(class_weight={1: 5.0}), Folds(3), seed=1).rows(0)
+
+    assert rows.train[2].tolist() == [5 if label == 1 else 1 for label in rows.train[1]]
+    assert len(rows.validation) == 2
+
+
+def test_without_validation_rows_the_training_rows_are_split():
+    folded = FoldedRows(Data(numbered(10)), Folds(5), seed=1)
+
+    assert all_of(held_out(folded, 5)) == list(range(10))
+
+
+class Pipeline:
+    """Rows that have no numbers."""
+
+
+RARE = Data((np.zeros((9, 1)), np.array([0] * 7 + [4] * 2)))
+TWO_OUTPUTS = Data((np.zeros((9, 1)), {"a": np.zeros(9), "b": np.zeros(9)}))
+
+
+@pytest.mark.parametrize(
+    ("given", "folds", "match"),
+    [
+        pytest.param(data(), Folds(31), "num_folds is 31 but there are 30 row", id="rows"),
+        pytest.param(
+            RARE, Folds(3, stratified=True), r"3 but class 4 has only 2 row\(s\)", id="class"
+        ),
+        pytest.param(
+            data(groups=np.arange(NUM_ROWS) // 20),
+            Folds(3, grouped=True),
+            r"3 but Data.groups holds 2 group\(s\)",
+            id="groups",
+        ),
+        pytest.param(data(), Folds(grouped=True), "Data.groups is None: let load", id="no groups"),
+        pytest.param(
+            data(groups=range(20)), Folds(grouped=True), r"\(30,\), not \(20,\)", id="few groups"
+        ),
+        pytest.param(
+            Data(numbered(20), Pipeline()), Folds(), "Data.validation is a Pipeline", id="pipeline"
+        ),
+        pytest.param([], Folds(), "must return tune_tf.Data", id="no data"),
+        pytest.param(
+            TWO_OUTPUTS, Folds(stratified=True), "need a single output", id="several outputs"
+        ),
+        pytest.param(
+            Data((np.zeros((9, 1)), np.arange(9) / 2)),
+            Folds(stratified=True),
+            "labels, not real numbers",
+            id="real numbers",
+        ),
+        pytest.param(
+            data(validation=(np.zeros((5, 2)), np.zeros(5, "int32"))),
+            Folds(),
+            r"a row of x is float32\[1\] in the one and float32\[2\] in the other",
+            id="other shape",
+        ),
+    ],
+)
+def test_what_cannot_be_split_is_told(given, folds, match):
+    with pytest.raises(WorkloadError, match=match):
+        FoldedRows(given, folds, seed=1)

@@ -1,0 +1,295 @@
+"""Trials of several models, driven by hand on a Ray cluster."""
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import ray
+
+from tune_tf.data import FoldedRows
+from tune_tf.errors import InvalidSettingsError, TuneTfError
+from tune_tf.outcome import Outcome
+from tune_tf.parallelism import Ensemble, Folds, Mirrored
+from tune_tf.trainables import trainable
+from tune_tf.workload import Data, Workload
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
+
+pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+
+FOLDS = Folds(3, grouped=True, num_devices=2, task_retries=1)
+METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
+PLAIN = {"learning_rate": 0.1}
+
+
+class GoesWrong(keras.callbacks.Callback):
+    """Ends its process, or raises, in the third epoch of whoever gets there first.
+
+    Args:
+        folder: Where it leaves a note that it has done so.
+        fault: What it does.
+    """
+
+    def __init__(self, folder, fault):
+        super().__init__()
+        self.folder, self.fault = folder, fault
+
+    def on_epoch_begin(self, epoch, logs=None):
+        note = Path(self.folder, "note")
+        if epoch != 2 or note.exists():
+            return
+        note.touch()
+        if self.fault == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "memory":
+            raise MemoryError("OOM when allocating a tensor")
+        raise ZeroDivisionError("of the user's making")
+
+
+class Stops(keras.callbacks.Callback):
+    """Ends training below a loss."""
+
+    def __init__(self, loss):
+        super().__init__()
+        self.loss = loss
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = logs["loss"] < self.loss
+
+
+class Patients(Workload):
+    """Rows in three groups of very different sizes, with weights."""
+
+    def load_data(self, config):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(81, 6)).astype("float32")
+        y = (x @ rng.normal(size=(6, 3))).argmax(-1).astype("int32")
+        weight = rng.uniform(0.5, 1.5, size=81)
+        return Data(
+            train=(x[:65], y[:65], weight[:65]),
+            validation=(x[65:], y[65:]),
+            groups=np.repeat(["a", "b", "c"], [40, 25, 16]),
+        )
+
+    def build_model(self, config):
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(8, "relu"),
+                keras.layers.Dropout(0.2),
+                keras.layers.Dense(3),
+            ]
+        )
+        model.compile(
+            keras.optimizers.Adam(config["learning_rate"]),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+        return model
+
+    def callbacks(self, config):
+        if "fault" in config:
+            return [GoesWrong(config["folder"], config["fault"])]
+        return [Stops(config["stop_below"])] if "stop_below" in config else []
+
+    def global_batch_size(self, config):
+        return 16
+
+
+class OneFold(Patients):
+    """A fold as if it were all there is."""
+
+    def __init__(self, fold):
+        self.fold = fold
+
+    def load_data(self, config):
+        rows = FoldedRows(super().load_data(config), FOLDS, seed=1).rows(self.fold)
+        return Data(rows.train, rows.validation)
+
+
+def alone(workload, config, num_epochs, checkpoint=None):
+    """Return the metrics of each epoch of a model that is trained by itself, until it ends."""
+    trial = trainable(workload, Mirrored(), seed=1)(config=dict(config))
+    if checkpoint is not None:
+        trial.load_checkpoint(str(checkpoint))
+    told = []
+    while len(told) < num_epochs and not (told and told[-1]["done"]):
+        told.append(trial.train())
+    trial.stop()
+    return [metrics_of(result) for result in told]
+
+
+def metrics_of(result, prefix=""):
+    return [result[f"{prefix}{name}"] for name in METRICS]
+
+
+def by_fold(results):
+    """Return, by fold, the metrics of each result."""
+    return [[metrics_of(result, f"fold_{i}/") for result in results] for i in range(3)]
+
+
+def refusal_of(act):
+    with pytest.raises(TuneTfError, match=r"\w") as refused:
+        act()
+    return f"{type(refused.value).__name__}: {refused.value}"
+
+
+@pytest.fixture(scope="module")
+def begin(ray_cluster):
+    """Return a function that begins a trial."""
+    made = []
+
+    def begin(parallelism, config):
+        made.append(trainable(Patients(), parallelism, seed=1)(config=dict(config)))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.stop()
+
+
+@pytest.fixture(scope="module")
+def history(begin, tmp_path_factory):
+    """What a trial, a checkpoint of it and the trials after it in the same processes gave."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    trial = begin(FOLDS, PLAIN)
+    told = {"first": [trial.train() for _ in range(3)], "folder": folder}
+    trial.save_checkpoint(str(folder))
+    told["rest"] = [trial.train() for _ in range(3)]
+    trial.reset(dict(PLAIN))
+    told["again"] = [trial.train() for _ in range(6)]
+    trial.reset({"learning_rate": 0.02})
+    trial.load_checkpoint(str(folder))
+    told["exploit"] = [trial.train() for _ in range(8)]
+    trial.reset(PLAIN | {"stop_below": 0.56})
+    told["stopping"] = [trial.train()]
+    while not told["stopping"][-1]["done"]:
+        told["stopping"].append(trial.train())
+    trial.reset({"learning_rate": float("inf")})
+    told["diverged"] = trial.train()
+    trial.reset(PLAIN | {"fault": "memory", "folder": str(tmp_path_factory.mktemp("memory"))})
+    told["memory"] = refusal_of(lambda: [trial.train() for _ in range(6)])
+    for fault in ("raises", "dies"):
+        notes = tmp_path_factory.mktemp(fault)
+        trial.reset(PLAIN | {"fault": fault, "folder": str(notes)})
+        told[fault] = [trial.train() for _ in range(6)]
+        assert (notes / "note").exists()
+    trial.stop()
+    return told
+
+
+@pytest.fixture(scope="module")
+def one_device(begin, history, tmp_path_factory):
+    """What trials gave whose folds take turns on one device."""
+    trial = begin(Folds(3, grouped=True, task_retries=0), PLAIN)
+    told = {
+        "damaged": refusal_of(lambda: trial.load_checkpoint(str(tmp_path_factory.getbasetemp())))
+    }
+    trial.load_checkpoint(str(history["folder"]))
+    told["restored"] = [trial.train() for _ in range(3)]
+    trial.reset(PLAIN | {"fault": "raises", "folder": str(tmp_path_factory.mktemp("raises"))})
+    told["raises"] = refusal_of(lambda: [trial.train() for _ in range(6)])
+    trial.stop()
+    return told
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """What each fold gives by itself in six epochs."""
+    return [alone(OneFold(i), PLAIN, 6) for i in range(3)]
+
+
+def test_each_fold_gives_the_numbers_that_it_gives_alone(history, expected):
+    assert by_fold([*history["first"], *history["rest"]]) == expected
+
+
+def test_a_trial_reports_mean_and_spread(history):
+    result = history["first"][1]
+    values = [result[f"fold_{i}/val_accuracy"] for i in range(3)]
+
+    assert result["val_accuracy"] == pytest.approx(np.mean(values))
+    assert result["val_accuracy_std"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_a_reused_process_gives_the_numbers_of_a_fresh_one(history, expected):
+    assert by_fold(history["again"]) == expected
+
+
+def test_a_trial_goes_on_from_its_checkpoint_on_another_number_of_devices(begin, history, expected):
+    trial = begin(Folds(3, grouped=True), PLAIN)
+    trial.load_checkpoint(str(history["folder"]))
+    results = [trial.train() for _ in range(3)]
+    trial.stop()
+
+    assert by_fold(results) == [fold[3:] for fold in expected]
+    assert results[0]["num_devices"] == 1
+
+
+def test_a_config_of_an_exploit_wins_over_that_of_the_checkpoint(history, expected):
+    told = by_fold(history["exploit"])
+
+    assert [fold[-1] for fold in told] != [fold[-1] for fold in expected]
+    assert all(np.isfinite(told).ravel())
+
+
+def test_the_best_fold_is_also_the_checkpoint_of_a_plain_trial(history, expected):
+    best = min(range(3), key=lambda fold: expected[fold][2][2])
+    (file,) = history["folder"].glob(f"fold_{best}-*.npz")
+    done = int(re.search(r"-(\d+)", file.name)[1])
+
+    (epoch,) = alone(OneFold(best), PLAIN, 1, history["folder"])
+    assert epoch == alone(OneFold(best), PLAIN, done + 1)[-1]
+
+
+def test_a_fold_that_ended_counts_with_its_last_metrics(history):
+    config = PLAIN | {"stop_below": 0.56}
+    ends = [alone(OneFold(i), config, 100) for i in range(3)]
+    last = len(history["stopping"])
+
+    assert last == max(map(len, ends)) > min(map(len, ends))
+    assert by_fold(history["stopping"]) == [fold + [fold[-1]] * (last - len(fold)) for fold in ends]
+    assert history["stopping"][-1]["stop_reason"] == "completed"
+
+
+def test_a_diverged_fold_ends_the_trial(history):
+    assert history["diverged"]["stop_reason"] == "diverged"
+    assert "fold 0, fold 1, fold 2 diverged" in history["diverged"]["stop_cause"]
+
+
+@pytest.mark.parametrize("fault", ["raises", "dies"])
+def test_a_fold_that_fails_once_is_trained_again_with_equal_numbers(history, expected, fault):
+    assert by_fold(history[fault]) == expected
+
+
+def test_a_fold_that_fails_too_often_fails_the_trial_with_its_cause(one_device):
+    assert re.match(r"WorkerError: fold \d failed 1 time\(s\): ", one_device["raises"])
+    assert "ZeroDivisionError: of the user's making" in one_device["raises"]
+
+
+def test_a_fold_that_ran_out_of_memory_is_not_tried_again_the_same_way(history):
+    assert re.match(r"WorkerError: fold \d failed 1 time\(s\): ", history["memory"])
+    assert Outcome.of_error(history["memory"]) is Outcome.OOM
+
+
+def test_another_checkpoint_is_refused(one_device):
+    assert re.match(r"CheckpointError: .* 'folds': it holds no subtasks", one_device["damaged"])
+
+
+def test_a_member_with_the_trials_own_seed_gives_the_trials_own_numbers(begin):
+    trial = begin(Ensemble(2), PLAIN)
+    results = [trial.train() for _ in range(3)]
+    trial.stop()
+    members = [[metrics_of(result, f"member_{i}/") for result in results] for i in range(2)]
+
+    assert members[0] == alone(Patients(), PLAIN, 3)
+    assert members[1] != members[0]
+
+
+def test_keras_fit_cannot_train_folds():
+    with pytest.raises(InvalidSettingsError, match=r"trains one model .* not .* 'folds'"):
+        trainable(Patients(), Folds(3), loop="fit")

@@ -1,0 +1,162 @@
+"""The processes that train a trial's subtasks, and what becomes of one that goes wrong."""
+
+from pathlib import Path
+
+import pytest
+import ray
+import stand_in_subtasks
+from stand_in_subtasks import Script, StandInActor
+
+from tune_tf.errors import WorkerError, WorkerLostError, WorkloadError
+from tune_tf.parallelism import Ensemble
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.subtask_crew import SubtaskCrew
+from tune_tf.trainables.subtask_worker import SubtaskAssignment
+from tune_tf.trainables.worker import PickledWorkload, TrialStart
+from tune_tf.trainables.worker_group import Watch
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+ray.cloudpickle.register_pickle_by_value(stand_in_subtasks)  # Ray's workers cannot import it
+
+QUICK = Watch(pulse_s=0.2, silent_s=2, finish_s=5)
+TRIAL = TrialStart("default", {}, 1)
+NUM_ITERATIONS = 6
+
+
+@pytest.fixture
+def start(ray_cluster, tmp_path):
+    """Return a function that starts two stand-ins that train four subtasks."""
+    group = ray.util.placement_group([{"CPU": 1.0}] * 2)
+    assert group.wait(60)
+    started = []
+
+    def start(fault=None, **given):
+        script = Script(str(tmp_path), fault, **given)
+        crew = SubtaskCrew(
+            SubtaskAssignment(
+                PickledWorkload.of(script),
+                TrialResources(),
+                subtasks=Ensemble(4, num_devices=2, task_retries=2),
+            ),
+            num_devices=2,
+            placement_group=group,
+            watch=QUICK,
+            actor=StandInActor,
+        )
+        started.append(crew)
+        crew.begin(TRIAL)
+        return crew
+
+    yield start
+    for crew in started:
+        crew.end()
+    ray.util.remove_placement_group(group)
+
+
+def trained(folder):
+    """Return what each process trained."""
+    return [
+        [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+        for path in folder.glob("trained-*")
+    ]
+
+
+def losses(crew, first=1):
+    return [
+        [each["loss"] for each in crew.iteration(number)[0]]
+        for number in range(first, NUM_ITERATIONS + 1)
+    ]
+
+
+def runs(pid):
+    """Return whether a process runs; one that is dead may wait for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+EXPECTED = [[10.0 * subtask + epoch for subtask in range(4)] for epoch in range(1, 7)]
+
+
+def test_all_subtasks_train_on_all_devices(start, tmp_path):
+    crew = start()
+
+    assert losses(crew) == EXPECTED
+    assert crew.devices == "device 0; device 1"
+    assert len(trained(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("fault", ["raises", "dies", "freezes"])
+def test_a_subtask_that_goes_wrong_is_trained_again_in_a_fresh_process(start, tmp_path, fault):
+    crew = start(fault, subtask=1, epoch=3, times=2)
+
+    assert losses(crew) == EXPECTED
+    assert sum(epochs.count((1, 3)) for epochs in trained(tmp_path)) == 3
+
+
+def test_what_else_a_process_had_is_kept_when_one_subtask_raises(start, tmp_path):
+    crew = start("raises", subtask=0, epoch=4)
+    losses(crew)
+    first = [epochs.count((subtask, 1)) for subtask in range(4) for epochs in trained(tmp_path)]
+
+    assert sum(first) <= 4 + 2  # what failed and what waited in its line begin again
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [("raises", WorkerError), ("dies", WorkerLostError)], ids=str
+)
+def test_a_subtask_that_goes_wrong_too_often_fails_the_trial(start, fault, error):
+    crew = start(fault, subtask=2, epoch=1, times=3)
+
+    with pytest.raises(error, match=r"member 2 failed 3 time\(s\): "):
+        crew.iteration(1)
+    with pytest.raises(error, match="member 2 failed 3"):
+        crew.snapshots()
+
+
+def test_a_wrong_workload_fails_the_trial_at_once(start):
+    with pytest.raises(WorkloadError, match="there are no rows"):
+        start("start").iteration(1)
+
+
+def test_a_subtask_goes_on_from_the_last_checkpoint(start, tmp_path):
+    crew = start("dies", subtask=3, epoch=5)
+    for number in (1, 2):
+        crew.iteration(number)
+    saved = crew.snapshots()[0][3].epoch
+
+    assert losses(crew, first=3) == EXPECTED[2:]
+    assert saved >= 2
+    again = [epoch for epochs in trained(tmp_path) for subtask, epoch in epochs if subtask == 3]
+    assert all(again.count(epoch) == 1 for epoch in range(1, saved + 1))
+
+
+def test_a_snapshot_and_its_results_belong_together(start):
+    crew = start()
+    crew.iteration(1)
+    crew.iteration(2)
+    snapshots, results = crew.snapshots()
+
+    assert {subtask: each.epoch for subtask, each in snapshots.items()} == {
+        subtask: results.last_epoch(subtask) for subtask in range(4)
+    }
+    assert results.of(2) == [{"loss": each} for each in EXPECTED[1]]
+
+
+def test_a_trial_that_begins_anew_does_not_wait_for_the_one_before(start, tmp_path):
+    crew = start()
+    crew.iteration(1)
+    crew.begin(TRIAL)
+
+    assert losses(crew) == EXPECTED
+
+
+def test_no_process_is_left_behind(start, tmp_path):
+    crew = start()
+    crew.iteration(1)
+    pids = [int(path.name.partition("-")[2]) for path in tmp_path.glob("trained-*")]
+    crew.end(finish=True)
+    while any(map(runs, pids)):
+        ray.wait([ray.put(0)], timeout=0.1)

@@ -1,0 +1,207 @@
+"""The rows of a data set in folds, each held out once."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tune_tf.data.nested import Nested, is_sequence, leaves_of, map_nested
+from tune_tf.data.rows import Rows, class_labels, class_weights, rows_of
+from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Folds
+from tune_tf.workload import Data
+
+
+class FoldedRows:
+    """The rows of ``Data.train`` and ``Data.validation`` together, split by scikit-learn.
+
+    Training rows of a fold have weights where those of ``Data.train`` have, and rows to validate on
+    where those of ``Data.validation`` have; a row without one counts as 1. ``class_weight`` weighs
+    training rows only.
+
+    Args:
+        data: What the workload loaded.
+        folds: How it is split.
+        seed: Of the split; the same for all trials that are to be compared.
+        floatx: What floats become.
+
+    Raises:
+        WorkloadError: These rows cannot be split so, or are no rows of arrays.
+    """
+
+    def __init__(self, data: Data, folds: Folds, *, seed: int, floatx: str = "float32") -> None:
+        if isinstance(data, Data):
+            _refuse_pipelines(data)
+        rows = rows_of(data, floatx=floatx)
+        parts = [rows.train] if rows.validation is None else [rows.train, rows.validation]
+        self._x = _joined("x", [part[0] for part in parts])
+        self._y = _joined("y", [part[1] for part in parts])
+        self._num_rows = rows.num_train + rows.num_validation
+        given = _joined_weights(parts, data.class_weight is not None, floatx)
+        self._train_weights = given if len(rows.train) == 3 else None
+        if data.class_weight is not None:
+            self._train_weights = class_weights(self._y, data.class_weight, floatx)
+        validated = rows.validation is None or len(rows.validation) == 3
+        self._validation_weights = given if validated else None
+        groups = _groups(data, self._num_rows) if folds.grouped else None
+        self._held_out = [
+            held_out.astype(np.int32) for held_out in _split(folds, seed, self._y, groups)
+        ]
+
+    def rows(self, index: int) -> Rows:
+        """Return a fold's rows: to validate on those that it holds out, to train on all others.
+
+        Args:
+            index: Number of the fold, from 0; those of the next repeat follow on.
+        """
+        held_out = self._held_out[index]
+        others = np.ones(self._num_rows, bool)
+        others[held_out] = False
+        train = np.flatnonzero(others)
+        return Rows(
+            train=self._part(train, self._train_weights),
+            validation=self._part(held_out, self._validation_weights),
+            num_train=len(train),
+            num_validation=len(held_out),
+        )
+
+    def _part(self, chosen: Any, weights: Any) -> tuple[Nested, ...]:
+        part = (self._x, self._y) if weights is None else (self._x, self._y, weights)
+        return tuple(map_nested(lambda leaf: leaf[chosen], item) for item in part)
+
+
+def _refuse_pipelines(data: Data) -> None:
+    for name in ("train", "validation"):
+        part = getattr(data, name)
+        if not isinstance(part, tuple | type(None)):
+            raise WorkloadError(
+                f"folds are made of rows by number, but Data.{name} is a {type(part).__name__}: "
+                "let load_data return tuples (x, y) of arrays"
+            )
+
+
+def _joined(name: str, parts: list[Nested]) -> Nested:
+    """Return nested arrays of several parts, one after another.
+
+    Raises:
+        WorkloadError: They are not nested alike, or a row has another shape or type.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first, second = parts
+    specs = [
+        {label: (leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
+        for part in parts
+    ]
+    if specs[0] != specs[1]:
+        told = [
+            ", ".join(f"{dtype}{list(shape)}" for shape, dtype in spec.values()) for spec in specs
+        ]
+        raise WorkloadError(
+            "the rows of Data.train and Data.validation must be of one form to be split into "
+            f"folds, but a row of {name} is {told[0]} in the one and {told[1]} in the other"
+        )
+    if isinstance(first, Mapping):
+        return {key: _joined(name, [value, second[key]]) for key, value in first.items()}
+    if is_sequence(first):
+        return type(first)(_joined(name, [*pair]) for pair in zip(first, second, strict=True))
+    return np.concatenate(parts)
+
+
+def _joined_weights(parts: list[tuple[Nested, ...]], by_class: bool, floatx: str) -> Any:
+    """Return the user's own weights of all rows, shape ``[rows]``; None where there are none."""
+    own = [
+        None if len(part) == 2 or (by_class and number == 0) else part[2]
+        for number, part in enumerate(parts)
+    ]
+    if all(weights is None for weights in own):
+        return None
+    return np.concatenate(
+        [
+            np.ones(len(next(leaves_of("", part))[1]), floatx) if weights is None else weights
+            for part, weights in zip(parts, own, strict=True)
+        ]
+    )
+
+
+def _groups(data: Data, num_rows: int) -> Any:
+    if data.groups is None:
+        raise WorkloadError(
+            "parallelism.grouped is true but Data.groups is None: let load_data return the group "
+            "of each row, those of train first and then those of validation"
+        )
+    groups = np.asarray(data.groups)
+    if groups.shape != (num_rows,):
+        raise WorkloadError(
+            f"Data.groups must hold one group for each row of train and validation, shape "
+            f"({num_rows},), not {groups.shape}"
+        )
+    return groups
+
+
+def _split(folds: Folds, seed: int, y: Nested, groups: Any) -> "Iterator[np.ndarray[Any, Any]]":
+    """Yield the row numbers that each fold holds out.
+
+    Raises:
+        WorkloadError: There are more folds than rows, groups or rows of a class.
+    """
+    num_rows = len(next(leaves_of("", y))[1])
+    if folds.num_folds > num_rows:
+        raise WorkloadError(
+            f"parallelism.num_folds is {folds.num_folds} but there are {num_rows} row(s) in all: "
+            "use fewer folds"
+        )
+    if groups is not None and folds.num_folds > (num_groups := len(np.unique(groups))):
+        raise WorkloadError(
+            f"parallelism.num_folds is {folds.num_folds} but Data.groups holds {num_groups} "
+            "group(s), which are not divided: use fewer folds"
+        )
+    classes = _classes(folds, y) if folds.stratified else np.zeros(num_rows, int)
+    for repeat in range(folds.num_repeats):
+        splitter = _splitter(folds, seed + repeat)
+        for train, held_out in splitter.split(np.empty((num_rows, 0)), classes, groups):
+            if not len(train) or not len(held_out):
+                raise WorkloadError(
+                    "the groups cannot be divided into so many folds with the classes in about "
+                    "equal shares: a fold would be empty; use fewer folds"
+                )
+            yield held_out
+
+
+def _splitter(folds: Folds, seed: int) -> Any:
+    # scikit-learn takes most of a second to import, which only trials in folds pay.
+    from sklearn.model_selection import (
+        GroupKFold,
+        KFold,
+        StratifiedGroupKFold,
+        StratifiedKFold,
+    )
+
+    if folds.grouped and not folds.stratified and folds.num_repeats == 1:
+        return GroupKFold(folds.num_folds)  # unshuffled it makes folds of about equal size
+    kind = {
+        (False, False): KFold,
+        (True, False): StratifiedKFold,
+        (False, True): GroupKFold,
+        (True, True): StratifiedGroupKFold,
+    }[folds.stratified, folds.grouped]
+    return kind(folds.num_folds, shuffle=True, random_state=seed % 2**32)
+
+
+def _classes(folds: Folds, y: Nested) -> "np.ndarray[Any, Any]":
+    advice = "leave parallelism.stratified away"
+    if not isinstance(y, np.ndarray):
+        raise WorkloadError(f"stratified folds need a single output of class labels: {advice}")
+    is_one_hot = y.ndim > 1 and y.shape[-1] > 1
+    if not is_one_hot and np.any(y != np.round(y)):
+        raise WorkloadError(f"stratified folds need class labels, not real numbers: {advice}")
+    classes = class_labels(y)
+    labels, counts = np.unique(classes, return_counts=True)
+    if counts.min() < folds.num_folds:
+        rare = int(counts.argmin())
+        raise WorkloadError(
+            f"parallelism.num_folds is {folds.num_folds} but class {labels[rare]} has only "
+            f"{counts[rare]} row(s): every fold needs one of each class; use fewer folds, or "
+            f"{advice}"
+        )
+    return classes
