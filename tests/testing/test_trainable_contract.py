@@ -4,7 +4,15 @@ from typing import ClassVar
 
 import pytest
 
-from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker, Parallelism
+from tune_tf.parallelism import (
+    Ensemble,
+    Folds,
+    Hybrid,
+    Mirrored,
+    ModelParallel,
+    MultiWorker,
+    Parallelism,
+)
 from tune_tf.testing import TrainableContract
 from tune_tf.trainables import trainable
 from tune_tf.workloads.digits import DigitsMLP
@@ -40,3 +48,11 @@ class TestModelParallel(OfOurs):
 
 class TestHybrid(OfOurs):
     parallelism = Hybrid(2, 2)
+
+
+class TestFolds(OfOurs):
+    parallelism = Folds(2, num_devices=2)
+
+
+class TestEnsemble(OfOurs):
+    parallelism = Ensemble(2)
