@@ -11,7 +11,7 @@ from tune_tf.constraint import Constraint
 from tune_tf.errors import TuneTfError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.parallelism import Mirrored, MultiWorker
+from tune_tf.parallelism import Asynchronous, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 from tune_tf.version import __version__
@@ -24,7 +24,13 @@ _load, _list, _ = _lazy.attach(
         "searchers": ["OptunaSearcher"],
         "tracking": ["MLflowCallback"],
         "tracking.trial_run": ["mlflow_run"],
-        "trainables": ["MirroredTrainable", "MultiWorkerTrainable", "OomRetries", "trainable"],
+        "trainables": [
+            "AsynchronousTrainable",
+            "MirroredTrainable",
+            "MultiWorkerTrainable",
+            "OomRetries",
+            "trainable",
+        ],
         "sweep": ["resume_sweep", "run_sweep"],
         "results": ["SweepResult"],
         "workloads.hypermodel": ["from_hypermodel"],
@@ -32,6 +38,8 @@ _load, _list, _ = _lazy.attach(
 )
 
 __all__ = [
+    "Asynchronous",
+    "AsynchronousTrainable",
     "Choice",
     "Constant",
     "Constraint",

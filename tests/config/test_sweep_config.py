@@ -226,7 +226,7 @@ BAD = {
     "kind": (
         {"parallelism": {"kind": "miror"}},
         "parallelism.kind",
-        "one of 'mirrored', 'multi_worker', not",
+        "one of 'mirrored', 'multi_worker', ",
     ),
     "replicas": ({"parallelism": {"num_replicas": 0}}, "parallelism", "not 0"),
     "rows": (

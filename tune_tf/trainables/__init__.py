@@ -1,8 +1,15 @@
 """Ray Tune Trainables that train TensorFlow models, one kind of parallelism each."""
 
+from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.factory import trainable
 from tune_tf.trainables.mirrored import MirroredTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.oom_retries import OomRetries
 
-__all__ = ["MirroredTrainable", "MultiWorkerTrainable", "OomRetries", "trainable"]
+__all__ = [
+    "AsynchronousTrainable",
+    "MirroredTrainable",
+    "MultiWorkerTrainable",
+    "OomRetries",
+    "trainable",
+]

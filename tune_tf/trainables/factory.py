@@ -7,9 +7,10 @@ import ray
 from ray import tune
 
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError, one_of
-from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
+from tune_tf.parallelism import Asynchronous, Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.recycling import Recycling
@@ -18,7 +19,10 @@ from tune_tf.trainables.worker import PickledWorkload
 from tune_tf.workload import Workload
 
 _LOOPS = ("graph", "fit")
-_IN_PROCESSES: dict[type[Parallelism], type[tune.Trainable]] = {MultiWorker: MultiWorkerTrainable}
+_IN_PROCESSES: dict[type[Parallelism], type[tune.Trainable]] = {
+    MultiWorker: MultiWorkerTrainable,
+    Asynchronous: AsynchronousTrainable,
+}
 """Trainables of the kinds whose trials train in processes of their own, one a bundle."""
 
 
@@ -74,6 +78,10 @@ def trainable(
                 f'loop="fit" trains one replica only, not {parallelism.num_replicas}: with '
                 "several, keras.Model.fit is wrong for clipped gradients and uneven batches"
             ]
+        )
+    if loop == "fit" and isinstance(parallelism, Asynchronous):
+        raise InvalidSettingsError(
+            [f'loop="fit" trains in one process only, not as kind {parallelism.kind!r}']
         )
     if loop == "fit" and isinstance(parallelism, Mirrored) and parallelism.micro_batches > 1:
         raise InvalidSettingsError(

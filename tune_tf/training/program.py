@@ -1,7 +1,7 @@
 """A traced epoch, its model, and how it serves one trial after another."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -89,6 +89,7 @@ class Program:
         # Keras weighs the losses of several outputs by rows only where it sees their number.
         by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
         self._needs_static_shapes = jit or replicas.num > 1 or by_output or micro_batches > 1
+        self._jit = jit
         self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
 
     def epoch(self, train: Any, validation: Any, order: "np.ndarray[Any, Any]") -> Metrics:
@@ -103,7 +104,7 @@ class Program:
             Metrics by Keras' names, those of validation behind ``val_``; scalars as floats.
         """
         logs = self._epoch(train, validation, order)
-        return {name: _plain(value) for name, value in logs.items()}
+        return plain(logs)
 
     def take_over(self, fresh: keras.Model, scalars: list[Scalar]) -> None:
         """Become the trial of a fresh model of the same structure, in every variable."""
@@ -144,22 +145,21 @@ class Program:
         )
         logs = self._logs(last)
         if self._own_train_step and (not isinstance(last, Mapping) or "loss" not in logs):
-            raise WorkloadError(
-                f"the train_step of {type(self._workload).__name__} or its model returned "
-                f"{_names_in(last)} but no loss: return metrics by name with the loss of the "
-                "batch as 'loss', for example {'loss': loss}"
-            )
+            self._refuse_logs(last)
         if validation is not None:
-            self.model.reset_metrics()
-            last = self._run_batches(
-                self._test,
-                validation,
-                None,
-                self._num_validation_rows,
-                by_model=self._own_test_step,
-            )
-            logs |= {f"val_{name}": value for name, value in self._logs(last).items()}
+            logs |= self._run_validation(validation)
         return logs
+
+    def _run_validation(self, validation: Any) -> dict[str, tf.Tensor]:
+        self.model.reset_metrics()
+        last = self._run_batches(
+            self._test,
+            validation,
+            None,
+            self._num_validation_rows,
+            by_model=self._own_test_step,
+        )
+        return {f"val_{name}": value for name, value in self._logs(last).items()}
 
     def _run_batches(
         self, step: Step, rows: Any, order: tf.Tensor | None, num_rows: int, *, by_model: bool
@@ -224,6 +224,13 @@ class Program:
             metrics = self.replicas.mean(dict(last))
         return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
 
+    def _refuse_logs(self, logs: Any) -> NoReturn:
+        raise WorkloadError(
+            f"the train_step of {type(self._workload).__name__} or its model returned "
+            f"{_names_in(logs)} but no loss: return metrics by name with the loss of the "
+            "batch as 'loss', for example {'loss': loss}"
+        )
+
     def _check_batches(self, micro_batches: int, uneven: Uneven) -> None:
         replicas, size = self.replicas.num, self._batch_size
         if size < replicas:
@@ -276,6 +283,7 @@ def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":
     return value if np.any(value) else None
 
 
-def _plain(value: tf.Tensor) -> Any:
-    array = value.numpy()
-    return float(array) if np.ndim(array) == 0 else array
+def plain(logs: Mapping[str, Any]) -> Metrics:
+    """Return metrics outside of TensorFlow, scalars as floats."""
+    arrays = {name: value.numpy() for name, value in logs.items()}
+    return {name: float(a) if np.ndim(a) == 0 else a for name, a in arrays.items()}
