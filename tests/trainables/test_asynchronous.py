@@ -1,6 +1,7 @@
 """Workers that send gradients to a parameter server, driven by hand on a Ray cluster."""
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import ray
 from ray import tune
 
 from tune_tf.data import rows_of
+from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Asynchronous
 from tune_tf.trainables import trainable
 from tune_tf.trainables.trial_number import seed_of_trial
@@ -31,7 +33,7 @@ NUM_BATCHES = 5
 
 
 class Victims(Workload):
-    """Where asynchronous updates are easily wrong, with processes that can be told to die.
+    """Where asynchronous updates are easily wrong.
 
     Args:
         folder: Where each process leaves its id, and where a test leaves the word for one to die.
@@ -39,6 +41,10 @@ class Victims(Workload):
 
     def __init__(self, folder):
         self.folder = str(folder)
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        Path(self.folder, f"process-{os.getpid()}").touch()
 
     def load_data(self, config):
         rng = np.random.default_rng(0)
@@ -54,7 +60,8 @@ class Victims(Workload):
                 keras.layers.BatchNormalization(),
                 keras.layers.Dropout(0.2),
                 keras.layers.Dense(3),
-            ]
+            ],
+            name="mortal" if config.get("mortal") else "immortal",
         )
         model.compile(
             keras.optimizers.SGD(config["learning_rate"], momentum=0.9, global_clipnorm=0.3),
@@ -63,10 +70,24 @@ class Victims(Workload):
         )
         return model
 
+    def callbacks(self, config):
+        Path(self.folder, "server").write_text(str(os.getpid()))
+        return [keras.callbacks.EarlyStopping("loss", patience=1, min_delta=1e6)][
+            : config.get("stops", 0)
+        ]
+
+    def global_batch_size(self, config):
+        return 16
+
+
+class Mortal(Victims):
+    """The same with a step of its own, in which one process dies once told to, if it is mortal."""
+
     def train_step(self, model, batch):
         import tensorflow as tf
 
-        tf.numpy_function(self._perhaps_die, [], [])
+        if model.name == "mortal":
+            tf.numpy_function(self._perhaps_die, [], [])
         x, y = batch
         with tf.GradientTape() as tape:
             y_pred = model(x, training=True)
@@ -78,15 +99,6 @@ class Victims(Workload):
         accuracy.update_state(y, y_pred)
         return model.get_metrics_result()
 
-    def callbacks(self, config):
-        Path(self.folder, "server").write_text(str(os.getpid()))
-        return [keras.callbacks.EarlyStopping("loss", patience=1, min_delta=1e6)][
-            : config.get("stops", 0)
-        ]
-
-    def global_batch_size(self, config):
-        return 16
-
     def _perhaps_die(self):
         try:
             Path(self.folder, "die").unlink()  # one process finds it
@@ -97,6 +109,12 @@ class Victims(Workload):
 
 def metrics_of(result):
     return [float(result[name]) for name in METRICS]
+
+
+def iterations_of(checkpoint):
+    """Return how many updates the optimizer of a checkpoint has seen."""
+    values = dict(zip(checkpoint.names, (*checkpoint.model, *checkpoint.optimizer), strict=True))
+    return next(int(value) for name, value in values.items() if name.endswith("iteration"))
 
 
 def on_one_device(folder, num_epochs, checkpoint=None, learning_rate=0.1):
@@ -184,8 +202,8 @@ def test_gradients_of_one_worker_are_never_stale(alone):
 def killed(ray_cluster, tmp_path_factory):
     """What a trial of two workers told, one of which was killed at work in its second epoch."""
     folder = tmp_path_factory.mktemp("killed")
-    kind = trainable(Victims(folder), Asynchronous(2, max_staleness=1, server_cpus=0), seed=1)
-    trial = kind(config={"learning_rate": 0.1})
+    kind = trainable(Mortal(folder), Asynchronous(2, max_staleness=1, server_cpus=0), seed=1)
+    trial = kind(config={"learning_rate": 0.1, "mortal": True})
     results = [trial.train()]
     Path(folder, "die").touch()
     results += [trial.train() for _ in range(3)]
@@ -204,19 +222,55 @@ def test_a_killed_worker_does_not_end_the_trial(killed):
 
 def test_every_batch_is_applied_once_also_that_of_a_killed_worker(killed):
     *_, state = killed
-    iterations = next(
-        value
-        for name, value in zip(state.names, (*state.model, *state.optimizer), strict=True)
-        if name.endswith("iteration")
-    )
 
-    assert iterations == 4 * NUM_BATCHES
+    assert iterations_of(state) == 4 * NUM_BATCHES
 
 
 def test_no_gradient_older_than_the_bound_is_applied(killed):
     results, *_ = killed
 
     assert max(result["async/staleness_max"] for result in results) <= 1
+
+
+@pytest.fixture(scope="module")
+def carried_by_tensorflow(ray_cluster, tmp_path_factory):
+    """What a trial told whose only worker was killed between its third epoch and its fourth."""
+    folder = tmp_path_factory.mktemp("strategy")
+    spread = Asynchronous(1, server_cpus=0, backend="parameter_server_strategy")
+    trial = trainable(Mortal(folder), spread, seed=1)(config={"learning_rate": 0.1})
+    told = {"folder": folder, "results": [trial.train() for _ in range(2)]}
+    trial.save_checkpoint(str(folder))
+    trial.reset({"learning_rate": 0.1})
+    trial.load_checkpoint(str(folder))
+    told["results"].append(trial.train())
+    pids = {int(each.name.rpartition("-")[2]) for each in folder.glob("process-*")}
+    (worker,) = pids - {int(Path(folder, "server").read_text()), os.getpid()}
+    os.kill(worker, signal.SIGKILL)
+    told["killed"] = [trial.train() for _ in range(2)]
+    trial.save_checkpoint(str(folder))
+    told["iterations"] = iterations_of(Checkpoint.read(folder))
+    with pytest.raises(WorkloadError, match=r"\w") as refused:
+        trial.reset({"learning_rate": 0.1, "mortal": True})
+    told["refusal"] = str(refused.value)
+    return told
+
+
+def test_tensorflows_parameter_servers_give_the_numbers_of_one_device(carried_by_tensorflow):
+    told = carried_by_tensorflow
+    seen = [metrics_of(result) for result in told["results"]]
+
+    assert np.allclose(seen, on_one_device(told["folder"], 3), rtol=1e-5)
+
+
+def test_a_worker_of_tensorflows_is_replaced_and_no_batch_lost(carried_by_tensorflow):
+    told = carried_by_tensorflow
+
+    assert sum(result["async/workers_lost"] for result in told["killed"]) == 1
+    assert told["iterations"] == 5 * NUM_BATCHES
+
+
+def test_steps_that_tensorflows_workers_cannot_do_are_refused(carried_by_tensorflow):
+    assert re.search(r"calls Python \(.*PyFunc.*backend='actors'", carried_by_tensorflow["refusal"])
 
 
 @pytest.mark.usefixtures("ray_cluster")

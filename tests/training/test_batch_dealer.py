@@ -80,7 +80,7 @@ def test_nothing_is_dealt_of_a_complete_epoch():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_batch_is_applied_once_whatever_happens(seed):
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     dealer = BatchDealer(30, max_staleness=2)
     applied, at_work = [], {}
     while not dealer.is_complete:

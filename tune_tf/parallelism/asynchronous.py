@@ -24,7 +24,9 @@ class Asynchronous:
         num_workers: Processes that compute gradients; the server is one more.
         max_staleness: Updates that a gradient may be behind. An older one is dropped, and its
             batch is done again.
-        backend: ``"actors"``, or ``"parameter_server_strategy"``.
+        backend: ``"actors"``: gradients travel between Ray's actors.
+            ``"parameter_server_strategy"``: TensorFlow's own ``ParameterServerStrategy`` and
+            ``ClusterCoordinator`` in these processes; workers read and update the weights in place.
         server_cpus: CPUs that the server reserves for itself; 0 where there is none to spare: it
             uses those of the first worker then.
         max_replacements: Workers that died or fell silent which a trial replaces; one more ends it.

@@ -9,6 +9,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.trainables.asynchronous_group import AsynchronousGroup
 from tune_tf.trainables.in_processes import InProcesses
 from tune_tf.trainables.pulses import Watch
+from tune_tf.trainables.strategy_group import StrategyGroup
 from tune_tf.trainables.worker import Assignment
 
 
@@ -24,7 +25,12 @@ class AsynchronousTrainable(InProcesses):
     ) -> AsynchronousGroup:
         """Start the server and a worker in each bundle but the server's."""
         num_workers = len(shares) - bool(self._parallelism.server_cpus)
-        return AsynchronousGroup(
+        kind = (
+            StrategyGroup
+            if self._parallelism.backend == "parameter_server_strategy"
+            else (AsynchronousGroup)
+        )
+        return kind(
             assignment,
             replace(self._parallelism, num_workers=num_workers),
             placement_group=placement_group,

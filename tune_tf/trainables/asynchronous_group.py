@@ -19,6 +19,7 @@ from tune_tf.trainables.gradient_worker import GradientWorkerActor, WorkReport
 from tune_tf.trainables.parameter_server import ParameterServerActor, UpdateReport
 from tune_tf.trainables.pulses import Pulses, Watch, verdict
 from tune_tf.trainables.worker import Assignment, EpochReport, Files, TrialStart
+from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.training.meeting import WorkerFacts, addresses_of
 
 _log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _SERVER = "the parameter server"
 
 
 @dataclass(eq=False)
-class _Worker:
+class GroupWorker:
     """A worker that is there, or on its way.
 
     Args:
@@ -48,6 +49,7 @@ class _Worker:
 
     @property
     def name(self) -> str:
+        """Who this is, for messages."""
         return f"worker {self.bundle}"
 
 
@@ -64,6 +66,9 @@ class AsynchronousGroup:
         watch: When a process counts as lost.
         clock: Seconds that only grow.
     """
+
+    server_actor: type[WorkerActor] = ParameterServerActor
+    worker_actor: type[WorkerActor] = GradientWorkerActor
 
     def __init__(
         self,
@@ -84,12 +89,12 @@ class AsynchronousGroup:
         self._trial: TrialStart | None = None
         self._num_replaced = 0
         self._num_lost = 0
-        self._workers: list[_Worker] = []
+        self._workers: list[GroupWorker] = []
         self._server = self._start_server()
         self._workers = [self._hired(bundle) for bundle in range(parallelism.num_workers)]
         server: WorkerFacts = self._ask(("meet", self._server_assignment), watched=False)
         self._server_facts = replace(server, rank=parallelism.num_workers)
-        self._ask(("prepare", parallelism.max_staleness), watched=False)
+        self._connect()
         self._await_workers()
 
     @property
@@ -120,8 +125,14 @@ class AsynchronousGroup:
                     worker.answers.append(worker.actor.do.remote("work"))
             rested = self._heard_of_workers() or rested
         report: UpdateReport = self._ask(("end_epoch",))
+        recycle = report.epoch.recycle or rested.recycle
+        epoch = replace(report.epoch, recycle=recycle, system_metrics=rested.system_metrics)
+        return epoch, self._told(report)
+
+    def _told(self, report: UpdateReport) -> dict[str, Any]:
+        """Return what a result tells of an epoch beside its metrics."""
         statistics = report.statistics
-        more = {
+        return {
             "num_workers": len(self._workers),
             "async/staleness_mean": statistics.mean_staleness,
             "async/staleness_max": statistics.max_staleness,
@@ -130,9 +141,6 @@ class AsynchronousGroup:
             "async/gradients_late": statistics.num_late,
             "async/workers_lost": self._num_lost,
         }
-        epoch = report.epoch
-        recycle = epoch.recycle or rested.recycle
-        return replace(epoch, recycle=recycle, system_metrics=rested.system_metrics), more
 
     def state(self) -> Files:
         """Return the trial's checkpoint."""
@@ -168,21 +176,33 @@ class AsynchronousGroup:
     def _start_server(self) -> Any:
         cpus = self._parallelism.server_cpus
         return self._actor(
-            ParameterServerActor, bundle=self._parallelism.num_workers if cpus else 0, cpus=cpus
+            self.server_actor, bundle=self._parallelism.num_workers if cpus else 0, cpus=cpus
         )
 
-    def _hired(self, bundle: int) -> _Worker:
+    def _hired(self, bundle: int) -> GroupWorker:
         """Start a worker, and tell it all that it has to know."""
         share = self._assignment.resources
         number = next(self._numbers)
-        actor = self._actor(GradientWorkerActor, bundle=bundle, cpus=share.cpus, gpus=share.gpus)
-        answers = [
-            actor.do.remote("meet", self._assignment),
-            actor.do.remote("prepare", self._server, number),
-        ]
-        if self._trial is not None:
-            answers.append(actor.do.remote("start", self._trial))
-        return _Worker(number, bundle, actor, answers)
+        actor = self._actor(self.worker_actor, bundle=bundle, cpus=share.cpus, gpus=share.gpus)
+        requests = [("meet", self._assignment), *self._instructions(number)]
+        answers = [actor.do.remote(*request) for request in requests]
+        return GroupWorker(number, bundle, actor, answers)
+
+    def _connect(self) -> None:
+        """Get the server ready for trials."""
+        self._ask(("prepare", self._parallelism.max_staleness), watched=False)
+
+    def _instructions(self, number: int) -> list[tuple[Any, ...]]:
+        """Return what a worker is told once it has met its devices."""
+        told: list[tuple[Any, ...]] = [("prepare", self._server, number)]
+        return told if self._trial is None else [*told, ("start", self._trial)]
+
+    def _forget(self, worker: GroupWorker) -> None:
+        """Let the server know that a worker is gone."""
+        self._ask(("forget", worker.number))
+
+    def _meanwhile(self) -> None:
+        """See after others while the server takes its time."""
 
     def _actor(self, kind: Any, *, bundle: int, cpus: int, gpus: float = 0) -> Any:
         place = PlacementGroupSchedulingStrategy(
@@ -190,7 +210,7 @@ class AsynchronousGroup:
         )
         remote = ray.remote(concurrency_groups={"pulse": 1})(kind)
         # Rank 0 is the server's: the process that has the trial's state.
-        rank = 0 if kind is ParameterServerActor else bundle
+        rank = 0 if kind is self.server_actor else bundle
         return remote.options(
             scheduling_strategy=place, num_cpus=cpus, num_gpus=gpus, max_restarts=0
         ).remote(rank)
@@ -221,7 +241,7 @@ class AsynchronousGroup:
             self._feel_pulses()
         return rested
 
-    def _welcome(self, worker: _Worker, facts: WorkerFacts) -> None:
+    def _welcome(self, worker: GroupWorker, facts: WorkerFacts) -> None:
         worker.facts = facts
         known = [each.facts for each in self._workers if each.facts is not None]
         known.append(replace(self._server_facts, num_gpus=facts.num_gpus))
@@ -251,7 +271,7 @@ class AsynchronousGroup:
         if silence is not None:
             self._fail(silence)
 
-    def _lose(self, worker: _Worker, error: Exception) -> None:
+    def _lose(self, worker: GroupWorker, error: Exception) -> None:
         """Replace a worker that is lost; raise what is not the loss of a worker."""
         lost = isinstance(error, RayActorError | WorkerLostError)
         if not lost:
@@ -274,7 +294,7 @@ class AsynchronousGroup:
             self._parallelism.max_replacements,
             error,
         )
-        self._ask(("forget", worker.number))
+        self._forget(worker)
         self._workers[self._workers.index(worker)] = self._hired(worker.bundle)
 
     def _ask(self, request: Sequence[Any], *, watched: bool = True) -> Any:
@@ -292,6 +312,7 @@ class AsynchronousGroup:
                 silence = watched and self._pulses.silence(_SERVER, self._server, self._clock())
                 if silence:
                     raise silence
+                self._meanwhile()
             return ray.get(answer)
         except Exception as error:  # noqa: BLE001  judged there
             self._fail(error)

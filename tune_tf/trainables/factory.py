@@ -138,9 +138,10 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     """
     if not ray.is_initialized():
         return
-    share = parallelism.shares(resources)[0]
+    shares = parallelism.shares(resources)
+    share = shares[0]
     room = room_by_node(share)
-    if num_trials(room, parallelism):
+    if num_trials(room, parallelism, shares):
         return
     asked = _told(share.bundle)
     if not any(room):
@@ -148,6 +149,13 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
             f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
             "but no node of the Ray cluster has that (the most of each: "
             f"{_told(largest_node(share))}): it would wait for ever; ask for less, or add a machine"
+        )
+    if sum(room) >= parallelism.num_workers and len(set(shares)) > 1:
+        raise UnavailableResourcesError(
+            f"a trial asks for {sum(each.cpus for each in shares)} CPU in all, "
+            f"{_told(shares[-1].bundle)} of it beside its {parallelism.num_workers} workers, which "
+            "the Ray cluster does not have: it would wait for ever; use fewer workers, "
+            "server_cpus: 0, or add machines"
         )
     nodes = f"{sum(map(bool, room))} of {len(room)} nodes"
     raise UnavailableResourcesError(

@@ -134,7 +134,7 @@ class ParameterServer(Worker):
         if epoch is None or not epoch.dealer.is_complete:
             raise RuntimeError("no epoch is complete")
         self._version = epoch.dealer.version
-        metrics = self._loop.end_epoch(epoch.increments, epoch.validation or {})
+        metrics = self._loop.end_epoch(epoch.increments, epoch.validation)
         statistics = epoch.dealer.statistics
         return UpdateReport(
             self._report(metrics), statistics, len(statistics.staleness) / epoch.took_s

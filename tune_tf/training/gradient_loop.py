@@ -41,7 +41,7 @@ class GradientLoop(RehearsedLoop):
         self._values.update(errand.weights)
         self._version = errand.version
         trial = self._current
-        program = _of(trial)
+        program = gradient_program_of(trial)
         done = (errand.epoch, errand.batch, errand.version)
         if errand.batch is None or errand.rows is None:
             program.load(self._values)
@@ -51,7 +51,7 @@ class GradientLoop(RehearsedLoop):
         return Outcome(*done, gradient, program.increments)
 
     def _rehearse(self, trial: LoopTrial) -> bool:
-        return _of(trial).rehearse(trial.rows.train)
+        return gradient_program_of(trial).rehearse(trial.rows.train)
 
     def _callbacks(self, config: Config, model: Any) -> EpochCallbacks:
         return EpochCallbacks(_NO_CALLBACKS, model)
@@ -60,7 +60,8 @@ class GradientLoop(RehearsedLoop):
 _NO_CALLBACKS: Sequence[Any] = ()
 
 
-def _of(trial: LoopTrial) -> GradientProgram:
+def gradient_program_of(trial: LoopTrial) -> GradientProgram:
+    """Return what a trial of such a loop computes."""
     program = trial.program
     if not isinstance(program, GradientProgram):
         raise TypeError(f"{type(program).__name__} computes no gradients")

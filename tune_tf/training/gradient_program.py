@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.errand import Array, Gradient, SparseGradient
-from tune_tf.training.program import Metrics, Program, plain
+from tune_tf.training.program import Program, plain
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.update import refuse_other_optimizers
 from tune_tf.training.variable_roles import VariableRoles
@@ -40,9 +40,9 @@ class GradientProgram(Program):
         self.roles = VariableRoles.of(model)
         self._increments: list[Array] = []
         self._caught: Any = None
+        self._apply = model.optimizer.apply
         model.optimizer.apply = self._catch
         self._gradient = tf.function(self._run_gradient, jit_compile=self._jit, autograph=False)
-        self._validation = tf.function(self._run_validation, jit_compile=self._jit, autograph=False)
         self._assign = tf.function(self._run_assign, autograph=False)
 
     @property
@@ -110,10 +110,6 @@ class GradientProgram(Program):
             [counted.numpy() for counted in found["metrics"]],
             None if found["logs"] is None else plain(found["logs"]),
         )
-
-    def validate(self, validation: Any) -> Metrics:
-        """Return the metrics of the validation rows."""
-        return plain(self._validation(validation))
 
     def _run_gradient(self, train: Any, rows: tf.Tensor) -> dict[str, Any]:
         model = self.model

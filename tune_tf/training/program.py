@@ -90,6 +90,7 @@ class Program:
         by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
         self._needs_static_shapes = jit or replicas.num > 1 or by_output or micro_batches > 1
         self._jit = jit
+        self._validation = tf.function(self._run_validation, jit_compile=jit, autograph=False)
         self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
 
     def epoch(self, train: Any, validation: Any, order: "np.ndarray[Any, Any]") -> Metrics:
@@ -105,6 +106,10 @@ class Program:
         """
         logs = self._epoch(train, validation, order)
         return plain(logs)
+
+    def validate(self, validation: Any) -> Metrics:
+        """Return the metrics of placed validation rows, by Keras' names behind ``val_``."""
+        return plain(self._validation(validation))
 
     def take_over(self, fresh: keras.Model, scalars: list[Scalar]) -> None:
         """Become the trial of a fresh model of the same structure, in every variable."""

@@ -38,16 +38,19 @@ class UpdateLoop(RehearsedLoop):
         """Update the weights."""
         self.program.apply(gradient)
 
-    def end_epoch(self, increments: list[Array], validation: Metrics) -> Metrics:
+    def end_epoch(self, increments: list[Array], validation: Metrics | None = None) -> Metrics:
         """End an epoch; return its metrics.
 
         Args:
             increments: What each batch added to each counter of the model.
-            validation: Metrics of the validation.
+            validation: Metrics of the validation; None to do it here, if there are rows here.
         """
         trial = self._current
         self.program.count(increments)
-        metrics = self.program.metrics() | validation
+        metrics = self.program.metrics()
+        if validation is None and trial.rows.validation is not None:
+            validation = self.program.validate(trial.rows.validation)
+        metrics |= validation or {}
         trial.callbacks.epoch_end(trial.epoch, metrics)
         trial.epoch += 1
         return metrics

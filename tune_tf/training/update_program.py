@@ -118,7 +118,7 @@ class UpdateProgram(Program):
         optimizer = model.optimizer
         scale = getattr(optimizer, "dynamic_scale", None)
         whole = [
-            _scaled(gradient, variable, scale)
+            scaled(gradient, variable, scale)
             for gradient, variable in zip(gradients, trainable, strict=True)
         ]
         optimizer.apply(whole, trainable)
@@ -129,7 +129,7 @@ class UpdateProgram(Program):
             metric.assign(metric + counted)
 
 
-def _scaled(gradient: Any, variable: Any, scale: Any) -> Any:
+def scaled(gradient: Any, variable: Any, scale: Any) -> Any:
     """Return a gradient as the optimizer expects it: times its scale, which it divides by."""
     if gradient is None:
         return None
