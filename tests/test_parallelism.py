@@ -3,7 +3,15 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism import Ensemble, Folds, Hybrid, Mirrored, ModelParallel, MultiWorker
+from tune_tf.parallelism import (
+    Asynchronous,
+    Ensemble,
+    Folds,
+    Hybrid,
+    Mirrored,
+    ModelParallel,
+    MultiWorker,
+)
 from tune_tf.resources import TrialResources
 
 
@@ -225,3 +233,57 @@ def test_each_device_of_subtasks_has_its_share():
 def test_resources_that_devices_cannot_share_are_refused(resources, match):
     with pytest.raises(InvalidSettingsError, match=match):
         Folds(num_devices=2).check(resources)
+
+
+def test_a_staleness_bound_of_zero_is_refused_with_the_reason():
+    with pytest.raises(InvalidSettingsError, match=r"not 0: .* synchronous, kind 'multi_worker'"):
+        Asynchronous(max_staleness=0)
+
+
+def test_all_faults_of_asynchronous_workers_are_told_at_once():
+    with pytest.raises(InvalidSettingsError, match="backend") as caught:
+        Asynchronous(
+            0, max_staleness=1.5, backend="actor", server_cpus=-1, placement="far", micro_batches=0
+        )
+
+    assert [fault.what.split()[0] for fault in caught.value.faults] == [
+        "num_workers",
+        "micro_batches",
+        "max_staleness",
+        "server_cpus",
+        "backend",
+        "placement",
+    ]
+    assert "did you mean 'actors'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("gpus_in_cluster", "shares"),
+    [
+        pytest.param(True, (*(TrialResources(1, 1),) * 2, TrialResources(1)), id="gpus"),
+        pytest.param(False, (TrialResources(1),) * 3, id="cpus"),
+    ],
+)
+def test_the_server_has_a_cpu_and_the_workers_the_gpus(gpus_in_cluster, shares):
+    asynchronous = Asynchronous(2)
+    resources = asynchronous.resources(gpus_in_cluster=gpus_in_cluster)
+
+    asynchronous.check(resources)
+    assert asynchronous.shares(resources) == shares
+
+
+def test_a_server_without_cpus_of_its_own_has_no_share():
+    assert Asynchronous(2, server_cpus=0).shares(TrialResources(4)) == (TrialResources(2),) * 2
+
+
+@pytest.mark.parametrize(
+    ("resources", "match"),
+    [
+        pytest.param(TrialResources(2), "of which 1 are left for 2 workers", id="none-left"),
+        pytest.param(TrialResources(4), "of which 3 are left for 2 workers", id="uneven"),
+        pytest.param(TrialResources(3, 4), "gpus is 4 for 2 workers", id="gpus"),
+    ],
+)
+def test_resources_that_workers_and_server_cannot_share_are_refused(resources, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        Asynchronous(2).check(resources)

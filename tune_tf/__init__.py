@@ -11,7 +11,15 @@ from tune_tf.constraint import Constraint
 from tune_tf.errors import TuneTfError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.parallelism import Ensemble, Folds, Hybrid, Mirrored, ModelParallel, MultiWorker
+from tune_tf.parallelism import (
+    Asynchronous,
+    Ensemble,
+    Folds,
+    Hybrid,
+    Mirrored,
+    ModelParallel,
+    MultiWorker,
+)
 from tune_tf.resources import TrialResources
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 from tune_tf.validation import Validation
@@ -26,6 +34,7 @@ _load, _list, _ = _lazy.attach(
         "tracking": ["MLflowCallback"],
         "tracking.trial_run": ["mlflow_run"],
         "trainables": [
+            "AsynchronousTrainable",
             "FoldsTrainable",
             "MirroredTrainable",
             "ModelParallelTrainable",
@@ -40,6 +49,8 @@ _load, _list, _ = _lazy.attach(
 )
 
 __all__ = [
+    "Asynchronous",
+    "AsynchronousTrainable",
     "Choice",
     "Constant",
     "Constraint",

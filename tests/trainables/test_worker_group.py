@@ -15,9 +15,10 @@ from tune_tf.errors import (
     WorkloadError,
 )
 from tune_tf.resources import TrialResources
+from tune_tf.trainables.pulses import Watch
 from tune_tf.trainables.worker import Assignment, PickledWorkload
 from tune_tf.trainables.worker_actor import WorkerActor
-from tune_tf.trainables.worker_group import Watch, WorkerGroup
+from tune_tf.trainables.worker_group import WorkerGroup
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

@@ -9,6 +9,8 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 from tune_tf.config.value_section import keys_of, object_schema
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.parallelism import (
+    Asynchronous,
+    Backend,
     Ensemble,
     Folds,
     Hybrid,
@@ -42,6 +44,7 @@ def _plain_parallelism(parallelism: Parallelism) -> dict[str, Any]:
 
 
 _COUNT = {"type": "integer", "minimum": 1}
+_COUNT_OR_NONE = {"type": "integer", "minimum": 0}
 _STEP_SCHEMA: dict[str, Any] = {
     "synchronized_batch_norm": {"type": "boolean"},
     "micro_batches": _COUNT,
@@ -77,6 +80,19 @@ _PARALLELISM_SCHEMA = {
             {
                 "kind": {"const": ModelParallel.kind},
                 "num_stages": _COUNT,
+                "micro_batches": _COUNT,
+            },
+            ["kind"],
+        ),
+        object_schema(
+            {
+                "kind": {"const": Asynchronous.kind},
+                "num_workers": _COUNT,
+                "max_staleness": _COUNT,
+                "backend": {"enum": list(get_args(Backend))},
+                "server_cpus": _COUNT_OR_NONE,
+                "max_replacements": _COUNT_OR_NONE,
+                "placement": {"enum": list(get_args(Placement))},
                 "micro_batches": _COUNT,
             },
             ["kind"],

@@ -1,5 +1,6 @@
 """How one trial is spread over devices."""
 
+from tune_tf.parallelism.asynchronous import Asynchronous, Backend
 from tune_tf.parallelism.ensemble import Ensemble
 from tune_tf.parallelism.folds import Folds
 from tune_tf.parallelism.hybrid import Hybrid
@@ -9,10 +10,12 @@ from tune_tf.parallelism.multi_worker import MultiWorker
 from tune_tf.parallelism.setting_faults import Placement, Uneven
 from tune_tf.parallelism.subtasks import Subtasks
 
-Parallelism = Mirrored | MultiWorker | ModelParallel | Hybrid | Folds | Ensemble
+Parallelism = Mirrored | MultiWorker | ModelParallel | Hybrid | Asynchronous | Folds | Ensemble
 """Any of the values that say how a trial is spread."""
 
 __all__ = [
+    "Asynchronous",
+    "Backend",
     "Ensemble",
     "Folds",
     "Hybrid",

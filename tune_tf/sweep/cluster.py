@@ -37,7 +37,8 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()
     """
     check_cluster(resources, parallelism)
     if ray.is_initialized():
-        return num_trials(room_by_node(parallelism.shares(resources)[0]), parallelism)
+        shares = parallelism.shares(resources)
+        return num_trials(room_by_node(shares[0]), parallelism, shares)
     num_cpus = os.cpu_count() or 1
     if resources.cpus > num_cpus:
         raise UnavailableResourcesError(

@@ -1,5 +1,6 @@
 """Ray Tune Trainables that train TensorFlow models, one kind of parallelism each."""
 
+from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.factory import trainable
 from tune_tf.trainables.folds import FoldsTrainable
 from tune_tf.trainables.mirrored import MirroredTrainable
@@ -8,6 +9,7 @@ from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.oom_retries import OomRetries
 
 __all__ = [
+    "AsynchronousTrainable",
     "FoldsTrainable",
     "MirroredTrainable",
     "ModelParallelTrainable",

@@ -7,9 +7,10 @@ import ray
 from ray import tune
 
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError, one_of
-from tune_tf.parallelism import Ensemble, Folds, Mirrored, MultiWorker, Parallelism
+from tune_tf.parallelism import Asynchronous, Ensemble, Folds, Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.folds import FoldsTrainable
 from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
 from tune_tf.trainables.model_parallel import ModelParallelTrainable
@@ -23,6 +24,7 @@ from tune_tf.workload import Workload
 _LOOPS = ("graph", "fit")
 _IN_PROCESSES: dict[type[Parallelism], type[tune.Trainable]] = {
     MultiWorker: MultiWorkerTrainable,
+    Asynchronous: AsynchronousTrainable,
     Folds: FoldsTrainable,
     Ensemble: FoldsTrainable,
 }
@@ -79,6 +81,15 @@ def trainable(
         raise InvalidSettingsError([f"loop must be {one_of(_LOOPS)}, not {loop!r}"])
     if loop == "fit":
         _check_fit(workload, parallelism)
+    if isinstance(parallelism, Asynchronous) and _computes_rows(workload):
+        raise InvalidSettingsError(
+            [
+                f"kind {parallelism.kind!r} has no place for "
+                f"{type(workload).__name__}.per_example, "
+                "which runs inside the graph of an epoch: use another kind, or map the rows in "
+                "load_data"
+            ]
+        )
     if validation.asynchronous and (loop == "fit" or type(parallelism) in _IN_PROCESSES):
         what = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
         raise InvalidSettingsError(
@@ -133,13 +144,17 @@ def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
         fault = (
             f"takes a batch as a whole: micro_batches must be 1, not {parallelism.micro_batches}"
         )
-    elif type(workload).per_example is not Workload.per_example:
+    elif _computes_rows(workload):
         fault = (
             f"has no place for {type(workload).__name__}.per_example, which runs inside the graph "
             'of an epoch: use loop="graph", or map the rows in load_data'
         )
     if fault:
         raise InvalidSettingsError([f'loop="fit" {fault}'])
+
+
+def _computes_rows(workload: Workload) -> bool:
+    return type(workload).per_example is not Workload.per_example
 
 
 def _made(workload: type[Workload]) -> Workload:
@@ -168,9 +183,10 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     """
     if not ray.is_initialized():
         return
-    share = parallelism.shares(resources)[0]
+    shares = parallelism.shares(resources)
+    share = shares[0]
     room = room_by_node(share)
-    if num_trials(room, parallelism):
+    if num_trials(room, parallelism, shares):
         return
     asked = _told(share.bundle)
     if not any(room):
@@ -178,6 +194,13 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
             f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
             "but no node of the Ray cluster has that (the most of each: "
             f"{_told(largest_node(share))}): it would wait for ever; ask for less, or add a machine"
+        )
+    if sum(room) >= parallelism.num_workers and len(set(shares)) > 1:
+        raise UnavailableResourcesError(
+            f"a trial asks for {sum(each.cpus for each in shares)} CPU in all, "
+            f"{_told(shares[-1].bundle)} of it beside its {parallelism.num_workers} workers, which "
+            "the Ray cluster does not have: it would wait for ever; use fewer workers, "
+            "server_cpus: 0, or add machines"
         )
     nodes = f"{sum(map(bool, room))} of {len(room)} nodes"
     raise UnavailableResourcesError(

@@ -20,6 +20,7 @@ from tune_tf.trainables.bundles import Bundles
 from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.files import Files, read_files, write_files
 from tune_tf.trainables.memory_saving import micro_batches_of
+from tune_tf.trainables.pulses import Watch
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.subtask_crew import SubtaskCrew
 from tune_tf.trainables.subtask_results import (
@@ -31,7 +32,6 @@ from tune_tf.trainables.subtask_results import (
 from tune_tf.trainables.subtask_worker import Snapshot, SubtaskAssignment
 from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.trainables.worker import PickledWorkload, TrialStart
-from tune_tf.trainables.worker_group import Watch
 from tune_tf.workload import Config
 
 NUM_DEVICES = "num_devices"

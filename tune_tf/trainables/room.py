@@ -1,6 +1,7 @@
 """How many trials a Ray cluster has room for, counted on its nodes as if they were empty."""
 
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -37,13 +38,24 @@ def _answers(node: dict[str, Any]) -> bool:
         return False
 
 
-def num_trials(room: list[int], parallelism: Parallelism) -> int:
+def num_trials(
+    room: list[int], parallelism: Parallelism, shares: Sequence[TrialResources] = ()
+) -> int:
     """Return how many trials fit at a time.
 
     Args:
-        room: Processes that fit on each node.
+        room: Processes with the first share that fit on each node.
         parallelism: How a trial is spread.
+        shares: What each process takes, if not all take the same.
     """
+    fitting = _num_of_workers(room, parallelism)
+    if len(set(shares)) < 2:
+        return fitting
+    cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
+    return min(fitting, cpus // sum(share.cpus for share in shares))
+
+
+def _num_of_workers(room: list[int], parallelism: Parallelism) -> int:
     workers = parallelism.num_workers
     together = sum(room) // workers
     if parallelism.placement != "strict_spread":

@@ -14,13 +14,12 @@ from ray.util.placement_group import PlacementGroup
 
 from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
 from tune_tf.outcome import Outcome
-from tune_tf.trainables.pulse import Pulse
+from tune_tf.trainables.pulses import Pulse, Watch
 from tune_tf.trainables.subtask_queue import SubtaskQueue, Unit
 from tune_tf.trainables.subtask_results import Metrics, SubtaskResults, has_diverged
 from tune_tf.trainables.subtask_worker import Snapshot, SubtaskActor, SubtaskAssignment
 from tune_tf.trainables.worker import EpochReport, TrialStart
 from tune_tf.trainables.worker_actor import started
-from tune_tf.trainables.worker_group import Watch
 
 _log = logging.getLogger(__name__)
 

@@ -145,11 +145,8 @@ class SubtaskWorker(TrialProcess):
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
-        return self._report(
-            numbers,
-            stop_training=running.has_ended,
-            num_programs=sum(loop.num_programs for loop in loops),
-        )
+        recycle = self._is_recycled(sum(loop.num_programs for loop in loops))
+        return EpochReport(numbers, running.has_ended, recycle, self._sampled())
 
     def state(self, subtask: int) -> Snapshot | None:
         """Return the state of a subtask; None if it is not here."""

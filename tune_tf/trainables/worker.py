@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tune_tf.training.checkpoint import Checkpoint
     from tune_tf.training.devices import Devices
     from tune_tf.training.loop import GraphLoop
+    from tune_tf.training.replicas import Replicas
     from tune_tf.training.system_metrics import SystemMetrics
 
 _VERSIONED = ("tensorflow", "keras", "numpy")
@@ -145,6 +146,10 @@ class TrialProcess:
         self._workload: Workload
         self._devices: Devices
 
+    def __str__(self) -> str:
+        """Return who this is, for a message."""
+        return f"worker {self._rank} on {self._node}"
+
     def _claim(self, assignment: Assignment) -> None:
         """Take over the workload and claim this process' devices.
 
@@ -154,7 +159,7 @@ class TrialProcess:
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         self._assignment = assignment
-        self._workload = assignment.workload.load(f"worker {self._rank} on {self._node}")
+        self._workload = assignment.workload.load(str(self))
         self._system_metrics = make_system_metrics(assignment.tracking, assignment.resources)
         from tune_tf.training.devices import claim_devices
 
@@ -171,16 +176,17 @@ class TrialProcess:
         if self._system_metrics is not None:
             self._system_metrics.begin()
 
-    def _report(
-        self, metrics: dict[str, Any], *, stop_training: bool, num_programs: int
-    ) -> EpochReport:
-        """Return what there is to report of an epoch that was trained."""
-        return EpochReport(
-            metrics,
-            stop_training,
-            self._assignment.recycling.is_due(num_programs),
-            {} if self._system_metrics is None else self._system_metrics.sample(),
-        )
+    def _enter(self) -> None:
+        """Let the workload's code find its trial."""
+        enter_trial(self._trial_id, self._assignment.tracking)
+
+    def _is_recycled(self, num_programs: int) -> bool:
+        """Return whether this process has traced too much to serve another trial."""
+        return self._assignment.recycling.is_due(num_programs)
+
+    def _sampled(self) -> dict[str, float]:
+        """Return the load of this process, by key of a result."""
+        return {} if self._system_metrics is None else self._system_metrics.sample()
 
     def _stop_autologging(self) -> None:
         """Keep MLflow from making a second run of a trial that has one."""
@@ -255,28 +261,17 @@ class Worker(TrialProcess):
         Raises:
             PortTakenError: This worker's port was taken meanwhile.
         """
-        import keras
-
-        from tune_tf.data import LoadCache, rows_of
         from tune_tf.training.loop import GraphLoop
         from tune_tf.training.multi_worker_replicas import MultiWorkerReplicas
-        from tune_tf.training.placed import place
         from tune_tf.training.replicas import Replicas
 
-        if self._port is not None:
-            self._port.close()
+        self._leave_port()
         replicas = (
             MultiWorkerReplicas(self._devices, addresses, self._rank)
             if len(addresses) > 1
             else Replicas(self._devices)
         )
-
-        def load(config: Config) -> Any:
-            rows = rows_of(self._workload.load_data(config), floatx=keras.config.floatx())
-            return place(rows, replicas)
-
-        self._loop = GraphLoop(self._workload, replicas, self._assignment.spread)
-        self._data = LoadCache(load)
+        self._serve(GraphLoop(self._workload, replicas, self._assignment.spread), replicas)
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the one before."""
@@ -286,13 +281,8 @@ class Worker(TrialProcess):
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch, together with the others."""
-        enter_trial(self._trial_id, self._assignment.tracking)
-        metrics = self._loop.epoch()
-        return self._report(
-            metrics,
-            stop_training=self._loop.stop_training,
-            num_programs=self._loop.num_programs,
-        )
+        self._enter()
+        return self._report(self._loop.epoch())
 
     def state(self) -> Files | None:
         """Return the trial's checkpoint; None from all but the first worker.
@@ -310,3 +300,32 @@ class Worker(TrialProcess):
         """End the trial."""
         self._loop.finish()
         leave_trial()
+
+    def _serve(self, loop: "GraphLoop", replicas: "Replicas | None") -> None:
+        """Train by a loop from now on.
+
+        Args:
+            loop: The loop.
+            replicas: On whose devices the rows of a trial are; None to keep none of them.
+        """
+        import keras
+
+        from tune_tf.data import LoadCache, rows_of
+        from tune_tf.training.placed import place
+
+        def load(config: Config) -> Any:
+            rows = rows_of(self._workload.load_data(config), floatx=keras.config.floatx())
+            return place(rows, replicas)
+
+        self._loop = loop
+        self._data = LoadCache(load)
+
+    def _leave_port(self) -> None:
+        if self._port is not None:
+            self._port.close()
+            self._port = None
+
+    def _report(self, metrics: dict[str, Any]) -> EpochReport:
+        """Return what there is to report of an epoch that was trained."""
+        recycle = self._is_recycled(self._loop.num_programs)
+        return EpochReport(metrics, self._loop.stop_training, recycle, self._sampled())

@@ -23,10 +23,11 @@ class WorkerActor:
     """
 
     worker_class: type[TrialProcess] = Worker
+    title = "worker {rank}"
 
     def __init__(self, rank: int) -> None:
         host = ray.util.get_node_ip_address()
-        self._place = f"worker {rank} on {host}"
+        self._place = f"{self.title.format(rank=rank)} on {host}"
         self._worker = self.worker_class(rank, host, host)
 
     def do(self, method: str, *arguments: Any) -> Any:

@@ -3,15 +3,14 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 from ray.util.placement_group import PlacementGroup
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkerLostError
-from tune_tf.trainables.pulse import Pulse
+from tune_tf.trainables.pulses import Pulses, Watch, verdict
 from tune_tf.trainables.worker import Assignment
 from tune_tf.trainables.worker_actor import WorkerActor, started
 from tune_tf.training.meeting import PortTakenError, addresses_of
@@ -19,27 +18,6 @@ from tune_tf.training.meeting import PortTakenError, addresses_of
 _log = logging.getLogger(__name__)
 
 _MEETINGS = 3
-
-
-@dataclass(frozen=True)
-class Watch:
-    """How long a group waits before it takes a worker for lost, all in seconds.
-
-    Args:
-        pulse_s: Between two questions whether the workers are alive.
-        silent_s: Without an answer to them; the others end then.
-        verdict_s: After that, for Ray to find out whether the node died: the trial fails then.
-        retry_s: Between two questions to a worker that cannot be reached.
-        join_s: For all workers to connect.
-        finish_s: For a trial's end, before the processes are killed.
-    """
-
-    pulse_s: float = 3.0
-    silent_s: float = 20.0
-    verdict_s: float = 60.0
-    retry_s: float = 0.5
-    join_s: float = 300.0
-    finish_s: float = 10.0
 
 
 class WorkerGroup:
@@ -65,7 +43,7 @@ class WorkerGroup:
         *,
         num_workers: int,
         placement_group: PlacementGroup,
-        watch: Watch = Watch(),
+        watch: Watch = Watch(),  # noqa: B008  frozen
         actor: Any = WorkerActor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -154,32 +132,28 @@ class WorkerGroup:
             RayError: The first that fails, or whose process died.
             WorkerLostError: One is silent for too long, or not all answered in time.
         """
-        started = self._clock()
+        asked = self._clock()
         waiting = list(answers)
-        pulses: list[Pulse] = []
+        pulses = Pulses(self._watch.silent_s)
         while waiting:
             done, waiting = ray.wait(waiting, timeout=self._watch.pulse_s)
             ray.get(done)
             if done:
                 continue
             now = self._clock()
-            if timeout_s is not None and now - started > timeout_s:
+            if timeout_s is not None and now - asked > timeout_s:
                 raise WorkerLostError(
                     f"the workers did not connect within {timeout_s:g} s: check that their nodes "
                     "reach each other on any port"
                 )
             if watched:
-                pulses = pulses or [Pulse(worker, now) for worker in self._workers]
-                self._feel(pulses, now)
+                for name, worker in self._by_name.items():
+                    if silence := pulses.silence(name, worker, now):
+                        raise silence
 
-    def _feel(self, pulses: Sequence[Pulse], now: float) -> None:
-        """Refuse a silence that is too long."""
-        for rank, pulse in enumerate(pulses):
-            if pulse.silence_s(now) > self._watch.silent_s:
-                raise WorkerLostError(
-                    f"worker {rank} has given no sign of life for {self._watch.silent_s:g} s: its "
-                    "node is down, cut off or frozen"
-                )
+    @property
+    def _by_name(self) -> dict[str, Any]:
+        return {f"worker {rank}": worker for rank, worker in enumerate(self._workers)}
 
     def _judged(self, error: BaseException) -> BaseException:
         """Return an error as the trial should raise it; where one died, once Ray knows of it."""
@@ -189,28 +163,6 @@ class WorkerGroup:
                 return cause if isinstance(cause, TuneTfError) else error
             error = cause
         if isinstance(error, RayActorError | WorkerLostError):
-            return self._verdict() or WorkerLostError(str(error))
+            lost = verdict(self._by_name, self._watch, self._clock)
+            return lost or WorkerLostError(str(error))
         return error
-
-    def _verdict(self) -> WorkerLostError | None:
-        """End the workers that are alive at once, and wait until Ray knows which one is not.
-
-        Peers and broken connections tell of a death before Ray can say whether the node died too,
-        and a trial that is restored before that would be given the dead node once more.
-        """
-        suspects = dict(enumerate(self._workers))
-        deadline = self._clock() + self._watch.verdict_s
-        while suspects and self._clock() < deadline:
-            pulses = {worker.pulse.remote(): rank for rank, worker in suspects.items()}
-            told, _ = ray.wait(list(pulses), num_returns=len(pulses), timeout=self._watch.pulse_s)
-            for pulse in told:
-                rank = pulses[pulse]
-                try:
-                    ray.get(pulse)
-                except ActorUnavailableError:
-                    time.sleep(self._watch.retry_s)
-                except RayActorError as error:
-                    return WorkerLostError(f"worker {rank} died: {error}")
-                else:
-                    ray.kill(suspects.pop(rank))
-        return None

@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 def batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
     """Return the BatchNormalization layers of a model, those inside other layers too."""
     return [
-        layer for layer in _layers_in(model) if isinstance(layer, keras.layers.BatchNormalization)
+        layer for layer in layers_in(model) if isinstance(layer, keras.layers.BatchNormalization)
     ]
 
 
@@ -65,7 +65,7 @@ def _warn_of_pieces_once(names: tuple[str, ...], micro_batches: int) -> None:
     )
 
 
-def _layers_in(root: keras.Layer) -> Iterator[keras.Layer]:
+def layers_in(root: keras.Layer) -> Iterator[keras.Layer]:
     """Return a layer and all that hang on it, however they are held."""
     seen: set[int] = set()
     waiting: list[Any] = [root]

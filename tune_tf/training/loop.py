@@ -56,7 +56,9 @@ class Loop(Protocol):
 
 
 @dataclass
-class _Trial:
+class LoopTrial:
+    """A trial in a loop, from its start to its end."""
+
     config: Config
     rows: Placed
     seed: int
@@ -78,6 +80,8 @@ class GraphLoop:
         spread: How batches go over the replicas; their number is that of ``replicas``.
     """
 
+    program_class: type[Program] = Program
+
     def __init__(
         self,
         workload: Workload,
@@ -90,7 +94,7 @@ class GraphLoop:
         self._per_examples = PerExamples(workload)
         self._programs: dict[str, Program] = {}
         self._uncarried: set[str] = set()  # structures that do not work with carried scalars
-        self._trial: _Trial | None = None
+        self._trial: LoopTrial | None = None
         self.num_programs = 0
 
     @property
@@ -99,7 +103,7 @@ class GraphLoop:
         return bool(self._current.program.model.stop_training)
 
     @property
-    def _current(self) -> _Trial:
+    def _current(self) -> LoopTrial:
         if self._trial is None:
             raise RuntimeError("no trial was started")
         return self._trial
@@ -112,12 +116,16 @@ class GraphLoop:
             rows: Its data, placed by :func:`tune_tf.training.placed.place`.
             seed: Of weights, dropout and data order.
         """
+        self._trial = self._prepared(config, rows, seed)
+        self._trial.callbacks.train_begin()
+
+    def _prepared(self, config: Config, rows: Placed, seed: int) -> LoopTrial:
+        """Return a trial that has not begun."""
         rows = self._per_examples.of(config, rows)
         program, key, is_first = self._program_for(config, rows, seed)
-        callbacks = EpochCallbacks(self._workload.callbacks(config), program.model)
+        callbacks = self._callbacks(config, program.model)
         rate = learning_rate(program.model)
-        self._trial = _Trial(config, rows, seed, program, callbacks, key, is_first, rate)
-        callbacks.train_begin()
+        return LoopTrial(config, rows, seed, program, callbacks, key, is_first, rate)
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
@@ -189,11 +197,11 @@ class GraphLoop:
             self._programs[key] = program
         return program, key, True
 
-    def _load(self, checkpoint: Checkpoint, trial: _Trial) -> None:
+    def _load(self, checkpoint: Checkpoint, trial: LoopTrial) -> None:
         checkpoint.load_into(trial.program.model, trial.initial_rate)
         trial.callbacks.restore(checkpoint.callbacks)
 
-    def _guarded_epoch(self, trial: _Trial) -> Metrics:
+    def _guarded_epoch(self, trial: LoopTrial) -> Metrics:
         """Run an epoch; try a new program that fails or gives NaN again with plain floats.
 
         A carried scalar is NaN to code that takes its number while tracing, so a NaN from a new
@@ -213,11 +221,11 @@ class GraphLoop:
         trial.restored = None
         return metrics
 
-    def _retry_plain(self, trial: _Trial, *, carried_runs: bool) -> Metrics:
+    def _retry_plain(self, trial: LoopTrial, *, carried_runs: bool) -> Metrics:
         model = self._build(trial.config, trial.seed, trial.rows)
         carried_key = trial.key or ""
         trial.program = self._make_program(model, [], trial.config, trial.rows)
-        trial.callbacks = EpochCallbacks(self._workload.callbacks(trial.config), model)
+        trial.callbacks = self._callbacks(trial.config, model)
         trial.callbacks.train_begin()
         if trial.restored is not None:
             self._load(trial.restored, trial)
@@ -232,14 +240,19 @@ class GraphLoop:
             self._programs[trial.key] = trial.program
         return plain
 
-    def _run(self, trial: _Trial) -> Metrics:
-        order = (
-            epoch_order(trial.seed, trial.epoch, trial.rows.num_train)
-            if self._workload.shuffle(trial.config)
-            else np.arange(trial.rows.num_train, dtype=np.int32)
-        )
+    def _run(self, trial: LoopTrial) -> Metrics:
         seeds = example_seeds(trial.seed, trial.epoch) if trial.rows.per_example else None
-        return trial.program.epoch(trial.rows.train, trial.rows.validation, order, seeds)
+        rows = trial.rows
+        return trial.program.epoch(rows.train, rows.validation, self._order(trial), seeds)
+
+    def _callbacks(self, config: Config, model: Any) -> EpochCallbacks:
+        return EpochCallbacks(self._workload.callbacks(config), model)
+
+    def _order(self, trial: LoopTrial) -> "np.ndarray[Any, Any]":
+        """Return the numbers of the training rows in the order of the coming epoch."""
+        if self._workload.shuffle(trial.config):
+            return epoch_order(trial.seed, trial.epoch, trial.rows.num_train)
+        return np.arange(trial.rows.num_train, dtype=np.int32)
 
     def _build(self, config: Config, seed: int, rows: Placed) -> Any:
         model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
@@ -253,7 +266,7 @@ class GraphLoop:
         self, model: Any, scalars: list[Scalar], config: Config, rows: Placed
     ) -> Program:
         self.num_programs += 1
-        return Program(
+        return self.program_class(
             self._workload,
             model,
             self._replicas,

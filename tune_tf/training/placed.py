@@ -15,7 +15,7 @@ class Placed:
     """Training and validation rows, resident on every replica's device.
 
     Args:
-        train: Placed ``(x, y[, sample_weight])``.
+        train: Placed ``(x, y[, sample_weight])``; None where only their numbers are needed.
         validation: The same, or None.
         sample: A few training rows as plain tensors, to create variables by.
         num_train: Training rows.
@@ -35,12 +35,14 @@ class Placed:
     per_example: Any = None
 
 
-def place(rows: Any, replicas: Replicas) -> Placed:
-    """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica."""
+def place(rows: Any, replicas: Replicas | None) -> Placed:
+    """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None: nowhere."""
     count = min(_SAMPLE_ROWS, rows.num_train)
     return Placed(
-        train=replicas.place(rows.train),
-        validation=None if rows.validation is None else replicas.place(rows.validation),
+        train=None if replicas is None else replicas.place(rows.train),
+        validation=(
+            None if replicas is None or rows.validation is None else replicas.place(rows.validation)
+        ),
         sample=tf.nest.map_structure(lambda a: tf.constant(a[:count]), rows.train),
         num_train=rows.num_train,
         num_validation=rows.num_validation,

@@ -1,7 +1,7 @@
 """A traced epoch, its model, and how it serves one trial after another."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -98,6 +98,7 @@ class Program:
         self._needs_static_shapes = (
             jit or replicas.has_several_devices or by_output or micro_batches > 1
         )
+        self._jit = jit
         self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
         self._validation = tf.function(self._run_validation, jit_compile=jit, autograph=False)
 
@@ -121,7 +122,7 @@ class Program:
             Metrics by Keras' names, those of validation behind ``val_``; scalars as floats.
         """
         logs = self._epoch(train, validation, order, seeds)
-        return {name: _plain(value) for name, value in logs.items()}
+        return plain(logs)
 
     def validate(self, validation: Any, seeds: "np.ndarray[Any, Any] | None" = None) -> Metrics:
         """Validate alone; return metrics as :meth:`epoch` does.
@@ -131,7 +132,7 @@ class Program:
             seeds: As for :meth:`epoch`.
         """
         logs = self._validation(validation, seeds)
-        return {name: _plain(value) for name, value in logs.items()}
+        return plain(logs)
 
     def take_over(self, fresh: keras.Model, scalars: list[Scalar]) -> None:
         """Become the trial of a fresh model of the same structure, in every variable."""
@@ -193,11 +194,7 @@ class Program:
         self._end(training=True)
         logs = self._logs(last)
         if self._own_train_step and (not isinstance(last, Mapping) or "loss" not in logs):
-            raise WorkloadError(
-                f"the train_step of {type(self._workload).__name__} or its model returned "
-                f"{_names_in(last)} but no loss: return metrics by name with the loss of the "
-                "batch as 'loss', for example {'loss': loss}"
-            )
+            self._refuse_logs(last)
         return logs if validation is None else logs | self._run_validation(validation, seeds)
 
     def _run_validation(self, validation: Any, seeds: tf.Tensor | None) -> dict[str, tf.Tensor]:
@@ -290,6 +287,13 @@ class Program:
             metrics = self.replicas.mean(dict(last))
         return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
 
+    def _refuse_logs(self, logs: Any) -> NoReturn:
+        raise WorkloadError(
+            f"the train_step of {type(self._workload).__name__} or its model returned "
+            f"{_names_in(logs)} but no loss: return metrics by name with the loss of the "
+            "batch as 'loss', for example {'loss': loss}"
+        )
+
     def _check_batches(self, micro_batches: int, uneven: Uneven) -> None:
         replicas, size = self.replicas.num, self._batch_size
         if size < replicas:
@@ -349,6 +353,7 @@ def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":
     return value if np.any(value) else None
 
 
-def _plain(value: tf.Tensor) -> Any:
-    array = value.numpy()
-    return float(array) if np.ndim(array) == 0 else array
+def plain(logs: Mapping[str, Any]) -> Metrics:
+    """Return metrics outside of TensorFlow, scalars as floats."""
+    arrays = {name: value.numpy() for name, value in logs.items()}
+    return {name: float(a) if np.ndim(a) == 0 else a for name, a in arrays.items()}

@@ -36,17 +36,7 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     """
     if replicas.num == 1:
         return
-    others = [
-        name
-        for name, value in vars(model).items()
-        if isinstance(value, keras.optimizers.Optimizer) and value is not model.optimizer
-    ]
-    if others:
-        raise WorkloadError(
-            f"{type(model).__name__} has optimizers of its own ({', '.join(others)}) beside the "
-            f"one it was compiled with, which {replicas.num} replicas cannot train with exactly: "
-            "use one replica"
-        )
+    refuse_other_optimizers(model, f"{replicas.num} replicas")
     optimizer = inner_optimizer(model)
     found: dict[str, Any] = {name: getattr(optimizer, name, None) for name in CLIP_THRESHOLDS}
     clips = {name: threshold for name, threshold in found.items() if threshold is not None}
@@ -63,6 +53,28 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
         optimizer.apply = _Decided(optimizer, model.trainable_variables, replicas.num).apply
     summed = _summed_first(model.optimizer.apply, replicas)
     model.optimizer.apply = _weighted_first(summed, replicas)
+
+
+def refuse_other_optimizers(model: keras.Model, who: str) -> None:
+    """Refuse a model that is trained by more optimizers than the one it was compiled with.
+
+    Args:
+        model: Compiled.
+        who: Those that cannot train it.
+
+    Raises:
+        WorkloadError: Names the others.
+    """
+    others = [
+        name
+        for name, value in vars(model).items()
+        if isinstance(value, keras.optimizers.Optimizer) and value is not model.optimizer
+    ]
+    if others:
+        raise WorkloadError(
+            f"{type(model).__name__} has optimizers of its own ({', '.join(others)}) beside the "
+            f"one it was compiled with, which {who} cannot train with exactly: use one replica"
+        )
 
 
 def _weighted_first(apply: Apply, replicas: Replicas) -> Apply:

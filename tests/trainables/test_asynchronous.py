@@ -1,0 +1,296 @@
+"""Workers that send gradients to a parameter server, driven by hand on a Ray cluster."""
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import ray
+from ray import tune
+
+from tune_tf.data import rows_of
+from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Asynchronous
+from tune_tf.trainables import trainable
+from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.devices import Devices
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.placed import place
+from tune_tf.training.replicas import Replicas
+from tune_tf.workload import Data, Workload
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
+
+pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+
+METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
+NUM_BATCHES = 5
+
+
+class Victims(Workload):
+    """Where asynchronous updates are easily wrong.
+
+    Args:
+        folder: Where each process leaves its id, and where a test leaves the word for one to die.
+    """
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        Path(self.folder, f"process-{os.getpid()}").touch()
+
+    def load_data(self, config):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(81, 6)).astype("float32")
+        y = (x @ rng.normal(size=(6, 3))).argmax(-1).astype("int32")
+        return Data(train=(x[:65], y[:65]), validation=(x[65:], y[65:]))
+
+    def build_model(self, config):
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(8, "relu", kernel_regularizer=keras.regularizers.L2(1e-3)),
+                keras.layers.BatchNormalization(),
+                keras.layers.Dropout(0.2),
+                keras.layers.Dense(3),
+            ],
+            name="mortal" if config.get("mortal") else "immortal",
+        )
+        model.compile(
+            keras.optimizers.SGD(config["learning_rate"], momentum=0.9, global_clipnorm=0.3),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+        return model
+
+    def callbacks(self, config):
+        Path(self.folder, "server").write_text(str(os.getpid()))
+        return [keras.callbacks.EarlyStopping("loss", patience=1, min_delta=1e6)][
+            : config.get("stops", 0)
+        ]
+
+    def global_batch_size(self, config):
+        return 16
+
+
+class Mortal(Victims):
+    """The same with a step of its own, in which one process dies once told to, if it is mortal."""
+
+    def train_step(self, model, batch):
+        import tensorflow as tf
+
+        if model.name == "mortal":
+            tf.numpy_function(self._perhaps_die, [], [])
+        x, y = batch
+        with tf.GradientTape() as tape:
+            y_pred = model(x, training=True)
+            loss = model.compute_loss(x, y, y_pred)
+        variables = model.trainable_variables
+        model.optimizer.apply(tape.gradient(loss, variables), variables)
+        loss_metric, accuracy = model.metrics
+        loss_metric.update_state(loss, sample_weight=tf.shape(x)[0])
+        accuracy.update_state(y, y_pred)
+        return model.get_metrics_result()
+
+    def _perhaps_die(self):
+        try:
+            Path(self.folder, "die").unlink()  # one process finds it
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def metrics_of(result):
+    return [float(result[name]) for name in METRICS]
+
+
+def iterations_of(checkpoint):
+    """Return how many updates the optimizer of a checkpoint has seen."""
+    values = dict(zip(checkpoint.names, (*checkpoint.model, *checkpoint.optimizer), strict=True))
+    return next(int(value) for name, value in values.items() if name.endswith("iteration"))
+
+
+def on_one_device(folder, num_epochs, checkpoint=None, learning_rate=0.1):
+    """Return the metrics of each epoch of the same trial on one device of this process."""
+    config = {"learning_rate": learning_rate}
+    workload, replicas = Victims(folder), Replicas(Devices(("CPU:0",)))
+    loop = GraphLoop(workload, replicas)
+    rows = place(rows_of(workload.load_data(config)), replicas)
+    loop.start(config, rows, seed_of_trial(1, "default", "default"))
+    if checkpoint is not None:
+        loop.restore(Checkpoint.read(checkpoint))
+    return [metrics_of(loop.epoch()) for _ in range(num_epochs)]
+
+
+@pytest.fixture(scope="module")
+def alone(ray_cluster, tmp_path_factory):
+    """What a trial of one worker, a checkpoint of it and the trials after it gave."""
+    folder = tmp_path_factory.mktemp("alone")
+    kind = trainable(Victims(folder), Asynchronous(1, server_cpus=0), seed=1)
+    trial = kind(config={"learning_rate": 0.1})
+    results = [trial.train() for _ in range(2)]
+    told = {"results": results, "folder": folder}
+    trial.save_checkpoint(str(folder))
+    told["third"] = metrics_of(trial.train())
+    trial.reset({"learning_rate": 0.02})
+    told["another"] = [metrics_of(trial.train())]
+    trial.reset({"learning_rate": 0.1})
+    told["again"] = [metrics_of(trial.train()) for _ in range(2)]
+    trial.reset({"learning_rate": 0.02})
+    trial.load_checkpoint(str(folder))
+    told["exploited"] = metrics_of(trial.train())
+    trial.reset({"learning_rate": 0.1, "stops": 1})
+    trial.load_checkpoint(str(folder))
+    told["stopping"] = [trial.train() for _ in range(2)]
+    told["restored"] = metrics_of(told["stopping"][0])
+    trial.stop()
+    return told
+
+
+def test_one_worker_gives_the_numbers_of_one_device(alone):
+    expected = on_one_device(alone["folder"], 3)
+
+    seen = [*(metrics_of(result) for result in alone["results"]), alone["third"]]
+    assert np.allclose(seen, expected, rtol=1e-6)
+
+
+def test_a_reused_process_gives_the_numbers_of_a_fresh_one(alone):
+    assert alone["again"] == [metrics_of(result) for result in alone["results"]]
+    expected = on_one_device(alone["folder"], 1, learning_rate=0.02)
+    assert np.allclose(alone["another"], expected, rtol=1e-6)
+
+
+def test_a_restored_trial_goes_on_as_if_it_had_never_ended(alone):
+    assert alone["restored"] == alone["third"]
+
+
+def test_one_device_goes_on_from_its_checkpoint(alone):
+    (third,) = on_one_device(alone["folder"], 1, checkpoint=alone["folder"])
+
+    assert np.allclose(third, alone["third"], rtol=1e-6)
+
+
+def test_after_an_exploit_the_new_config_wins(alone):
+    folder = alone["folder"]
+    (third,) = on_one_device(folder, 1, checkpoint=folder, learning_rate=0.02)
+
+    assert np.allclose(third, alone["exploited"], rtol=1e-6)
+    assert not np.allclose(third, alone["third"], rtol=1e-3)
+
+
+def test_a_callback_ends_the_trial(alone):
+    assert [result["done"] for result in alone["stopping"]] == [False, True]
+    assert alone["stopping"][1]["stop_reason"] == "completed"
+
+
+def test_gradients_of_one_worker_are_never_stale(alone):
+    result = alone["results"][-1]
+
+    assert (result["async/staleness_mean"], result["async/staleness_max"]) == (0, 0)
+    assert (result["async/gradients_stale"], result["async/gradients_late"]) == (0, 0)
+    assert result["async/gradients_per_s"] > 0
+
+
+@pytest.fixture(scope="module")
+def killed(ray_cluster, tmp_path_factory):
+    """What a trial of two workers told, one of which was killed at work in its second epoch."""
+    folder = tmp_path_factory.mktemp("killed")
+    kind = trainable(Mortal(folder), Asynchronous(2, max_staleness=1, server_cpus=0), seed=1)
+    trial = kind(config={"learning_rate": 0.1, "mortal": True})
+    results = [trial.train()]
+    Path(folder, "die").touch()
+    results += [trial.train() for _ in range(3)]
+    left = Path(folder, "die").exists()
+    state = Path(trial.save(str(folder / "state")).checkpoint.path)
+    trial.stop()
+    return results, left, Checkpoint.read(state)
+
+
+def test_a_killed_worker_does_not_end_the_trial(killed):
+    results, left, _ = killed
+
+    assert not left, "nobody was killed"
+    assert [result["async/workers_lost"] for result in results] == [0, 1, 0, 0]
+
+
+def test_every_batch_is_applied_once_also_that_of_a_killed_worker(killed):
+    *_, state = killed
+
+    assert iterations_of(state) == 4 * NUM_BATCHES
+
+
+def test_no_gradient_older_than_the_bound_is_applied(killed):
+    results, *_ = killed
+
+    assert max(result["async/staleness_max"] for result in results) <= 1
+
+
+@pytest.fixture(scope="module")
+def carried_by_tensorflow(ray_cluster, tmp_path_factory):
+    """What a trial told whose only worker was killed between its third epoch and its fourth."""
+    folder = tmp_path_factory.mktemp("strategy")
+    spread = Asynchronous(1, server_cpus=0, backend="parameter_server_strategy")
+    trial = trainable(Mortal(folder), spread, seed=1)(config={"learning_rate": 0.1})
+    told = {"folder": folder, "results": [trial.train() for _ in range(2)]}
+    trial.save_checkpoint(str(folder))
+    trial.reset({"learning_rate": 0.1})
+    trial.load_checkpoint(str(folder))
+    told["results"].append(trial.train())
+    pids = {int(each.name.rpartition("-")[2]) for each in folder.glob("process-*")}
+    (worker,) = pids - {int(Path(folder, "server").read_text()), os.getpid()}
+    os.kill(worker, signal.SIGKILL)
+    told["killed"] = [trial.train() for _ in range(2)]
+    trial.save_checkpoint(str(folder))
+    told["iterations"] = iterations_of(Checkpoint.read(folder))
+    with pytest.raises(WorkloadError, match=r"\w") as refused:
+        trial.reset({"learning_rate": 0.1, "mortal": True})
+    told["refusal"] = str(refused.value)
+    return told
+
+
+def test_tensorflows_parameter_servers_give_the_numbers_of_one_device(carried_by_tensorflow):
+    told = carried_by_tensorflow
+    seen = [metrics_of(result) for result in told["results"]]
+
+    assert np.allclose(seen, on_one_device(told["folder"], 3), rtol=1e-5)
+
+
+def test_a_worker_of_tensorflows_is_replaced_and_no_batch_lost(carried_by_tensorflow):
+    told = carried_by_tensorflow
+
+    assert sum(result["async/workers_lost"] for result in told["killed"]) == 1
+    assert told["iterations"] == 5 * NUM_BATCHES
+
+
+def test_steps_that_tensorflows_workers_cannot_do_are_refused(carried_by_tensorflow):
+    assert re.search(r"calls Python \(.*PyFunc.*backend='actors'", carried_by_tensorflow["refusal"])
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_killed_server_restores_the_trial_from_its_checkpoint(tmp_path):
+    class KillServer(tune.Callback):
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            if result["training_iteration"] == 2 and not hasattr(self, "done"):
+                self.done = True
+                os.kill(int(Path(tmp_path, "server").read_text()), signal.SIGKILL)
+
+    (trial,) = tune.run(
+        trainable(Victims(tmp_path), Asynchronous(1, server_cpus=0), seed=1),
+        config={"learning_rate": 0.1},
+        stop={"training_iteration": 4},
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+        max_failures=1,
+        storage_path=str(tmp_path / "sweep"),
+        callbacks=[KillServer()],
+        verbose=0,
+    ).trials
+
+    assert (trial.status, trial.num_failures) == ("TERMINATED", 1)
+    assert np.allclose(metrics_of(trial.last_result), on_one_device(tmp_path, 4)[-1], rtol=1e-6)

@@ -1,0 +1,38 @@
+"""A trial whose workers do not wait for each other."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ray.util.placement_group import PlacementGroup
+
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.asynchronous_group import AsynchronousGroup
+from tune_tf.trainables.in_processes import InProcesses
+from tune_tf.trainables.pulses import Watch
+from tune_tf.trainables.strategy_group import StrategyGroup
+from tune_tf.trainables.worker import Assignment
+
+
+class AsynchronousTrainable(InProcesses):
+    """Trains one model by workers that send gradients to a parameter server as they have them."""
+
+    def make_processes(
+        self,
+        assignment: Assignment,
+        shares: Sequence[TrialResources],
+        placement_group: PlacementGroup,
+        watch: Watch,
+    ) -> AsynchronousGroup:
+        """Start the server and a worker in each bundle but the server's."""
+        num_workers = len(shares) - bool(self._parallelism.server_cpus)
+        kind = (
+            StrategyGroup
+            if self._parallelism.backend == "parameter_server_strategy"
+            else (AsynchronousGroup)
+        )
+        return kind(
+            assignment,
+            replace(self._parallelism, num_workers=num_workers),
+            placement_group=placement_group,
+            watch=watch,
+        )

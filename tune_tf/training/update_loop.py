@@ -1,0 +1,66 @@
+"""How a parameter server trains: an epoch is as many updates as there are batches."""
+
+from typing import Any
+
+from tune_tf.training.errand import Array, Gradient
+from tune_tf.training.loop import LoopTrial
+from tune_tf.training.program import Metrics, Program
+from tune_tf.training.rehearsed_loop import RehearsedLoop
+from tune_tf.training.update_program import UpdateProgram
+
+
+class UpdateLoop(RehearsedLoop):
+    """Updates of one trial after another, with programs shared by trials of one structure."""
+
+    program_class: type[Program] = UpdateProgram
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._rows: Array
+
+    @property
+    def program(self) -> UpdateProgram:
+        """What the trial computes."""
+        return _of(self._current)
+
+    def open_epoch(self) -> None:
+        """Begin an epoch."""
+        trial = self._current
+        trial.callbacks.epoch_begin(trial.epoch)
+        self._rows = self._order(trial)
+        self.program.begin()
+
+    def rows_of(self, batch: int) -> Array:
+        """Return the numbers of the rows of a batch of this epoch."""
+        return self.program.rows_of(batch, self._rows)
+
+    def apply(self, gradient: Gradient) -> None:
+        """Update the weights."""
+        self.program.apply(gradient)
+
+    def close_epoch(self, increments: list[Array], validation: Metrics | None = None) -> Metrics:
+        """End an epoch; return its metrics.
+
+        Args:
+            increments: What each batch added to each counter of the model.
+            validation: Metrics of the validation; None to do it here, if there are rows here.
+        """
+        trial = self._current
+        self.program.count(increments)
+        metrics = self.program.metrics()
+        if validation is None and trial.rows.validation is not None:
+            validation = self.program.validate(trial.rows.validation)
+        metrics |= validation or {}
+        trial.callbacks.epoch_end(trial.epoch, metrics)
+        trial.epoch += 1
+        return metrics
+
+    def _rehearse(self, trial: LoopTrial) -> bool:
+        return _of(trial).rehearse()
+
+
+def _of(trial: LoopTrial) -> UpdateProgram:
+    program = trial.program
+    if not isinstance(program, UpdateProgram):
+        raise TypeError(f"{type(program).__name__} applies no gradients")
+    return program
