@@ -51,8 +51,8 @@ SAID = {
     "how to use all devices without": ([replicas(2, 0.4)], "as many trials at a time"),
     "what is faster at a price": (
         [replicas(4, 2.0)],
-        "If a single trial has to end sooner, a trial on 4 replicas (mirrored) is 2.00 times as fast, at 50% "
-        "of what its cores could do.",
+        "If a single trial has to end sooner: 4 replicas (mirrored), 2.00 times as fast, at 50% of "
+        "what its cores could do.",
     ),
     "that a larger batch is faster, and what it changes": (
         [batch(0.5, 0.6), batch(4, 2.1)],

@@ -117,10 +117,10 @@ def _of_family(members: Sequence[Measurement], device: str) -> str:
 
 
 def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
+    num, efficiency = measurement.candidate.num_devices, measurement.efficiency
     return (
-        f"{_on(measurement, device)}{joint} train {_times(measurement.speed_up)} the rows of one {device} "
-        f"({measurement.efficiency:.0%} of what {measurement.candidate.num_devices} single ones "
-        "would)"
+        f"{_on(measurement, device)}{joint} train {_times(measurement.speed_up)} the rows of one "
+        f"{device} ({efficiency:.0%} of what {num} single ones would)"
     )
 
 
@@ -137,10 +137,11 @@ def _of_choice(
         )
     faster = fastest is not reference and fastest is not chosen
     if faster and _is_clear(fastest.speed_up / chosen.speed_up, fastest):
+        faster_by = _times(fastest.speed_up / chosen.speed_up)
         text += (
-            f" If a single trial has to end sooner, a trial on "
-            f"{fastest.candidate.label} ({fastest.candidate.family}) is {_times(fastest.speed_up / chosen.speed_up)} as "
-            f"fast, at {fastest.efficiency:.0%} of what its {device}s could do."
+            f" If a single trial has to end sooner: {fastest.candidate.label} "
+            f"({fastest.candidate.family}), {faster_by} as fast, at {fastest.efficiency:.0%} of "
+            f"what its {device}s could do."
         )
     return text
 

@@ -129,8 +129,9 @@ def scale_workload(
         most = min(there, max_devices or there)
         tried = candidates(
             config.parallelism,
-            cpus_per_device=_cpus_per_device(config),
-            max_devices=most // (1 if on_gpus else _cpus_per_device(config)),
+            # Without GPUs a device is a core; more of them for one replica are tried as well.
+            cpus_per_device=_cpus_per_device(config) if on_gpus else 1,
+            max_devices=most,
             on_gpus=on_gpus,
             loop=config.loop,
             quick=quick,
