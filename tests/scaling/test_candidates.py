@@ -4,12 +4,27 @@ import pytest
 
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.scaling.candidates import candidates
+from tune_tf.scaling.candidates import candidates, mirrored, multi_worker
+
+COPIES = (mirrored, multi_worker)
 
 
 def labels(**given):
-    settings = {"cpus_per_device": 1, "max_devices": 1, "on_gpus": False} | given
+    settings = {"cpus_per_device": 1, "max_devices": 1, "on_gpus": False, "kinds": COPIES} | given
     return [each.label for each in candidates(Mirrored(), **settings)]
+
+
+def test_every_kind_that_trains_one_model_is_compared():
+    found = candidates(Mirrored(), cpus_per_device=1, max_devices=4, on_gpus=False)
+    on_four = [each.label for each in found if each.num_devices == 4]
+    assert on_four == [
+        "1 replica on 4 cores",
+        "4 replicas",
+        "4 workers",
+        "4 stages",
+        "2 replicas of 2 stages",
+        "4 asynchronous workers",
+    ]
 
 
 def test_one_replica_on_one_device_comes_first_and_then_one_thing_differs_at_a_time():
@@ -47,7 +62,7 @@ def test_a_quick_look_leaves_out_what_lies_between():
 
 
 def test_on_gpus_every_replica_has_one_and_its_cores():
-    found = candidates(Mirrored(), cpus_per_device=4, max_devices=2, on_gpus=True)
+    found = candidates(Mirrored(), cpus_per_device=4, max_devices=2, on_gpus=True, kinds=COPIES)
     spread = {each.label: each.resources for each in found if each.dimension == "devices"}
     assert spread == {
         "1 replica": TrialResources(cpus=4, gpus=1),
@@ -62,7 +77,7 @@ def test_fit_trains_on_one_device_only():
 
 def test_settings_of_batches_and_statistics_are_kept():
     given = MultiWorker(2, synchronized_batch_norm=True, micro_batches=2, placement="spread")
-    found = candidates(given, cpus_per_device=1, max_devices=2, on_gpus=False)
+    found = candidates(given, cpus_per_device=1, max_devices=2, on_gpus=False, kinds=COPIES)
     assert {each.parallelism.synchronized_batch_norm for each in found} == {True}
     assert {each.parallelism.micro_batches for each in found} == {2}
 

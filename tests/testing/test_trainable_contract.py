@@ -5,6 +5,7 @@ from typing import ClassVar
 import pytest
 
 from tune_tf.parallelism import (
+    Asynchronous,
     Ensemble,
     Folds,
     Hybrid,
@@ -40,6 +41,12 @@ class TestMirrored(OfOurs):
 class TestMultiWorker(OfOurs):
     parallelism = MultiWorker(2)
     tolerance = 1e-6
+
+
+class TestAsynchronous(OfOurs):
+    """With one worker no gradient is stale, so the numbers do not depend on chance."""
+
+    parallelism = Asynchronous(1)
 
 
 class TestModelParallel(OfOurs):

@@ -5,7 +5,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
+from tune_tf.parallelism import (
+    Asynchronous,
+    Hybrid,
+    Mirrored,
+    ModelParallel,
+    MultiWorker,
+    Parallelism,
+)
 from tune_tf.resources import TrialResources
 
 Dimension = Literal["devices", "batch", "data"]
@@ -54,7 +61,7 @@ class Candidate:
             return f"{self.data_fraction:.0%} of the data"
         if self._is_one_replica_on_several:
             return f"1 replica on {self.resources.cpus} cores"
-        return _LABELS.get(self.parallelism.kind, _plain_label)(self.parallelism)
+        return _label_of(self.parallelism)
 
     @property
     def _is_one_replica_on_several(self) -> bool:
@@ -72,19 +79,47 @@ def multi_worker(num_devices: int) -> Parallelism | None:
     return MultiWorker(num_devices)
 
 
-KINDS: tuple[Callable[[int], Parallelism | None], ...] = (mirrored, multi_worker)
+def model_parallel(num_devices: int) -> Parallelism | None:
+    """Return a model cut into stages."""
+    return ModelParallel(num_devices)
+
+
+def hybrid(num_devices: int) -> Parallelism | None:
+    """Return copies that are cut in two."""
+    return Hybrid(num_devices // 2, 2) if num_devices > 2 and num_devices % 2 == 0 else None
+
+
+def asynchronous(num_devices: int) -> Parallelism | None:
+    """Return workers that do not wait for each other; the server shares the first one's cores."""
+    return Asynchronous(num_devices, server_cpus=0)
+
+
+KINDS: tuple[Callable[[int], Parallelism | None], ...] = (
+    mirrored,
+    multi_worker,
+    model_parallel,
+    hybrid,
+    asynchronous,
+)
 """From a number of devices, at least 2, to a parallelism that uses them all; None for none."""
 
-_LABELS: dict[str, Callable[[Parallelism], str]] = {
-    Mirrored.kind: lambda it: (
-        "1 replica" if it.num_replicas == 1 else f"{it.num_replicas} replicas"
-    ),
-    MultiWorker.kind: lambda it: f"{it.num_workers} workers",
-}
 
-
-def _plain_label(parallelism: Parallelism) -> str:
-    return parallelism.kind.replace("_", " ")
+def _label_of(parallelism: Parallelism) -> str:
+    match parallelism:
+        case Mirrored(num_replicas=1):
+            return "1 replica"
+        case Mirrored(num_replicas=num):
+            return f"{num} replicas"
+        case MultiWorker(num_workers=num):
+            return f"{num} workers"
+        case ModelParallel(num_stages=num):
+            return f"{num} stages"
+        case Hybrid(num_replicas=num, num_stages=stages):
+            return f"{num} replicas of {stages} stages"
+        case Asynchronous(num_workers=num):
+            return f"{num} asynchronous workers"
+        case _:
+            return parallelism.kind.replace("_", " ")
 
 
 def candidates(
