@@ -16,7 +16,7 @@ class Script(Workload):
     Args:
         folder: Where processes leave notes.
         fault: A name of what goes wrong; None for nothing.
-        subtask: With which one.
+        subtask: With which one; None for all.
         epoch: In which of its epochs.
         times: How often.
     """
@@ -29,7 +29,7 @@ class Script(Workload):
 
     def strikes(self, subtask, epoch):
         """Return whether it goes wrong now, which is noted."""
-        if (subtask, epoch) != (self.subtask, self.epoch) or self.fault is None:
+        if self.fault is None or epoch != self.epoch or self.subtask not in (None, subtask):
             return False
         notes = Path(self.folder, "strikes")
         done = len(notes.read_text()) if notes.exists() else 0

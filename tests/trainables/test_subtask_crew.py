@@ -108,12 +108,19 @@ def test_what_else_a_process_had_is_kept_when_one_subtask_raises(start, tmp_path
     ("fault", "error"), [("raises", WorkerError), ("dies", WorkerLostError)], ids=str
 )
 def test_a_subtask_that_goes_wrong_too_often_fails_the_trial(start, fault, error):
-    crew = start(fault, subtask=2, epoch=1, times=3)
+    crew = start(fault, subtask=2, epoch=2, times=100)
 
-    with pytest.raises(error, match=r"member 2 failed 3 time\(s\): "):
-        crew.iteration(1)
-    with pytest.raises(error, match="member 2 failed 3"):
+    with pytest.raises(error, match=r"member \d failed 3 time\(s\): "):
+        losses(crew)
+    with pytest.raises(error, match=r"member \d failed 3"):
         crew.snapshots()
+
+
+def test_a_workload_that_raises_at_once_is_not_tried_again(start):
+    crew = start("raises", subtask=None, epoch=1, times=100)
+
+    with pytest.raises(WorkerError, match=r"(?s)member \d failed 1 time.*ZeroDivision"):
+        crew.iteration(1)
 
 
 def test_a_wrong_workload_fails_the_trial_at_once(start):

@@ -32,6 +32,7 @@ class _Device:
         actor: The process.
         pulse: Its signs of life; None while it starts, when it may be silent for long.
         line: Epochs that it was given and has not reported.
+        expects: Whether it waits for the state of a subtask that it takes over.
         last: What it reported last.
     """
 
@@ -39,6 +40,7 @@ class _Device:
     name: str = ""
     pulse: Pulse | None = None
     line: list[Unit] = field(default_factory=list)
+    expects: bool = False
     last: EpochReport | None = None
 
 
@@ -245,7 +247,7 @@ class SubtaskCrew:
             self._start(device)
 
     def _start(self, device: _Device) -> None:
-        device.line, device.pulse = [], None
+        device.line, device.pulse, device.expects = [], None, False
         answer = device.actor.do.remote("start", self._number, self._trial)
         self._follow(answer, self._has_started, device, self._number)
 
@@ -277,7 +279,7 @@ class SubtaskCrew:
         while given:
             given = False
             for device in sorted(self._devices, key=lambda each: len(each.line)):
-                if device.pulse is None:
+                if device.pulse is None or device.expects:
                     continue
                 unit = self._queue.take(self._devices.index(device))
                 if unit is not None:
@@ -285,23 +287,44 @@ class SubtaskCrew:
                     given = True
 
     def _send(self, device: _Device, unit: Unit) -> None:
-        if unit.source is not None:
-            self._hand_over(self._devices[unit.source], unit.subtask, unit.epoch - 1)
+        device.line.append(unit)
+        if unit.source is None:
+            self._train(device, unit)
+            return
+        # Not before the state is there: Ray keeps back all later calls, also those for a pulse.
+        device.expects = True
+        state = self._hand_over(self._devices[unit.source], unit.subtask, unit.epoch - 1)
+        self._follow(state, self._is_handed_over, device, self._number, unit)
+
+    def _is_handed_over(
+        self, device: _Device, number: int, unit: Unit, answer: "Future[Snapshot | None]"
+    ) -> None:
+        if number != self._number or device not in self._devices:
+            return
+        device.expects = False
+        if answer.exception() is None:
+            self._train(device, unit)
+            return
+        device.line.remove(unit)  # the process that had it is to blame, and is found out by itself
+        self._forget(unit.subtask)
+        self._go_back(unit.subtask)
+
+    def _train(self, device: _Device, unit: Unit) -> None:
         known = self._known.get(unit.subtask) if unit.begins else None
         state = None if known is None else known.snapshot
         report = device.actor.do.remote("epoch", self._number, unit.subtask, unit.begins, state)
-        device.line.append(unit)
         self._follow(report, self._has_trained, device, self._number, unit)
 
-    def _hand_over(self, device: _Device, subtask: int, epoch: int) -> None:
-        """Take a subtask's state from a device that does not train it now."""
+    def _hand_over(self, device: _Device, subtask: int, epoch: int) -> Any:
+        """Take a subtask's state from a device that does not train it; return where it will be."""
         state = device.actor.do_aside.remote("hand_over", subtask)
         self._known[subtask] = _Known(epoch, state, before=self._known.get(subtask))
+        return state
 
     def _has_trained(
         self, device: _Device, number: int, unit: Unit, answer: "Future[EpochReport | None]"
     ) -> None:
-        if number != self._number or device not in self._devices:
+        if number != self._number or device not in self._devices or unit not in device.line:
             return  # of an earlier trial, or an earlier process of this device
         if (error := answer.exception()) is not None:
             told = _judged(error)
@@ -330,7 +353,8 @@ class SubtaskCrew:
             return
         self._tries[subtask] = tries = self._tries.get(subtask, 0) + 1
         label = f"{self._subtasks.subtask} {subtask}"
-        if not _may_be_retried(error) or tries > self._subtasks.task_retries:
+        hopeless = not _may_be_retried(error) or (not _is_death(error) and self._is_untrained())
+        if hopeless or tries > self._subtasks.task_retries:
             kind = type(error) if isinstance(error, WorkerError) else WorkerError
             if isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
                 self._fail(error)
@@ -339,6 +363,10 @@ class SubtaskCrew:
             return
         _log.warning("%s failed and is tried again in a fresh process: %s", label, error)
         self._replace(device, error)
+
+    def _is_untrained(self) -> bool:
+        """Return whether no subtask has done an epoch yet: an error then lies in the workload."""
+        return not any(map(self._results.last_epoch, range(self._subtasks.num_subtasks)))
 
     def _is_lost(self, subtask: int) -> bool:
         """Return whether the state that a subtask was to begin from was never made."""
