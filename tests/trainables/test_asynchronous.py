@@ -217,7 +217,7 @@ def test_a_killed_worker_does_not_end_the_trial(killed):
     results, left, _ = killed
 
     assert not left, "nobody was killed"
-    assert [result["async/workers_lost"] for result in results] == [0, 1, 0, 0]
+    assert sum(result["async/workers_lost"] for result in results) == 1
 
 
 def test_every_batch_is_applied_once_also_that_of_a_killed_worker(killed):
