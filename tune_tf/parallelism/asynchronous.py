@@ -26,7 +26,8 @@ class Asynchronous:
             batch is done again.
         backend: ``"actors"``: gradients travel between Ray's actors.
             ``"parameter_server_strategy"``: TensorFlow's own ``ParameterServerStrategy`` and
-            ``ClusterCoordinator`` in these processes; workers read and update the weights in place.
+            ``ClusterCoordinator`` in these processes; workers read and update the weights in
+            place, and wait for each other at the end of an epoch.
         server_cpus: CPUs that the server reserves for itself; 0 where there is none to spare: it
             uses those of the first worker then.
         max_replacements: Workers that died or fell silent which a trial replaces; one more ends it.

@@ -87,6 +87,7 @@ class AsynchronousGroup:
         self._clock = clock
         self._numbers = itertools.count()
         self._pulses = Pulses(watch.silent_s)
+        self._felt = clock()
         self._trial: TrialStart | None = None
         self._num_replaced = 0
         self._num_lost = 0
@@ -238,8 +239,7 @@ class AsynchronousGroup:
                 self._welcome(worker, told)
             elif isinstance(told, WorkReport) and (rested is None or told.epoch > rested.epoch):
                 rested = told
-        if not done:
-            self._feel_pulses()
+        self._feel_pulses()
         return rested
 
     def _welcome(self, worker: GroupWorker, facts: WorkerFacts) -> None:
@@ -253,7 +253,11 @@ class AsynchronousGroup:
             raise
 
     def _feel_pulses(self) -> None:
+        """Replace workers that have been silent for too long; not asked more often than said."""
         now = self._clock()
+        if now - self._felt < self._watch.pulse_s:
+            return
+        self._felt = now
         for worker in self._workers:
             if not worker.watched:
                 continue

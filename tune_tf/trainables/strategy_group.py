@@ -55,8 +55,9 @@ class StrategyGroup(AsynchronousGroup):
         """TensorFlow finds out by itself."""
 
     def _meanwhile(self) -> None:
+        if self._cluster is None:
+            return  # they are waited for
         answered = [w for w in self._workers if w.answers and ray.wait(w.answers[:1], timeout=0)[0]]
         if answered:
             self._heard_of_workers()
-        else:
-            self._feel_pulses()
+        self._feel_pulses()

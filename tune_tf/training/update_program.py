@@ -135,7 +135,9 @@ def scaled(gradient: Any, variable: Any, scale: Any) -> Any:
         return None
     if isinstance(gradient, tuple):
         values, indices = gradient
-        if scale is not None:
-            values = values * scale
-        return tf.IndexedSlices(values, indices, tf.constant(variable.shape))
-    return gradient if scale is None else gradient * scale
+        gradient = tf.IndexedSlices(values, indices, tf.constant(tuple(variable.shape)))
+    if scale is None:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values * scale, gradient.indices, gradient.dense_shape)
+    return gradient * scale
