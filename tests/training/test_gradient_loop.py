@@ -102,13 +102,13 @@ def run_apart(workload, replicas, config, server=None, worker=None):
         return Errand(epoch, batch, rows, version, program.values(wanted), program.loss_scale)
 
     for epoch in range(EPOCHS):
-        server.begin_epoch()
+        server.open_epoch()
         for batch in range(server.program.num_batches):
             outcome = worker.do(errand(epoch, batch))
             server.apply(outcome.gradient)
             version += 1
         validation = worker.do(errand(epoch, None)).validation
-        history.append(server.end_epoch(outcome.counters, validation))
+        history.append(server.close_epoch(outcome.counters, validation))
     state = server.state()
     server.finish()
     worker.finish()
