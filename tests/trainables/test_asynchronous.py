@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
 
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 NUM_BATCHES = 5
+MANY = 1000
 
 
 class Victims(Workload):
@@ -206,7 +207,9 @@ def killed(ray_cluster, tmp_path_factory):
     trial = kind(config={"learning_rate": 0.1, "mortal": True})
     results = [trial.train()]
     Path(folder, "die").touch()
-    results += [trial.train() for _ in range(3)]
+    while not results[-1]["async/workers_lost"] and len(results) < MANY:  # Ray takes its moment
+        results.append(trial.train())
+    results.append(trial.train())
     left = Path(folder, "die").exists()
     state = Path(trial.save(str(folder / "state")).checkpoint.path)
     trial.stop()
@@ -217,13 +220,13 @@ def test_a_killed_worker_does_not_end_the_trial(killed):
     results, left, _ = killed
 
     assert not left, "nobody was killed"
-    assert sum(result["async/workers_lost"] for result in results) == 1
+    assert [result["async/workers_lost"] for result in results][-2:] == [1, 0]
 
 
 def test_every_batch_is_applied_once_also_that_of_a_killed_worker(killed):
-    *_, state = killed
+    results, _, state = killed
 
-    assert iterations_of(state) == 4 * NUM_BATCHES
+    assert iterations_of(state) == len(results) * NUM_BATCHES
 
 
 def test_no_gradient_older_than_the_bound_is_applied(killed):
