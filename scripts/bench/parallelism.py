@@ -5,10 +5,13 @@ parts of the CPU; those of several processes take turns as Trainables on a Ray c
 same cores an epoch cannot become faster by being spread: what is measured is what spreading costs.
 """
 
+import argparse
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 
+import ray
 import tensorflow as tf
 from baselines.digits_epochs import (
     SEED,
@@ -23,11 +26,12 @@ from baselines.digits_epochs import (
 )
 from baselines.expert_replicas import ExpertReplicas
 from baselines.expert_stages import ExpertStages
-from measuring.interleaved import Contestant, take_turns
+from measuring.interleaved import Contestant, Timings, take_turns
 from measuring.verdict import Target, print_table, print_verdict
 
-from tune_tf import Hybrid, Workload
+from tune_tf import Asynchronous, Hybrid, Mirrored, MultiWorker, Workload, trainable
 from tune_tf.data import rows_of
+from tune_tf.parallelism import Parallelism
 from tune_tf.training.devices import Devices
 from tune_tf.training.grid import Grid
 from tune_tf.training.model_graph import calls_of
@@ -110,6 +114,67 @@ def _contestants(model: str, batch_size: int) -> dict[str, Contestant]:
     return found
 
 
+class _OfProcesses:
+    """A trial whose processes are on a Ray cluster, or that is in one itself.
+
+    Args:
+        parallelism: How it is spread.
+    """
+
+    def __init__(self, parallelism: Parallelism) -> None:
+        workload, config = _MODELS["mlp"]
+        needed = parallelism.resources(gpus_in_cluster=False)
+        kind = trainable(workload, parallelism, resources=needed, seed=SEED)
+        config = {**config, "batch_size": 64}
+        self._alone = isinstance(parallelism, Mirrored)
+        self._trial = ray.remote(kind).remote(config=config) if self._alone else kind(config=config)
+        self.losses: list[tuple[float, float]] = []
+
+    def prepare(self) -> None:
+        """Do nothing."""
+
+    def run(self) -> None:
+        """Train and validate for one epoch."""
+        asked = ray.get(self._trial.train.remote()) if self._alone else self._trial.train()
+        self.losses.append((asked["loss"], asked["val_loss"]))
+
+    def stop(self) -> None:
+        """End the trial."""
+        if self._alone:
+            ray.get(self._trial.stop.remote())
+        else:
+            self._trial.stop()
+
+
+def _measure_processes(arguments: argparse.Namespace) -> tuple[Timings, dict[str, _OfProcesses]]:
+    """Time an epoch of the kinds that have processes of their own, and of one device in one."""
+    ray.init(
+        address="local",
+        num_cpus=8,  # all are there all the time
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    trials = {
+        "single": _OfProcesses(Mirrored()),
+        "multi_worker_x2": _OfProcesses(MultiWorker(2)),
+        "asynchronous_x2": _OfProcesses(Asynchronous(2)),
+    }
+    take_turns(trials, num_rounds=arguments.num_checked_epochs)
+    exact = {name: trials[name] for name in ("single", "multi_worker_x2")}
+    worst = assert_equal_losses("processes", exact, arguments.num_checked_epochs)
+    print(f"mlp_b64 in processes: losses equal within {worst:.1e}; measuring ...", flush=True)
+    timings = take_turns(
+        trials, num_rounds=2 * arguments.num_rounds, num_repeats=arguments.num_repeats
+    )
+    first, *_, last = trials["asynchronous_x2"].losses
+    assert last < first, f"asynchronous training learns nothing: {first} {last}"
+    for trial in trials.values():
+        trial.stop()
+    ray.shutdown()
+    return timings, trials
+
+
 def main() -> None:
     """Run all cases and print their ratios."""
     arguments = epoch_arguments(__doc__, quick="MLP, batch 32, two rounds")
@@ -138,6 +203,11 @@ def main() -> None:
             ratios[f"{label}/{kind}/expert"] = over_expert.median
             targets[f"{label}/{kind}/expert"] = _AS_FAST
             rows.append((label, kind, str(over_single), str(over_expert)))
+    timings, trials = _measure_processes(arguments)
+    for kind in [name for name in trials if name != "single"]:
+        over_single = timings.ratio(kind, "single")
+        ratios[f"mlp_b64/{kind}/single"] = over_single.median
+        rows.append(("mlp_b64", kind, str(over_single), "-"))
     print()
     print_table(("case", "kind", "ours / one device", "ours / expert"), rows)
     print_verdict("parallelism", ratios, targets, tolerance=TOLERANCE)
