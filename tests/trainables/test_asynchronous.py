@@ -254,6 +254,7 @@ def carried_by_tensorflow(ray_cluster, tmp_path_factory):
     told["iterations"] = iterations_of(Checkpoint.read(folder))
     with pytest.raises(WorkloadError, match=r"\w") as refused:
         trial.reset({"learning_rate": 0.1, "mortal": True})
+    trial.stop()
     told["refusal"] = str(refused.value)
     return told
 
