@@ -86,7 +86,7 @@ class ExpertStages:
 
     def _train(self, x: tf.Tensor, y: tf.Tensor) -> None:
         num_pieces = len(self._replicas) * self._micro_batches
-        size = self._batch_size // num_pieces
+        size = tf.shape(x)[0] // num_pieces
         sums: list[list[tf.Tensor]] = [[] for _ in self._optimizers]
         for number in range(num_pieces):
             replica = number // self._micro_batches
