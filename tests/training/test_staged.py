@@ -9,6 +9,7 @@ from exactness_cases import CASES
 from trials import Given, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
+from tune_tf.training.graph_nodes import nodes_of
 
 pytestmark = pytest.mark.tf
 
@@ -137,19 +138,12 @@ def test_products_forwards_and_backwards_are_computed_on_their_stage(loop_on_gri
     order = tf.zeros([45], tf.int32)
     graph = program._epoch.get_concrete_function(rows.train, rows.validation, order, None).graph
 
-    devices = [node.device for node in _nodes(graph) if node.op in ("MatMul", "Sqrt")]
+    devices = [node.device for node in nodes_of(graph) if node.op in ("MatMul", "Sqrt")]
     assert len(devices) > 50
     places = {device.rsplit(":", 1)[-1] for device in devices}
     assert places <= {"0", "1", "2", "3", "4", "5", ""}
-    products = {n.device.rsplit(":", 1)[-1] for n in _nodes(graph) if n.op == "MatMul"}
+    products = {n.device.rsplit(":", 1)[-1] for n in nodes_of(graph) if n.op == "MatMul"}
     assert products == {"0", "1", "2", "3", "4", "5"}
-
-
-def _nodes(graph):
-    definition = graph.as_graph_def()
-    yield from definition.node
-    for function in definition.library.function:
-        yield from function.node_def
 
 
 def test_the_second_trial_costs_no_trace_and_is_as_in_a_fresh_process(loop_on_grid):

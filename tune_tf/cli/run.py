@@ -1,26 +1,16 @@
 """``sweep.py run``: start a sweep from a file."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tune_tf.cli.options import JsonOption
+from tune_tf.cli.options import FileArgument, JsonOption, OverridesArgument, SettingsOption
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="The sweep file (YAML).")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="More settings.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override a setting, e.g. --set budget.num_samples=8 space.filters.choice=[16,32]",
-        ),
-    ] = None,
+    file: FileArgument,
+    overrides: OverridesArgument = None,
+    settings: SettingsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and show the plan; run nothing.")
     ] = False,

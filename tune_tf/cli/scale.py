@@ -3,12 +3,11 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tune_tf.cli.options import JsonOption
+from tune_tf.cli.options import FileArgument, JsonOption, OverridesArgument, SettingsOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,18 +19,9 @@ _WIDE = 112  # columns of a terminal that all numbers need
 
 
 def scale(
-    file: Annotated[Path, typer.Argument(help="The sweep file (YAML).")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="More settings.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override a setting, e.g. --set space.filters.constant=32",
-        ),
-    ] = None,
+    file: FileArgument,
+    overrides: OverridesArgument = None,
+    settings: SettingsOption = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure shortly, and only the ends.")
     ] = False,

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tune_tf.data import LoadCache, rows_of, vectorized
 from tune_tf.errors import WorkloadError
+from tune_tf.training.graph_nodes import nodes_of
 from tune_tf.training.placed import Placed
 from tune_tf.workload import Config, Data, Workload
 
@@ -133,9 +134,7 @@ def _row_of(workload: Workload, fn: Callable[..., Any], sample: tuple[Any, ...])
             f"{name} must return a function that returns a row (x, y) or (x, y, sample_weight), "
             f"not {made!r}"
         )
-    graph = traced.graph.as_graph_def()
-    nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
-    if state := sorted({node.op for node in nodes if _STATE.fullmatch(node.op)}):
+    if state := sorted({n.op for n in nodes_of(traced.graph) if _STATE.fullmatch(n.op)}):
         raise WorkloadError(
             f"{name} returned a function that uses {', '.join(state)}, which goes on from a state "
             "of its own, so that a trial could not be restored or repeated: draw numbers by "

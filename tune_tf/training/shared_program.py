@@ -10,6 +10,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.training.batch_dealer import DealerStatistics
 from tune_tf.training.errand import Array
 from tune_tf.training.gradient_program import GradientProgram
+from tune_tf.training.graph_nodes import nodes_of
 from tune_tf.training.update_program import scaled
 
 _PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
@@ -198,9 +199,7 @@ class SharedProgram(GradientProgram):
         return tf.reduce_all(finite), done.counters
 
     def _refuse_python(self, step: Any) -> None:
-        graph = step.graph.as_graph_def()
-        nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
-        if found := {node.op for node in nodes} & _PYTHON:
+        if found := {node.op for node in nodes_of(step.graph)} & _PYTHON:
             raise WorkloadError(
                 f"the training step of {type(self._workload).__name__} or its model calls Python "
                 f"({', '.join(sorted(found))}: tf.numpy_function or tf.py_function), which "
