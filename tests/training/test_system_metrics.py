@@ -79,7 +79,18 @@ def test_the_first_iteration_of_each_trial_is_sampled(clock):
     clock.now = 0.3
     sampled.append(bool(metrics.sample()))
 
-    assert sampled == [False, True, False, True]
+    assert sampled == [True, False, False, True]
+
+
+def test_a_share_of_the_cpu_is_told_of_a_tenth_of_a_second_or_more(clock):
+    metrics = SystemMetrics(clock=clock)
+    share = "system/cpu_utilization_percentage"
+    told = []
+    for clock.now in (0.05, 0.09, 0.11, 0.15, 0.25):
+        metrics.begin()
+        told.append(share in metrics.sample())
+
+    assert told == [False, False, True, False, True]
 
 
 def test_memory_is_told_in_megabytes_of_a_million_bytes(clock):

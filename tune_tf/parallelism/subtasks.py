@@ -42,6 +42,11 @@ class Subtasks:
         """Processes in which they train."""
         return self.num_devices
 
+    @property
+    def in_a_worker(self) -> Mirrored:
+        """How a process trains one of them."""
+        return Mirrored(micro_batches=self.micro_batches)
+
     def faults(self) -> list[str]:
         """Return what is wrong with the settings that all these kinds have."""
         faults = [

@@ -7,13 +7,13 @@ from ray.util.placement_group import PlacementGroup
 
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.asynchronous_group import AsynchronousGroup
-from tune_tf.trainables.in_processes import InProcesses
+from tune_tf.trainables.in_processes import OneModelInProcesses
 from tune_tf.trainables.pulses import Watch
 from tune_tf.trainables.strategy_group import StrategyGroup
 from tune_tf.trainables.worker import Assignment
 
 
-class AsynchronousTrainable(InProcesses):
+class AsynchronousTrainable(OneModelInProcesses):
     """Trains one model by workers that send gradients to a parameter server as they have them."""
 
     def make_processes(

@@ -25,7 +25,7 @@ from tune_tf.workload import Config
 
 
 class Processes(Protocol):
-    """The processes in which a trial trains."""
+    """The processes in which a trial trains one model."""
 
     @property
     def devices(self) -> str:
@@ -48,7 +48,7 @@ class Processes(Protocol):
 
 
 class InProcesses(tune.Trainable, abc.ABC):
-    """Trains one model in processes of their own, an epoch an iteration.
+    """Trains in processes of their own.
 
     It asks them and stays free of TensorFlow, so that a crash of one leaves it alive to deal with
     the others. The processes serve one trial after another where Tune reuses this actor.
@@ -63,7 +63,7 @@ class InProcesses(tune.Trainable, abc.ABC):
         shares: Sequence[TrialResources],
         placement_group: PlacementGroup,
         watch: Watch,
-    ) -> Processes:
+    ) -> Any:
         """Start the processes of this kind.
 
         Args:
@@ -72,6 +72,10 @@ class InProcesses(tune.Trainable, abc.ABC):
             placement_group: Where they live.
             watch: When one counts as lost.
         """
+
+    @abc.abstractmethod
+    def begin(self, trial: TrialStart) -> None:
+        """Begin a trial in the processes, after ending the one before."""
 
     def setup(
         self,
@@ -132,12 +136,11 @@ class InProcesses(tune.Trainable, abc.ABC):
             self._bundles.give_back()
             raise
 
-    def step(self) -> dict[str, Any]:
-        """Train and validate for one epoch; return its metrics."""
-        report, more = self._processes.epoch()
+    def _result(self, report: EpochReport, iteration: int) -> dict[str, Any]:
+        """Return the result of an iteration."""
         result = epoch_result(
             report.metrics,
-            iteration=self.iteration + 1,
+            iteration=iteration,
             stop_training=report.stop_training,
             devices=self._processes.devices,
         )
@@ -148,17 +151,7 @@ class InProcesses(tune.Trainable, abc.ABC):
             result[SHOULD_CHECKPOINT] = True
         if report.recycle:
             result[RECYCLE] = True
-        return result | more | report.system_metrics
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write everything needed to go on into a folder of this node."""
-        write_files(checkpoint_dir, self._processes.state())
-        self._last_checkpoint = self._clock()
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a folder that any Trainable of tune_tf wrote, with any number of replicas."""
-        self._processes.restore(ray.put(read_files(checkpoint)))
-        self._last_checkpoint = self._clock()
+        return result | report.system_metrics
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Begin another trial in these processes, with the numbers that fresh ones would give."""
@@ -173,4 +166,29 @@ class InProcesses(tune.Trainable, abc.ABC):
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
         seed = seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
-        self._processes.start(TrialStart(self.trial_id, dict(config), seed))
+        self.begin(TrialStart(self.trial_id, dict(config), seed))
+
+
+class OneModelInProcesses(InProcesses):
+    """Trains one model in processes of their own, an epoch an iteration."""
+
+    _processes: Processes
+
+    def step(self) -> dict[str, Any]:
+        """Train and validate for one epoch; return its metrics."""
+        report, more = self._processes.epoch()
+        return self._result(report, self.iteration + 1) | more
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write everything needed to go on into a folder of this node."""
+        write_files(checkpoint_dir, self._processes.state())
+        self._last_checkpoint = self._clock()
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Go on from a folder that any Trainable of tune_tf wrote, with any number of replicas."""
+        self._processes.restore(ray.put(read_files(checkpoint)))
+        self._last_checkpoint = self._clock()
+
+    def begin(self, trial: TrialStart) -> None:
+        """Begin a trial in the processes."""
+        self._processes.start(trial)

@@ -8,7 +8,7 @@ from ray.util.placement_group import PlacementGroup
 
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.files import Files
-from tune_tf.trainables.in_processes import InProcesses
+from tune_tf.trainables.in_processes import OneModelInProcesses
 from tune_tf.trainables.pulses import Watch
 from tune_tf.trainables.worker import Assignment, EpochReport, TrialStart
 from tune_tf.trainables.worker_group import WorkerGroup
@@ -17,7 +17,7 @@ NUM_WORKERS = "num_workers"
 """Key of a result that holds how many workers trained the iteration."""
 
 
-class MultiWorkerTrainable(InProcesses):
+class MultiWorkerTrainable(OneModelInProcesses):
     """Trains one model in several processes, which take their parts of each batch together."""
 
     def make_processes(

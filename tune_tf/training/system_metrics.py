@@ -23,7 +23,7 @@ _MB = 1e6
 
 
 class SystemMetrics:
-    """Samples the load of this machine and process, at most once a second.
+    """Samples the load of this machine and process, once a second at most and once a trial at least.
 
     Args:
         gpus: The GPUs to look at; :func:`reserved_gpus` finds the trial's.
@@ -37,8 +37,8 @@ class SystemMetrics:
         self._clock = clock
         self._process = psutil.Process()
         self._first_of_trial = True
-        self._load()  # psutil counts from one call to the next
-        self._sampled = clock()
+        self._cpu()  # psutil counts from one call to the next
+        self._counted = self._sampled = clock()
 
     def begin(self) -> None:
         """Begin a trial: its first iteration is sampled whenever the last one was."""
@@ -47,30 +47,33 @@ class SystemMetrics:
     def sample(self) -> dict[str, float]:
         """Return the metrics by key of a result; empty where it is not time for them.
 
-        CPU shares are of the time since the last sample in this process; a process on two full
-        cores has 200 %.
+        CPU shares are of the time since they were last told in this process, and left out where
+        that is too short; a process on two full cores has 200 %.
         """
-        wait_s = _SHORTEST_S if self._first_of_trial else _EVERY_S
         now = self._clock()
-        if now - self._sampled < wait_s:
+        if not self._first_of_trial and now - self._sampled < _EVERY_S:
             return {}
         self._first_of_trial, self._sampled = False, now
-        metrics = self._load()
+        metrics = self._memory()
+        if now - self._counted >= _SHORTEST_S:
+            self._counted = now
+            metrics |= self._cpu()
         for gpu in self._gpus:
             metrics |= gpu.load()
         return {f"{SYSTEM_METRICS}{name}": value for name, value in metrics.items()}
 
-    def _load(self) -> dict[str, float]:
-        memory = psutil.virtual_memory()
-        with self._process.oneshot():
-            own_cpu = self._process.cpu_percent()
-            own_memory = self._process.memory_info().rss
+    def _cpu(self) -> dict[str, float]:
         return {
             "cpu_utilization_percentage": psutil.cpu_percent(),
+            "process_cpu_utilization_percentage": self._process.cpu_percent(),
+        }
+
+    def _memory(self) -> dict[str, float]:
+        memory = psutil.virtual_memory()
+        return {
             "system_memory_usage_megabytes": round(memory.used / _MB, 1),
             "system_memory_usage_percentage": round(memory.used / memory.total * 100, 1),
-            "process_cpu_utilization_percentage": own_cpu,
-            "process_memory_usage_megabytes": round(own_memory / _MB, 1),
+            "process_memory_usage_megabytes": round(self._process.memory_info().rss / _MB, 1),
         }
 
 
