@@ -23,7 +23,7 @@ _MB = 1e6
 
 
 class SystemMetrics:
-    """Samples the load of this machine and process, once a second at most and once a trial at least.
+    """Samples the load of machine and process, once a second at most and once a trial at least.
 
     Args:
         gpus: The GPUs to look at; :func:`reserved_gpus` finds the trial's.
