@@ -1,13 +1,22 @@
 """Data loaded once for all configs that lead to the same data."""
 
+import enum
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 Loaded = TypeVar("Loaded")
 
-_MISSING = object()
-_GROUP = object()
+Reads = dict[tuple[str, ...], Any]
+"""Path -> value of all that a loader read of a config."""
+
+
+class _Special(enum.Enum):  # members stay the same objects in another process
+    MISSING = enum.auto()
+    GROUP = enum.auto()
+
+
+_MISSING, _GROUP = _Special.MISSING, _Special.GROUP
 
 
 class LoadCache(Generic[Loaded]):
@@ -18,28 +27,43 @@ class LoadCache(Generic[Loaded]):
 
     Args:
         load: Makes the data from a config.
-        keep: Data sets kept; the one used longest ago goes first.
+        keep: Size of all data kept; those used longest ago go first, the newest always stay.
+        size_of: Size of data in units of ``keep``; by default each data set counts as 1.
     """
 
-    def __init__(self, load: Callable[[Mapping[str, Any]], Loaded], keep: int = 2) -> None:
+    def __init__(
+        self,
+        load: Callable[[Mapping[str, Any]], Loaded],
+        keep: int = 2,
+        size_of: Callable[[Loaded], int] = lambda loaded: 1,
+    ) -> None:
         self._load = load
         self._keep = keep
-        self._entries: OrderedDict[int, tuple[dict[tuple[str, ...], Any], Loaded]] = OrderedDict()
+        self._size_of = size_of
+        self._entries: OrderedDict[int, tuple[Reads, Loaded]] = OrderedDict()
         self._count = 0
 
     def get(self, config: Mapping[str, Any]) -> Loaded:
         """Return the data for a config, loading them if no earlier config read the same values."""
+        return self.get_with_reads(config)[1]
+
+    def get_with_reads(self, config: Mapping[str, Any]) -> "tuple[Reads, Loaded]":
+        """Return the data for a config, behind the values that their loader read."""
         for number, (reads, loaded) in self._entries.items():
             if all(_same(_lookup(config, path), value) for path, value in reads.items()):
                 self._entries.move_to_end(number)
-                return loaded
+                return reads, loaded
         reads = {}
         loaded = self._load(RecordingConfig(config, reads))
         self._count += 1
         self._entries[self._count] = reads, loaded
-        while len(self._entries) > self._keep:
+        while len(self._entries) > 1 and self._size > self._keep:
             self._entries.popitem(last=False)
-        return loaded
+        return reads, loaded
+
+    @property
+    def _size(self) -> int:
+        return sum(self._size_of(loaded) for _, loaded in self._entries.values())
 
 
 class RecordingConfig(Mapping[str, Any]):
@@ -54,12 +78,20 @@ class RecordingConfig(Mapping[str, Any]):
     def __init__(
         self,
         config: Mapping[str, Any],
-        reads: dict[tuple[str, ...], Any],
+        reads: Reads,
         path: tuple[str, ...] = (),
     ) -> None:
         self._config = config
         self._reads = reads
         self._path = path
+
+    def note(self, reads: Reads) -> None:
+        """Note what another loader read of this config on behalf of this one."""
+        self._reads.update({(*self._path, *path): value for path, value in reads.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the config as it was given; nothing counts as read."""
+        return dict(self._config)
 
     def __getitem__(self, key: str) -> Any:
         """Return a value and note it; a nested group notes what is read of it."""

@@ -1,7 +1,7 @@
 """The rows of a data set, checked and in the types that training uses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,28 @@ def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
     return Rows(train, validation, num_train, num_validation)
 
 
+def as_arrays(data: Any, *, floatx: str = "float32") -> Data | None:
+    """Return what trials see of a workload's data, as arrays in the types that training uses.
+
+    Args:
+        data: What ``load_data`` returned.
+        floatx: What floats become.
+
+    Returns:
+        The data without the test rows; None where a part is something else than arrays.
+    """
+    if not isinstance(data, Data):
+        return None
+    try:
+        train, validation = (
+            part and tuple(map_nested(lambda leaf: _converted(leaf, floatx), item) for item in part)
+            for part in (_tuple_of(data.train), _tuple_of(data.validation))
+        )
+    except WorkloadError:
+        return None
+    return replace(data, train=train, validation=validation, test=None)
+
+
 def first_rows(part: Nested, num_rows: int) -> Nested:
     """Return the first rows of nested arrays."""
     return map_nested(lambda leaf: leaf[:num_rows], part)
@@ -77,6 +99,12 @@ def _checked(name: str, part: Nested, floatx: str) -> tuple[tuple[Nested, ...], 
     if num_rows == 0:
         raise WorkloadError(f"Data.{name} is empty: load_data returned no rows")
     return part, num_rows
+
+
+def _tuple_of(part: Any) -> tuple[Nested, ...] | None:
+    if not isinstance(part, tuple | None):
+        raise WorkloadError(f"{type(part).__name__} is no tuple of arrays")
+    return part
 
 
 def _converted(leaf: Any, floatx: str) -> "np.ndarray[Any, Any]":

@@ -1,6 +1,7 @@
 """From a workload and a parallelism to a class that ``tune.run`` takes."""
 
 import functools
+import uuid
 from typing import Any
 
 import ray
@@ -107,6 +108,7 @@ def trainable(
         "checkpoint_interval_s": checkpoint_interval_s,
         "recycling": recycling,
         "tracking": tracking,
+        "data_id": uuid.uuid4().hex,
     }
     if in_processes := _IN_PROCESSES.get(type(parallelism)):
         prepared = tune.with_parameters(

@@ -88,6 +88,7 @@ class InProcesses(tune.Trainable, abc.ABC):
         checkpoint_interval_s: float | None = None,
         recycling: Recycling | None = None,
         tracking: TrialTracking | None = None,
+        data_id: str | None = None,
         watch: Watch = Watch(),  # noqa: B008  frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -104,6 +105,8 @@ class InProcesses(tune.Trainable, abc.ABC):
             recycling: When the workers have traced too much to serve another trial.
             tracking: Where the trial's MLflow run is, for :func:`tune_tf.mlflow_run`; None if it
                 has none.
+            data_id: Names the workload's data, for the processes of a node to share them; None if
+                each loads them by itself.
             watch: When a worker counts as lost.
             clock: Seconds that only grow.
 
@@ -126,6 +129,7 @@ class InProcesses(tune.Trainable, abc.ABC):
                     replace(parallelism.in_a_worker, micro_batches=self._micro_batches),
                     tracking,
                     recycling or Recycling(),
+                    data_id,
                 ),
                 shares,
                 self._bundles.placement_group,

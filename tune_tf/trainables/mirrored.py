@@ -57,6 +57,7 @@ class MirroredTrainable(tune.Trainable):
         recycling: Recycling | None = None,
         tracking: TrialTracking | None = None,
         elastic: bool = False,
+        data_id: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Claim the devices of this process and begin the first trial.
@@ -76,20 +77,23 @@ class MirroredTrainable(tune.Trainable):
                 has none.
             elastic: Whether to train with more replicas where Tune has reserved more than
                 ``resources``.
+            data_id: Names the workload's data, for the trials of a node to share them; None if
+                this one loads them by itself.
             clock: Seconds that only grow.
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import keras
 
-        from tune_tf.data import LoadCache, rows_of
+        from tune_tf.data import LoadCache, SharedLoads, rows_of
         from tune_tf.training.devices import claim_devices  # TensorFlow loads in the trial only
         from tune_tf.training.placed import place
 
+        floatx = keras.config.floatx()
+        loads = SharedLoads(workload, data_id, floatx)
+
         def load(config: Config) -> Any:
-            data = workload.load_data(config)
-            if loop == "fit":
-                return data
-            return place(rows_of(data, floatx=keras.config.floatx()), self._replicas)
+            data = loads.load(config)
+            return data if loop == "fit" else place(rows_of(data, floatx=floatx), self._replicas)
 
         pieces = micro_batches_of(self.trial_resources, parallelism)
         self._saving = pieces > parallelism.micro_batches  # after it ran out of memory

@@ -209,12 +209,9 @@ class SubtaskWorker(TrialProcess):
         return trial_seed(seed, subtask)
 
     def _load(self, config: Config) -> "_Placing":
-        import keras
-
         from tune_tf.data import FoldedRows, rows_of
 
-        data = self._workload.load_data(config)
-        floatx = keras.config.floatx()
+        data, floatx = self._loads.load(config), self._floatx
         subtasks = self._assignment.subtasks
         if not isinstance(subtasks, Folds):
             return _Placing(self._replicas, rows_of(data, floatx=floatx))

@@ -29,7 +29,7 @@ from tune_tf.training.meeting import WorkerFacts
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
-    from tune_tf.data import LoadCache
+    from tune_tf.data import LoadCache, SharedLoads
     from tune_tf.training.checkpoint import Checkpoint
     from tune_tf.training.devices import Devices
     from tune_tf.training.loop import GraphLoop
@@ -86,6 +86,8 @@ class Assignment:
         spread: How it spreads its part over its devices.
         tracking: Where the trials' MLflow runs are; None if they have none.
         recycling: When the process has traced too much to serve another trial.
+        data_id: Names the workload's data, for the processes of a node to share them; None if each
+            loads them by itself.
     """
 
     workload: PickledWorkload
@@ -93,6 +95,7 @@ class Assignment:
     spread: Mirrored = Mirrored()  # noqa: RUF009  frozen
     tracking: TrialTracking | None = None
     recycling: Recycling = field(default_factory=Recycling)
+    data_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,8 @@ class TrialProcess:
         self._assignment: Assignment
         self._system_metrics: SystemMetrics | None
         self._workload: Workload
+        self._floatx: str
+        self._loads: SharedLoads
         self._devices: Devices
 
     def __str__(self) -> str:
@@ -161,8 +166,13 @@ class TrialProcess:
         self._assignment = assignment
         self._workload = assignment.workload.load(str(self))
         self._system_metrics = make_system_metrics(assignment.tracking, assignment.resources)
+        import keras
+
+        from tune_tf.data import SharedLoads
         from tune_tf.training.devices import claim_devices
 
+        self._floatx = keras.config.floatx()
+        self._loads = SharedLoads(self._workload, assignment.data_id, self._floatx)
         self._devices = claim_devices(assignment.resources, assignment.spread.num_replicas)
 
     @contextlib.contextmanager
@@ -308,14 +318,11 @@ class Worker(TrialProcess):
             loop: The loop.
             replicas: On whose devices the rows of a trial are; None to keep none of them.
         """
-        import keras
-
         from tune_tf.data import LoadCache, rows_of
         from tune_tf.training.placed import place
 
         def load(config: Config) -> Any:
-            rows = rows_of(self._workload.load_data(config), floatx=keras.config.floatx())
-            return place(rows, replicas)
+            return place(rows_of(self._loads.load(config), floatx=self._floatx), replicas)
 
         self._loop = loop
         self._data = LoadCache(load)

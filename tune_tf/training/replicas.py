@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tune_tf.training.array_tensor import tensor_of
 from tune_tf.training.devices import Devices
 from tune_tf.training.gradients import scaled
 
@@ -85,7 +86,7 @@ class Replicas:
         copies = []
         for name in self.devices.names:
             with tf.device(name):
-                copies.append(tf.nest.map_structure(lambda a: tf.identity(tf.constant(a)), tensors))
+                copies.append(tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors))
         if self._strategy is None:
             return copies[0]
         return self._strategy.experimental_distribute_values_from_function(

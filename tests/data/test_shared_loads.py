@@ -1,0 +1,203 @@
+"""Data that are loaded once for all processes of a node."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tune_tf.data import LoadCache, SharedLoads
+from tune_tf.data.keeper import Client
+from tune_tf.data.shared_loads import NAMESPACE
+from tune_tf.errors import WorkloadError
+from tune_tf.workload import Data, Workload
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+
+ROWS = 1_000
+
+
+class Counted(Workload):
+    """Writes down each loading; reads ``size`` of a config.
+
+    Args:
+        folder: Where it writes.
+        train: What it returns for training; by default arrays.
+    """
+
+    def __init__(self, folder, train=None):
+        self.log = Path(folder, "loads.txt")
+        self.train = train
+
+    def load_data(self, config):
+        with self.log.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        if config["size"] < 0:
+            raise WorkloadError(f"no rows of {config['size']} numbers")
+        x = np.full((ROWS, config["size"]), 0.5)
+        return Data(train=self.train or (x, np.arange(ROWS)), test=(x, np.arange(ROWS)))
+
+    def build_model(self, config):
+        raise NotImplementedError
+
+    @property
+    def num_loads(self):
+        return len(self.log.read_text().splitlines())
+
+
+class Process:
+    """A process that loads data as a trial does."""
+
+    def __init__(self, workload, data_id):
+        self.loads = SharedLoads(workload, data_id)
+        self.cache = LoadCache(self.loads.load)
+
+    def load(self, config):
+        """Return shape, type and sum of x, whether it can be written to, and y's sum."""
+        x, y = self.cache.get(config).train
+        return x.shape, str(x.dtype), float(x.sum()), x.flags.writeable, int(y.sum())
+
+    def load_any(self, config):
+        return self.loads.load(config)
+
+    def file_of(self, config):
+        """Return the file whose pages the memory of x is."""
+        start = self.cache.get(config).train[0].ctypes.data
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            pages, *_, name = line.split(maxsplit=5)
+            first, last = (int(part, 16) for part in pages.split("-"))
+            if first <= start < last:
+                return name
+        raise LookupError(start)
+
+
+@pytest.fixture
+def processes():
+    """Return a function that starts processes; they end with the test."""
+    import ray
+
+    here = sys.modules[__name__]
+    ray.cloudpickle.register_pickle_by_value(here)
+
+    started = []
+
+    def start(num, workload, data_id):
+        process = ray.remote(Process).options(num_cpus=0)
+        started.extend(process.remote(workload, data_id) for _ in range(num))
+        return started[-num:]
+
+    yield start
+    for process in started:
+        ray.kill(process)
+    ray.cloudpickle.unregister_pickle_by_value(here)
+
+
+def results(calls):
+    import ray
+
+    return ray.get(calls, timeout=120)
+
+
+def keeper_of(data_id):
+    """Return the keeper of this node that knows the data."""
+    import ray
+
+    named = ray.util.list_named_actors(all_namespaces=True)
+    (name,) = {each["name"] for each in named if each["namespace"] == NAMESPACE}
+    keeper = ray.get_actor(name, NAMESPACE)
+    assert ray.get(keeper.knows.remote(data_id))
+    return keeper
+
+
+def test_processes_that_ask_at_the_same_moment_share_one_loading(tmp_path, processes):
+    workload = Counted(tmp_path)
+    all_of_them = processes(4, workload, "at once")
+    loaded = results(
+        [process.load.remote({"size": 3, "lr": i}) for i, process in enumerate(all_of_them)]
+    )
+
+    assert loaded == [((ROWS, 3), "float32", ROWS * 1.5, False, ROWS * (ROWS - 1) // 2)] * 4
+    assert workload.num_loads == 1
+
+
+def test_the_arrays_lie_in_the_object_store_of_the_node(tmp_path, processes):
+    both = processes(2, Counted(tmp_path), "store")
+    files = results([process.file_of.remote({"size": 1000}) for process in both])
+
+    assert files[0] == files[1]
+    assert "plasma" in files[0]
+
+
+def test_another_value_of_what_is_read_is_loaded_too(tmp_path, processes):
+    workload = Counted(tmp_path)
+    first, second = processes(2, workload, "values")
+    for process, size in [(first, 2), (second, 5), (first, 5), (second, 2)]:
+        assert results(process.load.remote({"size": size, "lr": 1}))[0] == (ROWS, size)
+
+    assert workload.num_loads == 2
+
+
+def test_a_trial_in_a_warm_process_asks_nobody_again(tmp_path, processes):
+    import ray
+
+    workload = Counted(tmp_path)
+    (process,) = processes(1, workload, "warm")
+    results(process.load.remote({"size": 2, "lr": 1}))
+    ray.kill(keeper_of("warm"))
+    results(process.load.remote({"size": 2, "lr": 2}))
+
+    assert workload.num_loads == 1
+
+
+def test_a_lost_keeper_is_replaced(tmp_path, processes):
+    import ray
+
+    workload = Counted(tmp_path)
+    first, second = processes(2, workload, "lost")
+    expected = results(first.load.remote({"size": 2}))
+    ray.kill(keeper_of("lost"))
+
+    assert results(second.load.remote({"size": 2})) == expected
+    assert results(first.load.remote({"size": 2})) == expected
+    assert workload.num_loads == 2
+
+
+def test_what_the_loader_raises_is_raised_where_it_was_asked_for(tmp_path, processes):
+    workload = Counted(tmp_path)
+    (process,) = processes(1, workload, "raises")
+
+    with pytest.raises(WorkloadError, match="no rows of -1 numbers"):
+        results(process.load.remote({"size": -1}))
+
+
+def test_a_part_that_is_no_array_is_loaded_by_each_process(tmp_path, processes):
+    workload = Counted(tmp_path, train=range(3))
+    (process,) = processes(1, workload, "no arrays")
+    data = results(process.load_any.remote({"size": 1}))
+
+    assert data.train == range(3)
+    assert workload.num_loads == 2  # by the keeper first, which sees that it cannot keep it
+
+
+def test_two_sweeps_share_nothing(tmp_path, processes):
+    workload = Counted(tmp_path)
+    (first,), (second,) = processes(1, workload, "one"), processes(1, workload, "two")
+    results([process.load.remote({"size": 2}) for process in (first, second)])
+
+    assert workload.num_loads == 2
+
+
+def test_who_is_no_actor_loads_by_itself(tmp_path):
+    workload = Counted(tmp_path)
+    data = SharedLoads(workload, "driver").load({"size": 2})
+
+    assert data.train[0].flags.writeable
+    assert workload.log.read_text() == f"{os.getpid()}\n"
+
+
+def test_a_process_is_told_from_a_later_one_with_its_number():
+    here = Client.this_process()
+
+    assert here.is_alive
+    assert not Client(here.pid, here.started - 1).is_alive

@@ -1,0 +1,122 @@
+"""A workload's data, loaded once for all trials on a node."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.data.loads import RecordingConfig
+from tune_tf.workload import Data, Workload
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+_log = logging.getLogger(__name__)
+
+IDLE_S = 60.0
+"""Seconds after the last process of a node that used data, after which they are freed."""
+NAMESPACE = "tune_tf"
+"""Ray's namespace of the actors that keep data; their names tell the job."""
+_TRIES = 3
+
+
+class SharedLoads:
+    """Loads a workload's data in a process of the node that serves all its trials.
+
+    The arrays lie in the node's object store and are mapped into each trial, read-only. A process
+    that is no actor of a Ray cluster loads them by itself, and so does every process where they are
+    no arrays.
+
+    Args:
+        workload: Whose data.
+        data_id: Names them; the same in all trials that share them, None to share nothing.
+        floatx: What floats become, where data are shared.
+    """
+
+    def __init__(self, workload: Workload, data_id: str | None, floatx: str = "float32") -> None:
+        self._workload = workload
+        self._data_id = data_id
+        self._floatx = floatx
+
+    def load(self, config: Mapping[str, Any]) -> Data:
+        """Return the data of a config.
+
+        Raises:
+            Exception: Whatever ``load_data`` raised.
+        """
+        data = self._shared(config) if self._data_id and _is_actor() else None
+        return self._workload.load_data(config) if data is None else data
+
+    def _shared(self, config: Mapping[str, Any]) -> Data | None:
+        """Return the node's copy; None where there can be none."""
+        from ray.exceptions import ActorDiedError, ObjectLostError
+
+        for _ in range(_TRIES):
+            try:
+                return self._of_keeper(config)
+            except (ActorDiedError, ObjectLostError) as error:
+                _log.warning("The process that keeps this node's data was lost: %s", error)
+        return None
+
+    def _of_keeper(self, config: Mapping[str, Any]) -> Data | None:
+        import ray
+        from ray.exceptions import RayTaskError
+
+        from tune_tf.data.keeper import Client
+
+        keeper = _keeper()
+        if not ray.get(keeper.knows.remote(self._data_id)) and not self._teach(keeper):
+            return None
+        plain = config.to_dict() if isinstance(config, RecordingConfig) else dict(config)
+        try:
+            reads, kept = ray.get(keeper.load.remote(self._data_id, plain, Client.this_process()))
+        except RayTaskError as error:
+            if isinstance(error.cause, Exception):
+                raise error.cause from error
+            raise
+        if kept.data is None:
+            return None
+        if isinstance(config, RecordingConfig):
+            config.note(reads)
+        data: Data = ray.get(kept.data)
+        return data
+
+    def _teach(self, keeper: "ActorHandle") -> bool:
+        """Hand over the workload; return whether that was possible."""
+        import ray
+
+        try:
+            workload = ray.put(self._workload)
+        except TypeError as error:
+            _log.warning("Each trial loads its data: the workload cannot be shared: %s", error)
+            return False
+        ray.get(keeper.learn.remote(self._data_id, workload, self._floatx))
+        return True
+
+
+def _is_actor() -> bool:
+    import ray
+
+    return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
+
+
+def _keeper() -> "ActorHandle":
+    """Return the actor that keeps this node's data, a new one if there is none."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from tune_tf.data.keeper import DataKeeper
+
+    context = ray.get_runtime_context()
+    node_id = context.get_node_id()
+    return (
+        ray.remote(DataKeeper)
+        .options(
+            name=f"data-{context.get_job_id()}-{node_id}",
+            namespace=NAMESPACE,
+            get_if_exists=True,
+            lifetime="detached",  # else it would end with the trial that made it
+            num_cpus=0,  # the trials that wait for it have reserved them all
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+        )
+        .remote(IDLE_S)
+    )
