@@ -40,6 +40,16 @@ SYSTEM_METRICS: Final = "system/"
 """What the keys start with that hold the load of a trial's machine and process."""
 
 
+PERFORMANCE: Final = "perf/"
+"""What the keys start with that hold how fast a trial trains."""
+
+ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
+"""Training rows by the seconds of an epoch, validation and tracing included."""
+
+INPUT_WAIT: Final = f"{PERFORMANCE}input_wait"
+"""Part of an epoch, 0 to 1, in which it waited for rows."""
+
+
 def reported(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a trial itself has put into a result, nested or flat."""
     return {
@@ -50,6 +60,11 @@ def reported(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a trial has reported of its training: not the load of the machine."""
+    """Return what a trial has reported of its training: not of its machine and its speed."""
     own = reported(result)
-    return {name: value for name, value in own.items() if not name.startswith(SYSTEM_METRICS)}
+    return {name: value for name, value in own.items() if not is_of_machine(name)}
+
+
+def is_of_machine(name: str) -> bool:
+    """Whether a key holds the load of a trial's machine or its speed there."""
+    return name.startswith((SYSTEM_METRICS, PERFORMANCE))

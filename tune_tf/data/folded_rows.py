@@ -33,16 +33,15 @@ class FoldedRows:
         if isinstance(data, Data):
             _refuse_pipelines(data)
         rows = rows_of(data, floatx=floatx)
-        parts = [rows.train] if rows.validation is None else [rows.train, rows.validation]
+        parts: list[Any] = [part for part in (rows.train, rows.validation) if part is not None]
         self._x = _joined("x", [part[0] for part in parts])
         self._y = _joined("y", [part[1] for part in parts])
         self._num_rows = rows.num_train + rows.num_validation
         given = _joined_weights(parts, data.class_weight is not None, floatx)
-        self._train_weights = given if len(rows.train) == 3 else None
+        self._train_weights = given if len(parts[0]) == 3 else None
         if data.class_weight is not None:
             self._train_weights = class_weights(self._y, data.class_weight, floatx)
-        validated = rows.validation is None or len(rows.validation) == 3
-        self._validation_weights = given if validated else None
+        self._validation_weights = given if len(parts) == 1 or len(parts[1]) == 3 else None
         groups = _groups(data, self._num_rows) if folds.grouped else None
         self._held_out = [
             held_out.astype(np.int32) for held_out in _split(folds, seed, self._y, groups)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tune_tf.data.nested import Nested, is_sequence, leaves_of, map_nested
+from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
 
@@ -16,14 +17,15 @@ class Rows:
     """Training and validation rows.
 
     Args:
-        train: ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis.
+        train: ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis,
+            or a :class:`~tune_tf.data.Pipeline` of such rows.
         validation: The same, or None.
         num_train: Training rows, at least 1.
         num_validation: Validation rows; 0 where there are none.
     """
 
-    train: tuple[Nested, ...]
-    validation: tuple[Nested, ...] | None
+    train: tuple[Nested, ...] | Pipeline
+    validation: tuple[Nested, ...] | Pipeline | None
     num_train: int
     num_validation: int
 
@@ -48,6 +50,10 @@ def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
         )
     train, num_train = _checked("train", data.train, floatx)
     if data.class_weight is not None:
+        if isinstance(train, Pipeline):
+            raise WorkloadError(
+                "class_weight is for arrays: let the map of Data.train return (x, y, sample_weight)"
+            )
         train = _with_class_weight(train, data.class_weight, floatx)
     if data.validation is None:
         return Rows(train, None, num_train, 0)
@@ -82,13 +88,25 @@ def first_rows(part: Nested, num_rows: int) -> Nested:
     return map_nested(lambda leaf: leaf[:num_rows], part)
 
 
-def _checked(name: str, part: Nested, floatx: str) -> tuple[tuple[Nested, ...], int]:
+def _checked(name: str, part: Any, floatx: str) -> tuple[Any, int]:
+    if isinstance(part, Pipeline):
+        num_rows = _num_rows(name, part.rows)
+        return part, num_rows
     if not isinstance(part, tuple) or len(part) not in (2, 3):
         raise WorkloadError(
             f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, not "
             f'{type(part).__name__}; tf.data pipelines train with loop="fit"'
         )
     part = tuple(map_nested(lambda leaf: _converted(leaf, floatx), item) for item in part)
+    return part, _num_rows(name, part)
+
+
+def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
+    """Return how many rows there are.
+
+    Raises:
+        WorkloadError: There are none, or the parts differ.
+    """
     lengths = {label: len(leaf) for label, leaf in leaves_of(name, part)}
     if not lengths:
         raise WorkloadError(f"Data.{name} holds no arrays at all")
@@ -98,7 +116,7 @@ def _checked(name: str, part: Nested, floatx: str) -> tuple[tuple[Nested, ...], 
     num_rows = next(iter(lengths.values()))
     if num_rows == 0:
         raise WorkloadError(f"Data.{name} is empty: load_data returned no rows")
-    return part, num_rows
+    return num_rows
 
 
 def _tuple_of(part: Any) -> tuple[Nested, ...] | None:
@@ -151,7 +169,9 @@ def class_labels(y: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return np.round(y).astype(np.int64)
 
 
-def _spec(nested: Nested) -> Any:
+def _spec(nested: Any) -> Any:
+    if isinstance(nested, Pipeline):
+        return "pipeline"  # whose stream knows the rest
     if isinstance(nested, Mapping):
         return tuple((key, _spec(value)) for key, value in nested.items())
     if is_sequence(nested):

@@ -29,6 +29,7 @@ from tune_tf.tracking import Endings, MLflowCallback
 from tune_tf.tracking.endings import last_report
 from tune_tf.trainables import trainable
 from tune_tf.trainables.fewer_workers import fewer_workers
+from tune_tf.trainables.input_waits import WatchInput
 from tune_tf.trainables.oom_retries import OomRetries
 from tune_tf.trainables.recycling import RecycleActors
 from tune_tf.trainables.reservations import WatchReservations
@@ -109,6 +110,7 @@ def _run(
         *fewer_workers(config.parallelism),
         OomRetries(workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries),
         WatchReservations(config.parallelism.shares(plan.resources)[0]),
+        WatchInput(),
     ]
     with ModelWriter() as writer, environment(TUNE_ENVIRONMENT), told_plainly(folder):
         if tracker and config.mlflow and config.mlflow.log_best_model:

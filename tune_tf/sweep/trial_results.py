@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ray.tune.experiment import Trial
 
-from tune_tf.bookkeeping import SYSTEM_METRICS, reported
+from tune_tf.bookkeeping import is_of_machine, reported
 from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome
@@ -50,7 +50,7 @@ def trial_result(
             for name, value in reported(last).items()
             if isinstance(value, float | int)
             and not isinstance(value, bool)
-            and (name in named or not name.startswith(SYSTEM_METRICS))
+            and (name in named or not is_of_machine(name))
         },
         checkpoint=Path(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(constraints, last),

@@ -143,6 +143,7 @@ class MirroredTrainable(tune.Trainable):
             result[SHOULD_CHECKPOINT] = True
         if self._recycling.is_due(self._loop.num_programs):
             result[RECYCLE] = True
+        result |= self._loop.performance
         if self._system_metrics is not None:
             result |= self._system_metrics.sample()
         if self._saving:

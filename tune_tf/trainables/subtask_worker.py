@@ -146,7 +146,8 @@ class SubtaskWorker(TrialProcess):
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
         recycle = self._is_recycled(sum(loop.num_programs for loop in loops))
-        return EpochReport(numbers, running.has_ended, recycle, self._sampled())
+        load = self._sampled() | running.loop.performance
+        return EpochReport(numbers, running.has_ended, recycle, load)
 
     def state(self, subtask: int) -> Snapshot | None:
         """Return the state of a subtask; None if it is not here."""

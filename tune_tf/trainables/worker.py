@@ -121,7 +121,7 @@ class EpochReport:
         metrics: By Keras' names; over the rows of all workers.
         stop_training: Whether a callback asked to end the trial.
         recycle: Whether the process should not serve another trial.
-        system_metrics: The load of the worker's machine, by key of a result.
+        system_metrics: The load of the worker's machine and how fast it trains, by key of a result.
     """
 
     metrics: dict[str, Any]
@@ -335,4 +335,5 @@ class Worker(TrialProcess):
     def _report(self, metrics: dict[str, Any]) -> EpochReport:
         """Return what there is to report of an epoch that was trained."""
         recycle = self._is_recycled(self._loop.num_programs)
-        return EpochReport(metrics, self._loop.stop_training, recycle, self._sampled())
+        load = self._sampled() | self._loop.performance
+        return EpochReport(metrics, self._loop.stop_training, recycle, load)

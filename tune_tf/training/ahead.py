@@ -39,6 +39,11 @@ class AheadLoop:
         return self._inner.num_programs + self._validator.num_programs
 
     @property
+    def performance(self) -> dict[str, float]:
+        """How fast the epoch trained last was, by key of a result."""
+        return self._inner.performance
+
+    @property
     def stop_training(self) -> bool:
         """Whether a callback asked to end the trial."""
         return self._inner.stop_training

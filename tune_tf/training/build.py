@@ -14,6 +14,7 @@ from tune_tf.training.devices import Devices
 from tune_tf.training.per_example import seen_by_model
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.seeds import seed_everything
+from tune_tf.training.stream import first_rows_of
 from tune_tf.workload import Config, Workload
 
 Built = TypeVar("Built")
@@ -61,7 +62,7 @@ def build_to_load(workload: Workload, config: Config, seed: int) -> keras.Model:
     single = Replicas(Devices(("CPU:0",)))
     model = build_model(workload, config, single, seed)
     if not model.built:
-        rows = keras.tree.map_structure(lambda a: a[:2], workload.load_data(config).train)
+        rows = first_rows_of(workload.load_data(config).train, "train", 2)
         build_weights(model, seen_by_model(workload, config, rows, training=True)[0], single)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)

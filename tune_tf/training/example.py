@@ -5,9 +5,10 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
+from tune_tf.data import Pipeline
 from tune_tf.training.per_example import seen_by_model
+from tune_tf.training.stream import first_rows_of
 from tune_tf.workload import Config, Workload
 
 _MAX_ROWS = 5
@@ -28,10 +29,9 @@ def input_example(workload: Workload, config: Config, model: keras.Model) -> Any
     """
     data = workload.load_data(config)
     part = data.train if data.validation is None else data.validation
-    batch = part if isinstance(part, tuple) else next(iter(part), None)
-    if isinstance(part, tuple):
-        rows = tf.nest.map_structure(lambda array: array[:_MAX_ROWS], part)
-        batch = seen_by_model(workload, config, rows, training=False)
+    batch = first_rows_of(part, "validation", _MAX_ROWS)
+    if isinstance(part, tuple | Pipeline):
+        batch = seen_by_model(workload, config, batch, training=False)
     x = batch[0] if isinstance(batch, tuple) else batch
     if x is None:
         return None

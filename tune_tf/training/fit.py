@@ -2,16 +2,21 @@
 
 import queue
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import keras
 
+from tune_tf.bookkeeping import ROWS_PER_S
+from tune_tf.data import Pipeline
+from tune_tf.errors import WorkloadError
 from tune_tf.training.build import build_model, build_weights
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import learning_rate
 from tune_tf.training.seeds import seed_everything
+from tune_tf.training.stream import first_rows_of
 from tune_tf.workload import Config, Data, Workload
 
 Metrics = dict[str, Any]
@@ -82,6 +87,8 @@ class FitLoop:
         self._replicas = replicas
         self._trial: _Trial | None = None
         self.num_programs = 0
+        #: How fast the last epoch was, by key of a result.
+        self.performance: dict[str, float] = {}
 
     @property
     def stop_training(self) -> bool:
@@ -101,7 +108,15 @@ class FitLoop:
             config: The trial's values.
             rows: The workload's data as it returned them.
             seed: Of weights and data order.
+
+        Raises:
+            WorkloadError: They come from a pipeline of tune_tf.
         """
+        if isinstance(rows.train, Pipeline) or isinstance(rows.validation, Pipeline):
+            raise WorkloadError(
+                "a Pipeline of tune_tf.data does not go with loop: fit, which takes a "
+                "tf.data.Dataset of your own: leave loop out, or return that"
+            )
         model = build_model(self._workload, config, self._replicas, seed)
         self.num_programs += 1
         self._trial = _Trial(config, rows, seed, model, _Gate(seed), learning_rate(model))
@@ -112,7 +127,12 @@ class FitLoop:
         if trial.thread is None:
             trial.thread = threading.Thread(target=self._fit, args=(trial,), daemon=True)
             trial.thread.start()
+        began = time.perf_counter()
         metrics = trial.gate.next_epoch()
+        took_s = time.perf_counter() - began
+        if isinstance(trial.data.train, tuple):
+            num_rows = len(keras.tree.flatten(trial.data.train)[0])
+            self.performance = {ROWS_PER_S: num_rows / took_s}
         trial.epoch += 1
         return metrics
 
@@ -146,10 +166,8 @@ class FitLoop:
     def _build(self, trial: _Trial) -> None:
         """Create the variables that ``fit`` would create in its first epoch."""
         if not trial.model.built:
-            train = trial.data.train
-            first = train if isinstance(train, tuple) else next(iter(train))
-            x = keras.tree.map_structure(lambda a: a[:1], first[0])
-            build_weights(trial.model, x, self._replicas)
+            first = first_rows_of(trial.data.train, "train", 1)
+            build_weights(trial.model, first[0], self._replicas)
         if not trial.model.optimizer.built:
             trial.model.optimizer.build(trial.model.trainable_variables)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tune_tf.training.array_tensor import tensor_of
 from tune_tf.training.devices import Devices
 from tune_tf.training.replicas import Replicas
 
@@ -74,7 +75,7 @@ class Grid(Replicas):
     def place(self, tensors: Any) -> Any:
         """Put nested arrays on the first device, from where every stage gets its rows."""
         with tf.device(self.rows[0][0]):
-            return tf.nest.map_structure(lambda a: tf.identity(tf.constant(a)), tensors)
+            return tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors)
 
     def _create(self, next_creator: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
         number = len(self._created)

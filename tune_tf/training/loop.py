@@ -2,11 +2,13 @@
 
 import logging
 import math
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from tune_tf.bookkeeping import INPUT_WAIT, ROWS_PER_S
 from tune_tf.parallelism import Mirrored
 from tune_tf.training.batch_norm import (
     synchronize,
@@ -21,7 +23,8 @@ from tune_tf.training.placed import Placed
 from tune_tf.training.program import Metrics, Program
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import Scalar, learning_rate, scalars_of
-from tune_tf.training.seeds import epoch_order, example_seeds
+from tune_tf.training.seeds import epoch_order, example_seeds, stream_seed
+from tune_tf.training.stream import Stream
 from tune_tf.training.structure import structure_key
 from tune_tf.workload import Config, Workload
 
@@ -38,6 +41,10 @@ class Loop(Protocol):
     @property
     def stop_training(self) -> bool:
         """Whether a callback asked to end the trial."""
+
+    @property
+    def performance(self) -> dict[str, float]:
+        """How fast the last epoch was, by key of a result."""
 
     def start(self, config: Config, rows: Any, seed: int) -> None:
         """Begin a trial."""
@@ -96,6 +103,8 @@ class GraphLoop:
         self._uncarried: set[str] = set()  # structures that do not work with carried scalars
         self._trial: LoopTrial | None = None
         self.num_programs = 0
+        #: How fast the last epoch was, by key of a result.
+        self.performance: dict[str, float] = {}
 
     @property
     def stop_training(self) -> bool:
@@ -137,7 +146,13 @@ class GraphLoop:
         """Do one epoch, of whose end the callbacks have still to be told."""
         trial = self._current
         trial.callbacks.epoch_begin(trial.epoch)
+        began = time.perf_counter()
         metrics = self._guarded_epoch(trial)
+        took_s = time.perf_counter() - began
+        self.performance = {
+            ROWS_PER_S: trial.rows.num_train / took_s,
+            INPUT_WAIT: min(1.0, trial.program.waited_s / took_s),
+        }
         trial.epoch += 1
         return metrics
 
@@ -242,8 +257,16 @@ class GraphLoop:
 
     def _run(self, trial: LoopTrial) -> Metrics:
         seeds = example_seeds(trial.seed, trial.epoch) if trial.rows.per_example else None
-        rows = trial.rows
-        return trial.program.epoch(rows.train, rows.validation, self._order(trial), seeds)
+        train, validation = trial.rows.train, trial.rows.validation
+        order: np.ndarray[Any, Any] | None = self._order(trial)
+        size = self._workload.global_batch_size(trial.config)
+        if isinstance(train, Stream):
+            shuffled = order if self._workload.shuffle(trial.config) else None
+            train = train.batches(shuffled, size, stream_seed(trial.seed, trial.epoch))
+            order = None
+        if isinstance(validation, Stream):
+            validation = validation.batches(None, size, 0)
+        return trial.program.epoch(train, validation, order, seeds)
 
     def _callbacks(self, config: Config, model: Any) -> EpochCallbacks:
         return EpochCallbacks(self._workload.callbacks(config), model)
@@ -278,6 +301,7 @@ class GraphLoop:
             micro_batches=self._spread.micro_batches,
             uneven=self._spread.uneven,
             per_example=rows.per_example,
+            streamed=rows.is_streamed,
         )
 
     def _key(self, model: Any, scalars: list[Scalar], config: Config, rows: Placed) -> str | None:

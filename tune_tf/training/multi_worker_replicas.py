@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
+from tune_tf.training.array_tensor import tensor_of
 from tune_tf.training.devices import Devices
 from tune_tf.training.meeting import PortTakenError
 from tune_tf.training.replicas import AsIfAlone, Replicas
@@ -67,7 +68,7 @@ class MultiWorkerReplicas(Replicas):
         copies = []
         for name in self._strategy.extended.worker_devices:
             with tf.device(name):
-                copies.append(tf.nest.map_structure(lambda a: tf.identity(tf.constant(a)), tensors))
+                copies.append(tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors))
         return self._strategy.experimental_distribute_values_from_function(
             lambda context: copies[context.replica_id_in_sync_group % len(copies)]
         )

@@ -5,7 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tune_tf.data.pipeline import Pipeline
 from tune_tf.training.replicas import Replicas
+from tune_tf.training.stream import Stream
 
 _SAMPLE_ROWS = 2
 
@@ -15,7 +17,8 @@ class Placed:
     """Training and validation rows, resident on every replica's device.
 
     Args:
-        train: Placed ``(x, y[, sample_weight])``; None where only their numbers are needed.
+        train: Placed ``(x, y[, sample_weight])``; a :class:`~tune_tf.training.stream.Stream` for
+            rows of a pipeline; None where only their numbers are needed.
         validation: The same, or None.
         sample: A few training rows as plain tensors, to create variables by.
         num_train: Training rows.
@@ -34,17 +37,38 @@ class Placed:
     spec: Any
     per_example: Any = None
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether rows come from a pipeline."""
+        return isinstance(self.train, Stream) or isinstance(self.validation, Stream)
+
 
 def place(rows: Any, replicas: Replicas | None) -> Placed:
-    """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None: nowhere."""
+    """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None: nowhere.
+
+    Those of a pipeline stay where they are.
+    """
+    train = _placed(rows.train, "train", replicas)
+    is_stream = isinstance(train, Stream)
+    validation = None
+    if rows.validation is not None:
+        validation = _placed(rows.validation, "validation", replicas)
     count = min(_SAMPLE_ROWS, rows.num_train)
     return Placed(
-        train=None if replicas is None else replicas.place(rows.train),
-        validation=(
-            None if replicas is None or rows.validation is None else replicas.place(rows.validation)
+        train=train,
+        validation=validation,
+        sample=(
+            train.sample
+            if is_stream
+            else tf.nest.map_structure(lambda a: tf.constant(a[:count]), rows.train)
         ),
-        sample=tf.nest.map_structure(lambda a: tf.constant(a[:count]), rows.train),
         num_train=rows.num_train,
         num_validation=rows.num_validation,
-        spec=rows.spec,
+        spec=(rows.spec, *(part.spec for part in (train, validation) if isinstance(part, Stream))),
     )
+
+
+def _placed(part: Any, name: str, replicas: Replicas | None) -> Any:
+    if isinstance(part, Pipeline):
+        return Stream(part, name)
+    return None if replicas is None else replicas.place(part)

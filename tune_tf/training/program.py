@@ -13,6 +13,7 @@ from tune_tf.training.batch_norm import batch_norms
 from tune_tf.training.build import build_for_training
 from tune_tf.training.carried import CarriedFloat
 from tune_tf.training.per_example import PerExample
+from tune_tf.training.reader import Reader, ResidentReader, StreamReader
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.row_weights import split
 from tune_tf.training.scalars import (
@@ -57,6 +58,7 @@ class Program:
         micro_batches: Pieces in which a replica takes its part of a batch.
         uneven: Whether a batch that does not divide by the replicas is split or refused.
         per_example: What is computed of each row before a step; None for nothing.
+        streamed: Whether batches come from an iterator, which XLA cannot take them from.
 
     Raises:
         WorkloadError: The replicas cannot train this model on these batches.
@@ -76,6 +78,7 @@ class Program:
         micro_batches: int = 1,
         uneven: Uneven = "split",
         per_example: PerExample | None = None,
+        streamed: bool = False,
     ) -> None:
         self._per_example = per_example
         self._workload = workload
@@ -92,13 +95,15 @@ class Program:
         self._own_test_step = has_own_test_step(model)
         self._check_batches(micro_batches, uneven)
         self._train, self._test = self._steps(micro_batches)
-        jit = bool(model.jit_compile) and not replicas.has_several_devices
+        jit = bool(model.jit_compile) and not replicas.has_several_devices and not streamed
         # Keras weighs the losses of several outputs by rows only where it sees their number.
         by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
         self._needs_static_shapes = (
             jit or replicas.has_several_devices or by_output or micro_batches > 1
         )
         self._jit = jit
+        with tf.device("CPU:0"):
+            self._waited_s = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
         self._validation = tf.function(self._run_validation, jit_compile=jit, autograph=False)
 
@@ -106,21 +111,23 @@ class Program:
         self,
         train: Any,
         validation: Any,
-        order: "np.ndarray[Any, Any]",
+        order: "np.ndarray[Any, Any] | None",
         seeds: "np.ndarray[Any, Any] | None" = None,
     ) -> Metrics:
         """Train on every row once in the given order, then validate.
 
         Args:
-            train: Placed training rows ``(x, y[, sample_weight])``.
-            validation: Placed validation rows, or None.
-            order: Row numbers, int32, shape ``[num_rows]``.
+            train: Placed training rows ``(x, y[, sample_weight])``, or an iterator of their
+                batches as :class:`~tune_tf.training.stream.Stream` gives it.
+            validation: Validation rows in either form, or None.
+            order: Row numbers, int32, shape ``[num_rows]``; None where batches have their order.
             seeds: Of what is computed of each row, as :func:`~tune_tf.training.seeds.example_seeds`
                 gives them; None where nothing is.
 
         Returns:
             Metrics by Keras' names, those of validation behind ``val_``; scalars as floats.
         """
+        self._waited_s.assign(0.0)
         logs = self._epoch(train, validation, order, seeds)
         return plain(logs)
 
@@ -149,6 +156,11 @@ class Program:
             variable.assign(scalar.value / divisor)
         self.model.reset_metrics()
         self.model.stop_training = False
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds of the last epoch in which training and validation waited for batches."""
+        return float(self._waited_s.numpy())
 
     @property
     def num_carried(self) -> int:
@@ -186,8 +198,7 @@ class Program:
         self._begin(training=True)
         last = self._run_batches(
             self._preparing(self._train, seeds, training=True),
-            train,
-            order,
+            self._reader(train, order),
             self._num_rows,
             by_model=self._own_train_step,
         )
@@ -201,8 +212,7 @@ class Program:
         self._begin(training=False)
         last = self._run_batches(
             self._preparing(self._test, seeds, training=False),
-            validation,
-            None,
+            self._reader(validation, None),
             self._num_validation_rows,
             by_model=self._own_test_step,
         )
@@ -222,13 +232,16 @@ class Program:
 
         return prepared
 
-    def _run_batches(
-        self, step: _RowStep, rows: Any, order: tf.Tensor | None, num_rows: int, *, by_model: bool
-    ) -> Any:
+    def _reader(self, rows: Any, order: tf.Tensor | None) -> Reader:
+        if isinstance(rows, tf.data.Iterator):
+            return StreamReader(rows, self._waited_s)
+        return ResidentReader(rows, order)
+
+    def _run_batches(self, step: _RowStep, reader: Reader, num_rows: int, *, by_model: bool) -> Any:
         """Run all batches; return what the last step returned, if that is the user's own."""
         size = self._batch_size
         if num_rows % size and not by_model and not self._needs_static_shapes:
-            self._run_uneven_batches(step, rows, order, num_rows)
+            self._run_uneven_batches(step, reader, num_rows)
             return None
         full, rest = divmod(num_rows, size)
         # A loop cannot hand out what its last step returned, so that step stands behind it.
@@ -239,13 +252,12 @@ class Program:
             whole = by_model and not is_shared(count, self.replicas.num)
             num_shares = 1 if whole else self.replicas.num
 
-            def run(replica: int, rows: Any) -> Any:
+            def run(replica: int, fetched: Any) -> Any:
                 begin, end = split(count, replica if num_shares > 1 else 0, num_shares)
-                numbers = _numbers(order, first + begin, end - begin)
-                picked = _picked(rows, order, first + begin, end - begin)
-                return step(replica, picked, numbers, count)
+                numbers, rows = reader.part(fetched, first, begin, end)
+                return step(replica, rows, numbers, count)
 
-            return self.replicas.run(run, rows)
+            return self.replicas.run(run, reader.fetch(count))
 
         def body(i: tf.Tensor) -> tuple[tf.Tensor]:
             batch(i * size, size)
@@ -261,9 +273,7 @@ class Program:
             last = batch(full * size, rest)
         return last if by_model else None
 
-    def _run_uneven_batches(
-        self, step: _RowStep, rows: Any, order: tf.Tensor | None, num_rows: int
-    ) -> None:
+    def _run_uneven_batches(self, step: _RowStep, reader: Reader, num_rows: int) -> None:
         """Run all batches in one loop, whose body serves the shorter last one too.
 
         A body is traced once, where a last batch of its own shape would trace it twice.
@@ -272,8 +282,8 @@ class Program:
 
         def body(first: tf.Tensor) -> tuple[tf.Tensor]:
             end = tf.minimum(first + size, num_rows)
-            chosen = tf.range(first, end) if order is None else order[first:end]
-            step(0, tf.nest.map_structure(lambda a: tf.gather(a, chosen), rows), chosen, size)
+            numbers, rows = reader.dynamic(first, end)
+            step(0, rows, numbers, size)
             return (first + size,)
 
         tf.while_loop(
@@ -324,28 +334,6 @@ class Program:
 
 def _names_in(logs: Any) -> str:
     return ", ".join(logs) if isinstance(logs, Mapping) else repr(logs)
-
-
-def _picked(rows: Any, order: tf.Tensor | None, first: Any, count: int) -> Any:
-    """Return ``count`` rows from ``first`` on, in an order or as they lie."""
-    if order is None:
-        return tf.nest.map_structure(lambda a: _static_slice(a, first, count), rows)
-    chosen = _numbers(order, first, count)
-    return tf.nest.map_structure(lambda a: tf.gather(a, chosen), rows)
-
-
-def _numbers(order: tf.Tensor | None, first: Any, count: int) -> tf.Tensor:
-    """Return the numbers of ``count`` rows from ``first`` on."""
-    if order is None:
-        return first + tf.range(count)
-    return _static_slice(order, first, count)
-
-
-def _static_slice(array: tf.Tensor, first: Any, count: int) -> tf.Tensor:
-    """Return ``array[first:first + count]`` with a static number of rows, as XLA needs it."""
-    rest = array.shape.rank - 1
-    begin = tf.concat([[first], tf.zeros([rest], tf.int32)], 0) if rest else [first]
-    return tf.slice(array, begin, [count, *array.shape[1:]])
 
 
 def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":

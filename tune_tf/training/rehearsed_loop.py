@@ -3,6 +3,7 @@
 import abc
 import logging
 
+from tune_tf.errors import WorkloadError
 from tune_tf.training.loop import GraphLoop, LoopTrial
 from tune_tf.training.placed import Placed
 from tune_tf.workload import Config
@@ -23,6 +24,11 @@ class RehearsedLoop(GraphLoop, abc.ABC):
         """Run a trial's new program once, to no effect; return whether its numbers are finite."""
 
     def _prepared(self, config: Config, rows: Placed, seed: int) -> LoopTrial:
+        if rows.is_streamed:
+            raise WorkloadError(
+                "asynchronous workers pick rows by number, but Data holds a Pipeline: return "
+                "arrays, or use another kind of parallelism"
+            )
         trial = super()._prepared(config, rows, seed)
         if not trial.is_first_of_program:
             return trial

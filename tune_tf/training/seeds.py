@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-_ORDER, _EXAMPLES = 1, 2  # keep the streams of one seed apart
+_ORDER, _EXAMPLES, _STREAM = 1, 2, 3  # keep the streams of one seed apart
 
 
 def trial_seed(sweep_seed: int, trial_number: int) -> int:
@@ -28,6 +28,11 @@ def epoch_order(
     """Return the order of the rows in an epoch, shape ``[num_rows]``; needs no earlier epoch."""
     generator = np.random.default_rng([seed, _ORDER, epoch])
     return generator.permutation(num_rows).astype(np.int32)
+
+
+def stream_seed(seed: int, epoch: int) -> int:
+    """Return the seed by which cached rows are mixed in an epoch."""
+    return int(np.random.SeedSequence([seed, _STREAM, epoch]).generate_state(1)[0])
 
 
 def example_seeds(seed: int, epoch: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int32]]":

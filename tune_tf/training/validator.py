@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
+from tune_tf.errors import WorkloadError
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.devices import Devices
 from tune_tf.training.loop import GraphLoop
@@ -13,6 +14,7 @@ from tune_tf.training.program import Metrics, Program
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import scalars_of
 from tune_tf.training.seeds import example_seeds
+from tune_tf.training.stream import Stream
 from tune_tf.workload import Config, Workload
 
 _DEVICE = "CPU:0"
@@ -46,7 +48,15 @@ class Validator:
             config: Its values.
             rows: Its data, with validation rows.
             seed: Of the trial.
+
+        Raises:
+            WorkloadError: They are no arrays.
         """
+        if isinstance(rows.validation, Stream):
+            raise WorkloadError(
+                "validation.asynchronous is for arrays, but Data.validation is a Pipeline: leave "
+                "validation.asynchronous out, or return arrays"
+            )
         if self._placed is None or rows is not self._source:
             with tf.device(_DEVICE):
                 copy = self._replicas.first_copy(rows.validation)

@@ -1,0 +1,52 @@
+"""Telling of trials that wait for their rows."""
+
+import logging
+from typing import Any
+
+from ray import tune
+from ray.tune.experiment import Trial
+
+from tune_tf.bookkeeping import INPUT_WAIT
+
+_log = logging.getLogger(__name__)
+
+_TOLERATED = 0.2
+
+
+class WatchInput(tune.Callback):
+    """Warns, at the end of a sweep, where its epochs waited for rows a fifth of their time or more.
+
+    The first iteration in a process is left out: it mostly traces, and fills caches.
+    """
+
+    def __init__(self) -> None:
+        self._waited_s = 0.0
+        self._took_s = 0.0
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        """Add an iteration."""
+        share = result.get(INPUT_WAIT)
+        if share is None or result["iterations_since_restore"] <= 1:
+            return
+        self._took_s += result["time_this_iter_s"]
+        self._waited_s += share * result["time_this_iter_s"]
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Say how much of all iterations' time was waiting, if that is much."""
+        if self._waited_s <= _TOLERATED * self._took_s:
+            return
+        _log.warning(
+            "the trials waited %.0f %% of their time for rows (%s in MLflow): keep mapped rows by "
+            "Pipeline(cache=...), make them once for all trials by tune_tf.data.prepared in "
+            "load_data, give a trial more CPUs (resources.cpus), or run fewer at a time "
+            "(max_concurrent_trials)",
+            100 * self._waited_s / self._took_s,
+            INPUT_WAIT,
+        )

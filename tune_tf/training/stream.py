@@ -1,0 +1,178 @@
+"""The batches of a pipeline, one epoch after another."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import psutil
+import tensorflow as tf
+
+from tune_tf.data.pipeline import MEMORY, Pipeline
+from tune_tf.errors import WorkloadError
+from tune_tf.training.array_tensor import tensor_of
+
+_SAMPLE_ROWS = 2
+
+
+class Stream:
+    """Reads a pipeline's rows, in any order and in batches of any size.
+
+    Args:
+        pipeline: What is read.
+        name: Of the data set, for messages.
+
+    Raises:
+        WorkloadError: A row cannot be read or is none, or a cache has no room.
+    """
+
+    def __init__(self, pipeline: Pipeline, name: str) -> None:
+        self._pipeline = pipeline
+        self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with its `if`s
+        self._name = name
+        self.num_rows = pipeline.num_rows
+        self._source = tf.nest.map_structure(tensor_of, pipeline.rows)
+        with tf.device("CPU:0"):
+            self._order = tf.Variable(tf.range(self.num_rows), trainable=False)
+        self._datasets: dict[int, tf.data.Dataset] = {}
+        self._cached: tf.data.Dataset | None = None
+        #: A few rows as plain tensors.
+        self.sample = self._sampled()
+        #: Shapes and types of everything, for comparing two streams.
+        self.spec = tuple(
+            (tuple(leaf.shape[1:]), leaf.dtype.name) for leaf in tf.nest.flatten(self.sample)
+        )
+
+    def batches(self, order: "np.ndarray[Any, Any] | None", size: int, seed: int) -> Any:
+        """Return an iterator of an epoch's batches, ``(numbers, rows)``; the last may be shorter.
+
+        Args:
+            order: Row numbers, int32, shape ``[num_rows]``; None for rows as they lie. Rows from a
+                cache come in an order that is drawn by ``seed`` instead.
+            size: Rows of a batch.
+            seed: Of the epoch.
+        """
+        if self._pipeline.cache is not None:
+            return iter(self._of_cache(order is not None, size, seed))
+        self._order.assign(np.arange(self.num_rows, dtype=np.int32) if order is None else order)
+        if size not in self._datasets:
+            self._datasets[size] = self._finished(self._in_order(size))
+        return iter(self._datasets[size])
+
+    def _in_order(self, size: int) -> tf.data.Dataset:
+        places = tf.data.Dataset.range(self.num_rows)
+        if self._pipeline.map is None:
+            return places.batch(size).map(lambda some: self._gathered(tf.gather(self._order, some)))
+        return places.map(
+            lambda place: self._read(self._order[place]), tf.data.AUTOTUNE, deterministic=True
+        ).batch(size)
+
+    def _of_cache(self, shuffled: bool, size: int, seed: int) -> tf.data.Dataset:
+        if self._cached is None:
+            self._cached = (
+                tf.data.Dataset.range(self.num_rows, output_type=tf.int32)
+                .map(self._read, tf.data.AUTOTUNE, deterministic=True)
+                .cache(self._cache_file())
+            )
+        rows = self._cached
+        if shuffled:
+            rows = rows.shuffle(self._pipeline.shuffle_buffer or self.num_rows, seed)
+        return self._finished(rows.batch(size))
+
+    def _finished(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        options = tf.data.Options()
+        threads = tf.config.threading.get_intra_op_parallelism_threads()
+        if threads:  # as many as the trial has CPUs
+            options.threading.private_threadpool_size = threads
+            options.autotune.cpu_budget = threads
+        return dataset.prefetch(self._pipeline.prefetch or tf.data.AUTOTUNE).with_options(options)
+
+    def _gathered(self, numbers: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        rows = tf.nest.map_structure(lambda a: _as_floatx(tf.gather(a, numbers)), self._source)
+        return numbers, rows
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def _read(self, number: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        row = tf.nest.map_structure(lambda a: _as_floatx(a[number]), self._source)
+        if self._map is None:
+            return number, row
+        mapped = self._map(*row)
+        if not isinstance(mapped, tuple) or len(mapped) not in (2, 3):
+            raise WorkloadError(
+                f"the map of Data.{self._name} must return a row (x, y) or (x, y, sample_weight), "
+                f"not {mapped!r}"
+            )
+        return number, mapped
+
+    def _sampled(self) -> tuple[Any, ...]:
+        """Read the first rows, which tells most of what can be wrong before training."""
+        count = min(_SAMPLE_ROWS, self.num_rows)
+        read: Callable[..., Any] = self._read
+        first = tf.data.Dataset.range(count, output_type=tf.int32).map(read)
+        unknown = [
+            spec.shape for spec in tf.nest.flatten(first.element_spec[1]) if None in spec.shape
+        ]
+        if unknown:
+            raise WorkloadError(
+                f"the map of Data.{self._name} returns a tensor of shape {unknown[0]}: a batch "
+                "needs rows of one known shape; resize them, or tell it by tf.ensure_shape"
+            )
+        try:
+            _, rows = next(iter(first.batch(count)))
+        except tf.errors.OpError as error:
+            raise WorkloadError(
+                f"the first rows of Data.{self._name} cannot be read: {error.message}"
+            ) from error
+        sample: tuple[Any, ...] = rows
+        return sample
+
+    def _cache_file(self) -> str:
+        """Return where rows are cached; an empty text for memory.
+
+        Raises:
+            WorkloadError: There is no room for all rows.
+        """
+        leaves = tf.nest.flatten(self.sample)
+        num_bytes = self.num_rows * sum(
+            leaf.dtype.size * int(np.prod(leaf.shape[1:])) for leaf in leaves
+        )
+        cache = self._pipeline.cache
+        if cache == MEMORY:
+            free, where = psutil.virtual_memory().available, "memory"
+        else:
+            Path(str(cache)).mkdir(parents=True, exist_ok=True)
+            free, where = shutil.disk_usage(str(cache)).free, str(cache)
+        if num_bytes > free:
+            raise WorkloadError(
+                f"the cache of Data.{self._name} takes {num_bytes / 1e9:.1f} GB, but {where} has "
+                f"{free / 1e9:.1f} GB free: leave cache out, or choose another folder"
+            )
+        if cache == MEMORY:
+            return ""
+        # Two processes must not write one file; it goes with the stream, at the latest at the end.
+        self._folder = tempfile.TemporaryDirectory(prefix="tune_tf-cache-", dir=str(cache))
+        return str(Path(self._folder.name, self._name))
+
+
+def first_rows_of(part: Any, name: str, count: int) -> Any:
+    """Return the first rows of a part of :class:`tune_tf.Data`.
+
+    Args:
+        part: A tuple of arrays, a pipeline, or an iterable of batches.
+        name: Of the part.
+        count: Rows; those of a pipeline may be fewer, of batches it is the first one.
+    """
+    if isinstance(part, Pipeline):
+        return tf.nest.map_structure(
+            lambda tensor: tensor.numpy()[:count], Stream(part, name).sample
+        )
+    if isinstance(part, tuple):
+        return keras.tree.map_structure(lambda array: array[:count], part)
+    return next(iter(part), None)
+
+
+def _as_floatx(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
