@@ -139,6 +139,14 @@ class Workload(abc.ABC):
         """
         return None
 
+    @property
+    def computes_rows(self) -> bool:
+        """Whether :meth:`per_example` computes anything, whatever the config.
+
+        Ways to train that have no place for it ask. Replace it where that depends on an instance.
+        """
+        return type(self).per_example is not Workload.per_example
+
     def callbacks(self, config: Config) -> "Sequence[keras.callbacks.Callback]":
         """Return Keras callbacks for a trial; those for batches need ``loop="fit"``."""
         return ()

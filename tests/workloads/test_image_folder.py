@@ -112,6 +112,12 @@ def test_validation_images_and_those_without_augment_stay_as_they_are(folder):
     assert made(folder).per_example({}, training=True) is None
 
 
+def test_only_augmented_images_keep_from_ways_to_train_that_cannot_augment(folder):
+    assert tune_tf.trainable(made(folder), loop="fit")
+    with pytest.raises(InvalidSettingsError, match="has no place for ImageFolderCNN"):
+        tune_tf.trainable(made(folder, augment=True), loop="fit")
+
+
 def test_a_broken_image_is_told_by_its_file(folder):
     (folder / "3" / "000.jpg").write_bytes(b"no image")
 

@@ -111,6 +111,17 @@ def test_the_same_number_is_the_same_category_with_and_without_missing_ones(tabl
     assert workload.inputs_of(rows)["categorical"].tolist() == [[2], [3]]
 
 
+def test_a_column_that_names_rows_is_warned_of(table, caplog):
+    made(table(colour=[f"wine {row}" for row in range(10)])).check_data()
+    assert not caplog.records
+
+    path = table("long.csv", **{name: values * 4 for name, values in TABLE.items()})
+    frame = pd.read_csv(path).assign(colour=[f"wine {row}" for row in range(40)])
+    frame.to_csv(path, index=False)
+    made(path).check_data()
+    assert "column 'colour' holds 28 different texts in 28 training rows" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("target", "task", "num_classes"),
     [
@@ -119,11 +130,12 @@ def test_the_same_number_is_the_same_category_with_and_without_missing_ones(tabl
         pytest.param([3, 1, 7, 3, 1] * 2, "auto", 3, id="few whole numbers"),
         pytest.param([0.5, 1.5] * 5, "auto", None, id="numbers"),
         pytest.param([1, 2] * 5, "regression", None, id="told regression"),
+        pytest.param(pd.array([1, 2] * 5, "Int64"), "auto", 2, id="nullable whole numbers"),
         pytest.param([1.0, 2.0] * 5, "classification", 2, id="told classification"),
     ],
 )
 def test_what_is_learnt_follows_from_the_target(target, task, num_classes, table):
-    workload = made(table(kind=target), task=task)
+    workload = made(table("table.parquet", kind=target), task=task)
 
     assert workload.facts.head.num_classes == num_classes
     loss = workload.build_model({}).loss

@@ -40,7 +40,9 @@ class FileStamp:
                 stat = path.stat()
             except OSError as error:
                 raise WorkloadError(f"the file {path} cannot be read: {error.strerror}") from error
-            digest.update(f"{path.name} {stat.st_size} {int(stat.st_mtime)}\n".encode())
+            digest.update(
+                f"{path.parent.name}/{path.name} {stat.st_size} {int(stat.st_mtime)}\n".encode()
+            )
             num_files += 1
             num_bytes += stat.st_size
         return cls(num_files, num_bytes, digest.hexdigest())

@@ -88,6 +88,11 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageFacts, ImageFiles]):
         shape = (*self._image_size(config), self.settings.channels)
         return model_for_shape(shape, "uint8", Head(len(self.facts.classes)), config)
 
+    @property
+    def computes_rows(self) -> bool:
+        """Whether training images are augmented."""
+        return self.settings.augment
+
     def per_example(self, config: Config, *, training: bool) -> Callable[[Any, Any], Any] | None:
         """Return the flips and shifts of training images; None where there are none."""
         settings = self.settings

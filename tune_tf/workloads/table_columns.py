@@ -1,5 +1,6 @@
 """The columns of a table as numbers for a model."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +13,9 @@ from tune_tf.workloads.head import rows_told
 if TYPE_CHECKING:
     import pandas as pd
 
+_log = logging.getLogger(__name__)
+
+_FEW = 20  # so many categories there may be whatever the number of rows
 _UNKNOWN = 0
 _MISSING = 1
 _RESERVED = 2
@@ -75,8 +79,19 @@ class CategoricalColumns:
 
     @classmethod
     def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
-        """Return columns by their values in the training rows."""
-        return cls({name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names})
+        """Return columns by their values in the training rows; warn of those that name rows."""
+        found = {name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names}
+        for name, known in found.items():
+            if len(known) > max(_FEW, len(table) / 2):
+                _log.warning(
+                    "column %r holds %d different texts in %d training rows, which tells rows "
+                    "apart rather than kinds of them: put it under data.ignore, or under "
+                    "data.numeric if it holds numbers",
+                    name,
+                    len(known),
+                    len(table),
+                )
+        return cls(found)
 
     @property
     def num_codes(self) -> int:
