@@ -15,6 +15,8 @@ CASES = {
     "the command line's help": "import tune_tf.cli",
     "tracking": "import tune_tf.tracking",
     "a ready workload": "import tune_tf.workloads.digits",
+    "workloads on data of one's own": "from tune_tf.workloads import "
+    "arrays, image_folder, keras_datasets, tabular, tfrecords",
     "results": "import tune_tf.results",
 }
 

@@ -184,7 +184,7 @@ class SweepResult:
         from tune_tf.tracking.trial_run import throwaway_run
         from tune_tf.training.export import trained_model  # TensorFlow loads here
 
-        workload = import_workload(self.config.workload, self.base_dir)
+        workload = import_workload(self.config.workload, self.base_dir, self.config.data)
         path = Path(path)
         with throwaway_run():  # what build_model adds to its trial's MLflow run is there already
             trained_model(workload, trial.config, trial.checkpoint).save(path)

@@ -3,7 +3,8 @@
 import abc
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import keras
@@ -51,6 +52,31 @@ class Workload(abc.ABC):
     @abc.abstractmethod
     def build_model(self, config: Config) -> "keras.Model":
         """Return a compiled Keras model; called inside ``strategy.scope()``."""
+
+    @classmethod
+    def from_settings(cls, data: Mapping[str, Any], base_dir: Path) -> Self:
+        """Return the workload of the settings ``data`` in a sweep file; default ``cls(**data)``.
+
+        It is called in many processes, before any data are there: read none.
+
+        Args:
+            data: The settings, as the file holds them.
+            base_dir: What relative paths in them are relative to.
+
+        Raises:
+            InvalidSettingsError: With all faults; they are told below ``data.``.
+        """
+        return cls(**data)
+
+    def check_data(self) -> None:  # noqa: B027  nothing is known of any data
+        """Raise what can be known to be wrong with the data before any trial is started.
+
+        It runs once, where the sweep is started; default nothing. What an instance keeps of what
+        it found out is pickled along to the trials.
+
+        Raises:
+            WorkloadError: Tells the file, row or column.
+        """
 
     def structure(self, config: Config) -> Hashable:
         """Vouch for the parts of the model that cannot be compared, or return None.
@@ -112,6 +138,14 @@ class Workload(abc.ABC):
             training: Whether for training rows; those of validation keep their seeds in all epochs.
         """
         return None
+
+    @property
+    def computes_rows(self) -> bool:
+        """Whether :meth:`per_example` computes anything, whatever the config.
+
+        Ways to train that have no place for it ask. Replace it where that depends on an instance.
+        """
+        return type(self).per_example is not Workload.per_example
 
     def callbacks(self, config: Config) -> "Sequence[keras.callbacks.Callback]":
         """Return Keras callbacks for a trial; those for batches need ``loop="fit"``."""

@@ -47,6 +47,7 @@ def test_what_is_left_out_has_defaults():
     assert config.to_dict() == {
         **MINIMAL,
         "space": {"learning_rate": {"uniform": [0.0, 1.0]}, "batch_size": {"choice": [2, 4]}},
+        "data": None,
         "leading_metric": None,
         "constraints": {},
         "seed": 5,
@@ -116,6 +117,7 @@ VARIANTS = {
     "points": {
         "searcher": {"points_to_evaluate": [{"learning_rate": 0.5, "group": {"a": [1, 2]}}]},
     },
+    "data": {"data": {"path": "wine.csv", "columns": ["a", "b"], "more": {"c": 1}}},
     "loop": {"loop": "fit", "reuse_actors": False, "max_concurrent_trials": 2},
     "condition": {
         "space": {"a": {"choice": [1, 2]}, "g": {"b": {"int": [1, 3], "when": {"a": 1}}}},
@@ -212,6 +214,8 @@ BAD = {
     "constraints-list": ({"constraints": ["a"]}, "constraints", "must be a mapping of metrics"),
     "space": ({"space": {"a": {"int": [2, 1]}}}, "space.a", "low 2 is above high 1"),
     "space-nothing": ({"space": None}, "space", "must be a mapping"),
+    "data-list": ({"data": ["a"]}, "data", "must be a mapping of the workload's settings"),
+    "data-key": ({"data": {3: 1}}, "data", "must have names as keys, not 3"),
     "seed-text": ({"seed": "7"}, "seed", "whole number, not '7': write it without quotes"),
     "seed-bool": ({"seed": True}, "seed", "must be a whole number, not True"),
     "seed-below": ({"seed": -1}, "seed", "must be at least 0, not -1"),

@@ -97,3 +97,31 @@ def test_a_bad_override_is_named(override, text, sweep):
     assert caught.value.source == "--set"
     assert override in str(caught.value)
     assert text in str(caught.value)
+
+
+def test_what_a_workload_refuses_of_its_data_is_told_with_its_line_and_the_other_faults(sweep):
+    text = """\
+name: wine
+workload: tune_tf.workloads.tabular:TabularMLP
+data:
+  path: wine.csv
+  target: class
+  test_shar: 0.5
+  validation_share: 2
+objective: {metric: val_accuracy, mode: maximum}
+space: {width: {choice: [8]}}
+budget: {num_samples: 1}
+"""
+    with pytest.raises(InvalidSettingsError, match="3 faults") as caught:
+        SweepConfig.from_yaml(sweep(text))
+    assert [(fault.line, fault.where) for fault in caught.value.faults] == [
+        (6, "data.test_shar"),
+        (7, "data.validation_share"),
+        (8, "objective"),
+    ]
+    assert "did you mean 'test_share'?" in str(caught.value)
+
+
+def test_a_file_is_read_although_its_workload_is_no_more(sweep):
+    config = SweepConfig.from_yaml(sweep(f"{SWEEP}data: {{path: a.csv}}\n"), ["workload=gone:A"])
+    assert config.data == {"path": "a.csv"}

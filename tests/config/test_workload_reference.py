@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tune_tf.config import (
     import_workload,
 )
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import InvalidSettingsError, WorkloadError
 
 WORKLOADS = """\
 from dataclasses import dataclass
@@ -21,6 +22,13 @@ class Mine(Workload):
 @dataclass
 class Sized(Mine):
     size: int
+
+class Placed(Mine):
+    @classmethod
+    def from_settings(cls, data, base_dir):
+        made = cls()
+        made.path = base_dir / data["path"]
+        return made
 
 sized = Sized(3)
 other = 5
@@ -58,7 +66,7 @@ def test_a_workload_is_imported(reference, kind, workloads):
         pytest.param("broken_one:A", "importing broken_one raised Mod.*at_all", id="broken-module"),
         pytest.param(
             "my_workloads.py:Mime",
-            r"has no 'Mime'; did you mean 'Mine'\?; its workloads are Mine, Sized, sized",
+            r"has no 'Mime'; did you mean 'Mine'\?; its workloads are Mine, Placed, Sized, sized",
             id="no-attribute",
         ),
         pytest.param("my_workloads.py:Sized", r"Sized\(\) raised TypeError", id="arguments"),
@@ -79,3 +87,45 @@ def test_a_workload_of_a_file_is_pickled_whole(workloads):
         [sys.executable, "-c", code], input=data, capture_output=True, check=True
     )
     assert found.stdout.strip() == b"3"
+
+
+def test_a_class_is_made_with_the_data_of_the_file(workloads):
+    made = import_workload("my_workloads.py:Sized", workloads, {"size": 4})
+    assert made.size == 4
+
+
+def test_a_class_may_look_at_paths_from_the_folder_of_the_file(workloads):
+    made = import_workload("my_workloads.py:Placed", workloads, {"path": "wine.csv"})
+    assert made.path == workloads / "wine.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        pytest.param(
+            "Sized",
+            {"sise": 3},
+            ["data.size: is missing", "data.sise: unknown key; did you mean 'size'?; known"],
+            id="keys",
+        ),
+        pytest.param(
+            "Mine", {"size": 3}, ["data: is given, but Mine takes no settings"], id="takes-none"
+        ),
+        pytest.param(
+            "sized", {"size": 3}, ["data: is given, but sized is an instance"], id="instance"
+        ),
+    ],
+)
+def test_data_that_a_workload_does_not_take_are_faults_of_the_settings(name, data, told, workloads):
+    with pytest.raises(InvalidSettingsError, match="data") as caught:
+        import_workload(f"my_workloads.py:{name}", workloads, data)
+    found = [str(fault) for fault in caught.value.faults]
+    assert len(found) == len(told)
+    assert all(text.startswith(start) for text, start in zip(found, told, strict=True))
+
+
+def test_data_that_are_needed_and_missing_are_one_fault():
+    with pytest.raises(
+        InvalidSettingsError, match=r"^data: is missing: TabularMLP .* target: is missing: name the"
+    ):
+        import_workload("tune_tf.workloads.tabular:TabularMLP", Path.cwd())

@@ -1,27 +1,54 @@
 """Every ready sweep file runs: each parallelism under ASHA, with TPE, tracked by MLflow."""
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
+import own_data_files
 import pytest
 from three_systems import assert_truth
 
 from tune_tf import SweepConfig, run_sweep
 from tune_tf.parallelism import Parallelism
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-FILES = sorted((Path(__file__).parents[2] / "search_spaces").glob("*.yaml"))
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "search_spaces"
+OWN_DATA = {
+    "tabular csv": ("tabular", own_data_files.wine, "wines.csv", ()),
+    "tabular parquet": ("tabular", own_data_files.wine, "wines.parquet", ()),
+    "image_folder": (
+        "image_folder",
+        own_data_files.digit_folders,
+        "digits",
+        ("data.image_size=8", "data.channels=1", "data.flip=false"),
+    ),
+    "tfrecords": ("tfrecords", own_data_files.digit_records, "digits.tfrecord", ()),
+    "arrays": ("arrays", own_data_files.digit_arrays, "digits.npz", ()),
+}
+"""Ready file, what makes data for it, their path, and what else has to be set."""
+
+OWN = {"keras_datasets", *(name for name, *_ in OWN_DATA.values())}
+FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OWN)
 SHORT = ("budget.num_samples=3", "scheduler.max_t=3", "max_concurrent_trials=1")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_ready_sweep_runs_and_each_trial_ends_alike_in_three_systems(
-    path, tmp_path, monkeypatch, empty_store
-):
+@pytest.fixture
+def here(tmp_path, monkeypatch, empty_store):
+    """A folder to run a sweep in."""
     shutil.copy(empty_store, tmp_path / "mlflow.db")
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("ray_cluster", "here")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_ready_sweep_runs_and_each_trial_ends_alike_in_three_systems(path):
     config = SweepConfig.from_yaml(path, SHORT)
 
     result = run_sweep(config)
@@ -31,6 +58,38 @@ def test_a_ready_sweep_runs_and_each_trial_ends_alike_in_three_systems(
     assert len(trials) == 3
     assert "completed" in {trial.reason for trial in trials.values()}
     assert 0 < result.best_value <= 1
+
+
+@pytest.mark.tf
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize(("name", "make", "place", "more"), OWN_DATA.values(), ids=OWN_DATA)
+def test_a_ready_sweep_runs_on_files_of_ones_own(name, make, place, more, here):
+    make(here / "mine" / place)
+    overrides = (*SHORT, f"data.path=mine/{place}", *more)
+
+    result = run_sweep(SweepConfig.from_yaml(FOLDER / f"{name}.yaml", overrides))
+
+    trials = assert_truth(result.path)
+    assert len(trials) == 3
+    assert "completed" in {trial.reason for trial in trials.values()}
+    assert 0 < result.best_value <= 1
+    assert result.export_model(here / "best.keras").is_file()
+
+
+def test_a_ready_sweep_runs_on_a_data_set_in_the_cache_of_keras(here):
+    keras_home = own_data_files.fashion(here / "keras")
+    command = [sys.executable, ROOT / "scripts" / "sweep.py", "run", "--json"]
+    done = subprocess.run(
+        [*command, FOLDER / "keras_datasets.yaml", *(part for o in SHORT for part in ("--set", o))],
+        cwd=here,
+        env={**os.environ, "KERAS_HOME": str(keras_home)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert len(assert_truth(Path(json.loads(done.stdout)["path"]))) == 3
 
 
 def test_there_is_a_ready_sweep_for_each_parallelism():

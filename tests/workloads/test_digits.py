@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from keras import optimizers
 
-from tune_tf.workloads.digits import DigitsCNN, DigitsMLP, make_optimizer
+from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
+from tune_tf.workloads.optimizer import make_optimizer
 
 pytestmark = pytest.mark.tf
 

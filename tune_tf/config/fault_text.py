@@ -44,6 +44,8 @@ _MISSING = {
     "space": "is missing: say what is searched, {learning_rate: {loguniform: [1.0e-4, 1.0e-1]}}",
     "budget": "is missing: say how much is spent, {num_samples: 32}",
     "num_samples": "is missing: say how many trials to start",
+    "path": "is missing: say where the data are",
+    "target": "is missing: name the column that is to be predicted",
 }
 
 

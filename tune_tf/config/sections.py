@@ -1,6 +1,7 @@
 """The sections of a sweep file that become value objects of the package."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
@@ -13,6 +14,7 @@ from tune_tf.objective import Objective
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import KINDS
+from tune_tf.space.frozen import FrozenMapping
 from tune_tf.validation import Validation
 
 
@@ -97,6 +99,20 @@ def _reference(value: object) -> str:
     raise ValueError(text)
 
 
+def _data(value: object) -> FrozenMapping[Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"must be a mapping of the workload's settings, like {{path: wine.csv}}, not "
+            f"{shown(value)}"
+        )
+    wrong = [key for key in value if not isinstance(key, str)]
+    if wrong:
+        raise ValueError(f"must have names as keys, not {shown(wrong[0])}: put it in quotes")
+    return FrozenMapping(value)
+
+
 def _validation(value: object) -> Validation:
     return (
         value if isinstance(value, Validation) else Validation(**keys_of(value, ("asynchronous",)))
@@ -143,6 +159,20 @@ SweepName = Annotated[str, PlainValidator(_name), WithJsonSchema({"type": "strin
 
 WorkloadReference = Annotated[str, PlainValidator(_reference), WithJsonSchema({"type": "string"})]
 """Text that :func:`~tune_tf.config.workload_reference.import_workload` understands."""
+
+
+DataSection = Annotated[
+    FrozenMapping[Any] | None,
+    PlainValidator(_data),
+    PlainSerializer(lambda it: None if it is None else dict(it)),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "object"}, {"type": "null"}],
+            "description": "Settings of the workload; relative paths are relative to this file.",
+        }
+    ),
+]
+"""Settings that the workload checks itself; None where it takes none."""
 
 
 def _plain(objective: Objective | tuple[Objective, ...]) -> Any:

@@ -15,6 +15,7 @@ from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
 from tune_tf.config.searcher_settings import SearcherSettings
 from tune_tf.config.sections import (
     ConstraintsSection,
+    DataSection,
     ObjectiveSection,
     ResourcesSection,
     SpaceSection,
@@ -28,7 +29,7 @@ from tune_tf.config.settings import (
     Settings,
 )
 from tune_tf.config.workload_reference import import_workload
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
@@ -43,6 +44,7 @@ class SweepConfig(Settings):
     Args:
         name: Name of the sweep, and of its folder.
         workload: ``module:attribute`` or ``path/to/file.py:Class``; see :func:`import_workload`.
+        data: Settings that the workload is made with; None for one that needs none.
         objective: What is optimised: one metric with its mode, or several.
         leading_metric: Which of several objectives the scheduler compares, and which tells the best
             trial; None for the first.
@@ -72,6 +74,7 @@ class SweepConfig(Settings):
 
     name: SweepName
     workload: WorkloadReference
+    data: DataSection = None
     objective: ObjectiveSection
     leading_metric: str | None = None
     constraints: ConstraintsSection = ()
@@ -179,9 +182,14 @@ class SweepConfig(Settings):
             WorkloadError: The space is to come from the workload, which cannot be imported.
         """
         original = YamlDocument.read(Path(path))
-        original = replace(original, data=_with_space(original.data, Path(path).absolute().parent))
+        base_dir = Path(path).absolute().parent
+        original = replace(original, data=_with_space(original.data, base_dir))
         document = original.overriding(overrides, exclusive=KINDS)
-        faults = [*document.faults, *_new_parameters(document, original)]
+        faults = [
+            *document.faults,
+            *_new_parameters(document, original),
+            *_data_faults(document.data, base_dir),
+        ]
         config = None
         try:
             config = cls.from_dict(document.data)
@@ -212,12 +220,41 @@ class SweepConfig(Settings):
         return cls.model_json_schema()
 
 
-def _with_space(data: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
-    """Return a sweep file's data with the workload's own space where the file has none."""
-    if "space" in data or not isinstance(data.get("workload"), str) or ":" not in data["workload"]:
-        return dict(data)
-    space = getattr(import_workload(data["workload"], base_dir), "space", None)
-    return dict(data) if space is None else {**data, "space": space.to_dict()}
+def _with_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
+    """Return a sweep file's settings with the workload's own space where the file has none."""
+    if "space" in settings or not _names_a_workload(settings):
+        return dict(settings)
+    try:
+        workload = import_workload(settings["workload"], base_dir, _given(settings))
+    except InvalidSettingsError:
+        return dict(settings)  # it is told with the other faults
+    space = getattr(workload, "space", None)
+    return dict(settings) if space is None else {**settings, "space": space.to_dict()}
+
+
+def _data_faults(settings: Mapping[str, Any], base_dir: Path) -> list[Fault]:
+    """Return what the workload finds wrong with its own settings."""
+    data = _given(settings)
+    if data is None or not _names_a_workload(settings):
+        return []
+    try:
+        import_workload(settings["workload"], base_dir, data)
+    except InvalidSettingsError as error:
+        return list(error.faults)
+    except WorkloadError:
+        return []  # a sweep that has ended is read where its workload may be no more
+    return []
+
+
+def _names_a_workload(settings: Mapping[str, Any]) -> bool:
+    return isinstance(settings.get("workload"), str) and ":" in settings["workload"]
+
+
+def _given(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the workload's own settings; None where there are none that it could look at."""
+    data = settings.get("data")
+    plain = isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
+    return data if plain else None
 
 
 def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:

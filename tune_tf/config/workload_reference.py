@@ -2,26 +2,34 @@
 
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from tune_tf.errors import WorkloadError, near_ones
+from tune_tf.config.fault_text import unknown
+from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones
 from tune_tf.workload import Workload
 
 
-def import_workload(reference: str, base_dir: Path) -> Workload:
+def import_workload(
+    reference: str, base_dir: Path, data: Mapping[str, Any] | None = None
+) -> Workload:
     """Return the workload that a sweep file names.
 
     Args:
         reference: ``module:attribute`` or ``path/to/file.py:Class``; the attribute is an instance
-            of :class:`~tune_tf.workload.Workload` or a subclass that needs no arguments.
-        base_dir: What the path of a file is relative to. Modules are looked for here too, after
-            all other places.
+            of :class:`~tune_tf.workload.Workload` or a subclass.
+        base_dir: What the path of a file is relative to, and paths in ``data``. Modules are looked
+            for here too, after all other places.
+        data: What the subclass is made with; None for one that needs no arguments.
 
     Raises:
         WorkloadError: It cannot be imported, or is no workload.
+        InvalidSettingsError: ``data`` are not what it takes.
     """
     place, _, attribute = reference.rpartition(":")
     module = (
@@ -38,14 +46,7 @@ def import_workload(reference: str, base_dir: Path) -> Workload:
         raise WorkloadError(text)
     workload = getattr(module, attribute)
     if isinstance(workload, type) and issubclass(workload, Workload):
-        try:
-            workload = workload()
-        except Exception as error:
-            text = (
-                f"workload {reference!r}: {attribute}() raised {type(error).__name__}: {error}; "
-                "make an instance at the top of the module, and name that"
-            )
-            raise WorkloadError(text) from error
+        return _made(reference, workload, base_dir, data)
     if not isinstance(workload, Workload):
         text = (
             f"workload {reference!r}: {attribute} is {workload!r}, which is no "
@@ -53,7 +54,65 @@ def import_workload(reference: str, base_dir: Path) -> Workload:
             f"{', '.join(there) or 'none'}"
         )
         raise WorkloadError(text)
+    if data is not None:
+        text = (
+            f"is given, but {attribute} is an instance, which is made already: name its class "
+            f"{type(workload).__name__}, or leave data out"
+        )
+        raise InvalidSettingsError([Fault("data", text)])
     return workload
+
+
+def _made(
+    reference: str, kind: type[Workload], base_dir: Path, data: Mapping[str, Any] | None
+) -> Workload:
+    """Return an instance of a class."""
+    if data is not None and kind.from_settings.__func__ is Workload.from_settings.__func__:  # type: ignore[attr-defined]
+        _check_arguments(kind, data)
+    try:
+        return kind() if data is None else kind.from_settings(data, base_dir)
+    except InvalidSettingsError as error:
+        if data is None:
+            told = "; ".join(str(fault) for fault in error.faults)
+            text = f"is missing: {kind.__name__} is made with settings of its own; {told}"
+            raise InvalidSettingsError([Fault("data", text)]) from None
+        raise InvalidSettingsError(
+            Fault(".".join(filter(None, ["data", fault.where])), fault.what)
+            for fault in error.faults
+        ) from None
+    except Exception as error:
+        raise WorkloadError(
+            f"workload {reference!r}: {kind.__name__}({'' if data is None else '...'}) raised "
+            f"{type(error).__name__}: {error}; give its arguments as data: {{...}}, or make an "
+            "instance at the top of the module, and name that"
+        ) from error
+
+
+def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
+    """Refuse settings that are not the arguments of a class.
+
+    Raises:
+        InvalidSettingsError: With all of them.
+    """
+    parameters = inspect.signature(kind).parameters.values()
+    known = {each.name: each for each in parameters if each.kind not in _VARIADIC}
+    if not known and not parameters:
+        text = f"is given, but {kind.__name__} takes no settings: leave it out"
+        raise InvalidSettingsError([Fault("data", text)])
+    faults = [
+        Fault(f"data.{name}", "is missing")
+        for name, each in known.items()
+        if each.default is each.empty and name not in data
+    ]
+    if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+        faults += [
+            Fault(f"data.{key}", unknown(key, known).what) for key in data if key not in known
+        ]
+    if faults:
+        raise InvalidSettingsError(faults)
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _is_workload(value: object) -> bool:

@@ -121,7 +121,8 @@ def scale_workload(
             [f"storage_path must be a local folder, not {config.storage_path!r}"]
         )
     checked_tracking_uri(config)
-    workload = import_workload(config.workload, base_dir or Path.cwd())
+    workload = import_workload(config.workload, base_dir or Path.cwd(), config.data)
+    workload.check_data()
     values = middle_config(config.space)
     started = datetime.now(UTC).astimezone()
     with cluster(num_cpus=_pretended_cpus()):

@@ -124,7 +124,7 @@ def _logged(
         version = settings.register_best and runs.version_of(known, settings.register_best)
         return best, LoggedBest(f"models:/{known.model_id}", version), runs
     written = writer.write(
-        import_workload(result.config.workload, result.base_dir),
+        import_workload(result.config.workload, result.base_dir, result.config.data),
         trial.config,
         trial.checkpoint,
         result.path / _FOLDER,

@@ -15,6 +15,7 @@ from tune_tf.sweep.mutations import allowed_mutations
 from tune_tf.sweep.parts import make_scheduler
 from tune_tf.tracking import MLflowCallback
 from tune_tf.trainables.factory import default_resources
+from tune_tf.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class SweepPlan:
 
     Args:
         config: The sweep's settings.
+        workload: What it trains, with what is known of its data.
         resources: What a trial reserves.
         max_concurrent_trials: Trials at a time.
         examples: A few configs of the space.
@@ -31,6 +33,7 @@ class SweepPlan:
     """
 
     config: SweepConfig
+    workload: Workload
     resources: TrialResources
     max_concurrent_trials: int
     examples: tuple[dict[str, Any], ...]
@@ -45,12 +48,12 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
         base_dir: What the workload's path is relative to; the working directory by default.
 
     Raises:
-        WorkloadError: The workload cannot be imported.
+        WorkloadError: The workload cannot be imported, or its data are not as they must be.
         InvalidSettingsError: A part refuses its settings.
         UnavailableResourcesError: No machine can hold a trial.
     """
     base_dir = base_dir or Path.cwd()
-    workload = import_workload(config.workload, base_dir)
+    workload = import_workload(config.workload, base_dir, config.data)
     make_scheduler(config)
     make_sampler(
         config.searcher.sampler,
@@ -65,8 +68,10 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
     fitting = num_fitting(resources, config.parallelism)
     wanted = config.max_concurrent_trials or fitting
     rng = np.random.default_rng(config.seed)
+    workload.check_data()
     return SweepPlan(
         config,
+        workload,
         resources,
         min(wanted, fitting, config.budget.num_samples),
         tuple(config.space.sample(rng) for _ in range(3)),

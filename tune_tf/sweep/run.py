@@ -9,7 +9,7 @@ from ray.tune.experiment import Trial
 from ray.tune.logger import JsonLoggerCallback
 from ray.tune.utils import flatten_dict
 
-from tune_tf.config import SweepConfig, import_workload
+from tune_tf.config import SweepConfig
 from tune_tf.folder import SweepFolder
 from tune_tf.outcome import MLFLOW_RUN_ID
 from tune_tf.results import SweepResult
@@ -100,7 +100,6 @@ def _run(
     searcher = make_searcher(folder)
     tracker = make_tracker(folder, scheduler, searcher)
     endings = tracker or Endings(config.leading_objective)
-    workload = import_workload(config.workload, folder.base_dir)
     own = [
         endings,
         KeepScheduler(scheduler),
@@ -108,7 +107,9 @@ def _run(
         JsonLoggerCallback(),
         RefuseBrokenWorkload(),
         *fewer_workers(config.parallelism),
-        OomRetries(workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries),
+        OomRetries(
+            plan.workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries
+        ),
         WatchReservations(config.parallelism.shares(plan.resources)[0]),
         WatchInput(),
     ]
@@ -119,7 +120,7 @@ def _run(
             early = []
         analysis = tune.run(
             trainable(
-                workload,
+                plan.workload,
                 config.parallelism,
                 resources=plan.resources,
                 loop=config.loop,

@@ -82,7 +82,7 @@ def trainable(
         raise InvalidSettingsError([f"loop must be {one_of(_LOOPS)}, not {loop!r}"])
     if loop == "fit":
         _check_fit(workload, parallelism)
-    if isinstance(parallelism, Asynchronous) and _computes_rows(workload):
+    if isinstance(parallelism, Asynchronous) and workload.computes_rows:
         raise InvalidSettingsError(
             [
                 f"kind {parallelism.kind!r} has no place for "
@@ -146,17 +146,13 @@ def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
         fault = (
             f"takes a batch as a whole: micro_batches must be 1, not {parallelism.micro_batches}"
         )
-    elif _computes_rows(workload):
+    elif workload.computes_rows:
         fault = (
             f"has no place for {type(workload).__name__}.per_example, which runs inside the graph "
             'of an epoch: use loop="graph", or map the rows in load_data'
         )
     if fault:
         raise InvalidSettingsError([f'loop="fit" {fault}'])
-
-
-def _computes_rows(workload: Workload) -> bool:
-    return type(workload).per_example is not Workload.per_example
 
 
 def _made(workload: type[Workload]) -> Workload:

@@ -87,7 +87,7 @@ class PerExamples:
 
     def of(self, config: Config, rows: Placed) -> Placed:
         """Return a trial's rows with what it computes of them, if it does."""
-        if type(self._workload).per_example is Workload.per_example:
+        if not self._workload.computes_rows:
             return rows
         spec = repr(rows.spec)
         if spec not in self._caches:
@@ -111,7 +111,7 @@ def seen_by_model(
         rows: ``(x, y[, sample_weight])``, nested arrays.
         training: Whether as in training.
     """
-    if type(workload).per_example is Workload.per_example:
+    if not workload.computes_rows:
         return rows
     floatx = keras.config.floatx()
     tensors = tf.nest.map_structure(tf.convert_to_tensor, rows_of(Data(rows), floatx=floatx).train)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from tune_tf.workload import Config, Data, Workload
+from tune_tf.workloads.optimizer import make_optimizer
 
 NUM_CLASSES = 10
 _TEST_SHARE = 0.2
@@ -41,7 +42,7 @@ class DigitsMLP(_Digits):
     """A perceptron with ``num_layers`` hidden layers of ``width`` units and dropout.
 
     Reads from a config: ``width`` (128), ``num_layers`` (1), ``dropout`` (0), and what
-    :func:`make_optimizer` reads.
+    :func:`~tune_tf.workloads.optimizer.make_optimizer` reads.
     """
 
     def build_model(self, config: Config) -> Any:
@@ -60,7 +61,7 @@ class DigitsCNN(_Digits):
     """Two convolutions, the second of twice the ``filters``, pooling, and a dense layer.
 
     Reads from a config: ``filters`` (16), ``width`` (64), ``dropout`` (0), ``batch_norm`` (False),
-    and what :func:`make_optimizer` reads.
+    and what :func:`~tune_tf.workloads.optimizer.make_optimizer` reads.
     """
 
     def build_model(self, config: Config) -> Any:
@@ -80,36 +81,6 @@ class DigitsCNN(_Digits):
         layers.append(keras.layers.Dropout(float(config.get("dropout", 0.0))))
         layers.append(keras.layers.Dense(NUM_CLASSES))
         return _compiled(keras.Sequential(layers), config)
-
-
-def make_optimizer(config: Config) -> Any:
-    """Return the optimizer that a config names.
-
-    Reads ``optimizer`` (sgd, adam, adamw or rmsprop; default adam), ``learning_rate`` (1e-3),
-    ``momentum`` (0; sgd and rmsprop only), ``weight_decay`` (0) and ``clipnorm`` (none).
-
-    Raises:
-        ValueError: The name is none of the four.
-    """
-    import keras
-
-    name = config.get("optimizer", "adam")
-    arguments: dict[str, Any] = {"learning_rate": float(config.get("learning_rate", 1e-3))}
-    if config.get("weight_decay"):
-        arguments["weight_decay"] = float(config["weight_decay"])
-    if config.get("clipnorm"):
-        arguments["clipnorm"] = float(config["clipnorm"])
-    if name in ("sgd", "rmsprop"):
-        arguments["momentum"] = float(config.get("momentum", 0.0))
-    optimizers = {
-        "sgd": keras.optimizers.SGD,
-        "adam": keras.optimizers.Adam,
-        "adamw": keras.optimizers.AdamW,
-        "rmsprop": keras.optimizers.RMSprop,
-    }
-    if name not in optimizers:
-        raise ValueError(f"optimizer must be one of {', '.join(optimizers)}, not {name!r}")
-    return optimizers[name](**arguments)
 
 
 def _compiled(model: Any, config: Config) -> Any:

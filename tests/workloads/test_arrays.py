@@ -1,0 +1,170 @@
+"""Arrays of users' own."""
+
+import numpy as np
+import pytest
+from keras import layers
+
+from tune_tf.errors import InvalidSettingsError, WorkloadError
+from tune_tf.workloads.arrays import ArraysModel
+
+pytestmark = pytest.mark.tf
+
+X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+Y = np.arange(20) % 4
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Write an .npz file; return its path."""
+
+    def save(**arrays):
+        np.savez(tmp_path / "data.npz", **arrays)
+        return str(tmp_path / "data.npz")
+
+    return save
+
+
+def test_rows_are_divided_where_the_file_does_not(saved):
+    data = ArraysModel(path=saved(x=X, y=Y)).load_data({})
+
+    assert [len(part[1]) for part in (data.train, data.validation, data.test)] == [14, 4, 2]
+    for x, y in (data.train, data.validation, data.test):
+        rows = [int(np.flatnonzero((row == X).all(axis=1))[0]) for row in x]
+        assert Y[rows].tolist() == y.tolist()
+
+
+def test_parts_of_the_file_stay_as_they_are(saved):
+    path = saved(x_train=X, y_train=Y, x_val=X[:5], y_val=Y[:5], x_test=X[:3], y_test=Y[:3])
+    data = ArraysModel(path=path).load_data({})
+
+    assert [len(part[1]) for part in (data.train, data.validation, data.test)] == [20, 5, 3]
+
+
+def test_two_files_of_one_array_each_will_do(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    workload = ArraysModel.from_settings({"x": "x.npy", "y": "y.npy"}, tmp_path)
+
+    assert len(workload.load_data({}).train[1]) == 14
+    assert workload.facts.head.num_classes == 4
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        pytest.param((5,), layers.Dense, id="numbers"),
+        pytest.param((8, 8, 3), layers.Conv2D, id="images"),
+        pytest.param((8, 8), layers.Conv2D, id="grey images"),
+        pytest.param((2, 2, 2, 2), layers.Flatten, id="volumes"),
+    ],
+)
+def test_the_model_fits_the_shape_of_a_row(shape, kind, saved):
+    workload = ArraysModel(path=saved(x=np.zeros((20, *shape), np.float32), y=Y))
+    model = workload.build_model({"filters": 2})
+
+    assert model.input_shape == (None, *shape)
+    assert model.output_shape == (None, 4)
+    assert any(isinstance(layer, kind) for layer in model.layers)
+
+
+def test_large_images_are_averaged_and_not_flattened(saved):
+    workload = ArraysModel(path=saved(x=np.zeros((20, 128, 128, 1), np.uint8), y=Y))
+
+    assert workload.build_model({"filters": 4, "width": 8}).count_params() < 8000
+
+
+def test_bytes_are_scaled_inside_the_model_and_stay_bytes(saved):
+    workload = ArraysModel(path=saved(x=np.full((20, 4), 255, np.uint8), y=Y))
+
+    assert workload.load_data({}).train[0].dtype == np.uint8
+    (scaling,) = [
+        each for each in workload.build_model({}).layers if isinstance(each, layers.Rescaling)
+    ]
+    assert scaling.scale == pytest.approx(1 / 255)
+
+
+@pytest.mark.parametrize(
+    ("y", "settings", "expected"),
+    [
+        pytest.param(Y, {}, 4, id="whole numbers"),
+        pytest.param(Y.astype(np.float32), {}, None, id="numbers"),
+        pytest.param(Y, {"task": "regression"}, None, id="told regression"),
+        pytest.param(Y.astype(np.float32), {"task": "classification"}, 4, id="told classes"),
+        pytest.param(Y[:, None], {"num_classes": 6}, 6, id="more classes than rows show"),
+        pytest.param(np.arange(20) + 50, {"task": "auto", "validation_share": 0}, 70, id="high"),
+    ],
+)
+def test_what_is_learnt_follows_from_the_targets(y, settings, expected, saved):
+    workload = ArraysModel(path=saved(x=X, y=y), **settings)
+
+    assert workload.facts.head.num_classes == expected
+    assert workload.load_data({}).train[1].dtype == (np.float32 if expected is None else np.int32)
+
+
+def test_several_numbers_are_predicted_at_once(saved):
+    workload = ArraysModel(path=saved(x=X, y=X[:, :2]))
+
+    assert workload.build_model({}).output_shape == (None, 2)
+
+
+NAN = np.where(np.arange(20)[:, None] == 3, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "settings", "match"),
+    [
+        pytest.param({"x": X, "y": Y[:19]}, {}, "x has 20 rows and y has 19 rows", id="lengths"),
+        pytest.param({"x": X}, {}, "lacks y_train; it holds x, and needs", id="no y"),
+        pytest.param(
+            {"x": X, "y": Y, "x_test": X}, {}, "lacks y_test; it holds", id="no y of a part"
+        ),
+        pytest.param({"x": X[:0], "y": Y[:0]}, {}, "x and y have no rows", id="empty"),
+        pytest.param({"x": X, "y": Y - 1}, {}, r"row\(s\) 0, 4, .* hold\(s\) -1", id="negative"),
+        pytest.param(
+            {"x": X, "y": Y}, {"num_classes": 3}, r"outside of the 3 .* row\(s\) 3, 7", id="outside"
+        ),
+        pytest.param(
+            {"x": X, "y": Y + 0.5}, {"task": "classification"}, "whole numbers from 0", id="halves"
+        ),
+        pytest.param({"x": X, "y": Y * 0}, {}, "holds one class only", id="one class"),
+        pytest.param(
+            {"x": X, "y": np.eye(4, dtype=int)[Y]},
+            {},
+            r"shape \[20, 4\], but classes are one number a row",
+            id="one-hot",
+        ),
+        pytest.param(
+            {"x": np.array([[1], [1, 2]] * 10, object), "y": Y}, {}, "rows are ragged", id="ragged"
+        ),
+        pytest.param({"x": X.astype(str), "y": Y}, {}, "but a model takes numbers", id="text"),
+        pytest.param(
+            {"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y},
+            {},
+            r"a row of x_test has shape \[2\], but one of x_train \[3\]",
+            id="shapes",
+        ),
+        pytest.param(
+            {"x": X, "y": np.where(Y == 1, np.nan, 0.5)}, {}, r"NaN or infinity in r", id="NaN in y"
+        ),
+    ],
+)
+def test_arrays_that_cannot_be_learnt_from_say_why_before_training(arrays, settings, match, saved):
+    with pytest.raises(WorkloadError, match=match):
+        ArraysModel(path=saved(**arrays), **settings).check_data()
+
+
+def test_numbers_that_are_none_are_told_by_their_rows(saved):
+    with pytest.raises(WorkloadError, match=r"x in .*data.npz holds NaN or infinity in row\(s\) 3"):
+        ArraysModel(path=saved(x=NAN, y=Y)).load_data({})
+
+
+def test_what_is_no_npz_file_is_told(tmp_path):
+    (tmp_path / "a.npz").write_text("no archive")
+    with pytest.raises(WorkloadError, match=r"is no \.npz file of arrays"):
+        ArraysModel(path=str(tmp_path / "a.npz")).check_data()
+
+
+@pytest.mark.parametrize("settings", [{}, {"x": "a"}, {"path": "a", "x": "b", "y": "c"}])
+def test_either_one_file_or_two_are_given(settings):
+    with pytest.raises(InvalidSettingsError, match=r"give either path, an \.npz file, or x and y"):
+        ArraysModel(**settings)

@@ -1,0 +1,331 @@
+"""Tables of users' own."""
+
+import pickle
+
+import keras
+import numpy as np
+import own_data_files
+import pandas as pd
+import pytest
+
+from tune_tf.errors import InvalidSettingsError, WorkloadError
+from tune_tf.workloads.tabular import TabularMLP
+
+pytestmark = pytest.mark.tf
+
+TABLE = {
+    "size": [1.0, 2.0, None, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0],
+    "colour": ["red", "blue", "red", None, "blue", "red", "red", "blue", "red", "blue"],
+    "kind": ["a", "b"] * 5,
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Write a table of ten rows with some columns changed; return its path."""
+
+    def write(name="table.csv", **changes):
+        path = tmp_path / name
+        frame = pd.DataFrame({**TABLE, **changes})
+        if path.suffix == ".parquet":
+            frame.to_parquet(path)
+        else:
+            frame.to_csv(path, index=False)
+        return str(path)
+
+    return write
+
+
+def made(path, **settings):
+    return TabularMLP(path=path, **{"target": "kind", **settings})
+
+
+@pytest.mark.parametrize("name", ["wine.csv", "wine.parquet", "wine.tsv"])
+def test_numbers_and_categories_are_found_by_their_type(name, tmp_path):
+    path = own_data_files.wine(tmp_path / "wine.csv")
+    if name.endswith(".tsv"):
+        pd.read_csv(path).to_csv(tmp_path / name, sep="\t", index=False)
+    if name.endswith(".parquet"):
+        own_data_files.wine(tmp_path / name)
+    workload = made(str(tmp_path / name), target="class")
+
+    assert len(workload.facts.numeric.names) == 13
+    assert workload.facts.categorical.categories == {"region": ("north", "south")}
+    assert workload.facts.classes == ("barbera", "barolo", "grignolino")
+
+
+def test_the_parts_have_their_shares_of_each_class_and_no_row_in_common(tmp_path):
+    data = made(str(own_data_files.wine(tmp_path / "wine.csv")), target="class").load_data({})
+
+    parts = [data.train, data.validation, data.test]
+    assert [len(y) for _, y in parts] == [124, 36, 18]
+    shares = [np.bincount(y) / len(y) for _, y in parts]
+    assert np.ptp(shares, axis=0).max() < 0.06
+    rows = {tuple(row) for x, _ in parts for row in np.nan_to_num(x["numeric"])}
+    assert len(rows) == 178
+
+
+def test_columns_are_standardised_by_training_rows_alone(table):
+    workload = made(table())
+    (x, _), facts = workload.load_data({}).train, workload.facts
+
+    sizes = x["numeric"][:, 0]
+    filled = np.where(np.isnan(sizes), np.nanmedian(sizes), sizes)
+    assert facts.numeric.medians[0] == np.nanmedian(sizes)
+    assert facts.numeric.means[0] == pytest.approx(filled.mean())
+    assert facts.numeric.variances[0] == pytest.approx(filled.var())
+
+
+def test_the_model_fills_in_missing_numbers_itself_and_tells_them_apart(table):
+    rows = [None, 2.0, None, 4.0, 5.0, None, 7.0, 8.0, None, 10.0]
+    workload = made(table(size=rows), columns=["size"])
+    model, median = workload.build_model({}), workload.facts.numeric.medians[0]
+
+    missing, given = model.predict({"numeric": np.array([[np.nan], [median]])}, verbose=0)
+    assert np.isfinite(missing).all()
+    assert not np.allclose(missing, given)
+
+
+def test_a_category_that_no_training_row_has_gets_a_code_of_its_own(table):
+    workload = made(table())
+    rows = pd.DataFrame({"size": [1, 1, 1, 1], "colour": ["blue", "red", "green", None]})
+
+    codes = workload.inputs_of(rows)["categorical"][:, 0]
+    assert codes.tolist() == [2, 3, 0, 1]
+    assert workload.facts.categorical.num_codes == 4
+
+
+def test_codes_of_several_columns_do_not_overlap(table):
+    workload = made(table(shape=["x", "y"] * 5))
+    x, _ = workload.load_data({}).train
+
+    assert set(x["categorical"][:, 0]) <= {0, 1, 2, 3}
+    assert set(x["categorical"][:, 1]) <= {4, 5, 6, 7}
+
+
+def test_the_same_number_is_the_same_category_with_and_without_missing_ones(table):
+    workload = made(table(code=[1, 2] * 4 + [None, 1]), categorical=["code"], columns=["code"])
+
+    rows = pd.DataFrame({"code": [1, 2]})
+    assert workload.facts.categorical.categories == {"code": ("1", "2")}
+    assert workload.inputs_of(rows)["categorical"].tolist() == [[2], [3]]
+
+
+def test_a_column_that_names_rows_is_warned_of(table, caplog):
+    made(table(colour=[f"wine {row}" for row in range(10)])).check_data()
+    assert not caplog.records
+
+    path = table("long.csv", **{name: values * 4 for name, values in TABLE.items()})
+    frame = pd.read_csv(path).assign(colour=[f"wine {row}" for row in range(40)])
+    frame.to_csv(path, index=False)
+    made(path).check_data()
+    assert "column 'colour' holds 28 different texts in 28 training rows" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "num_classes"),
+    [
+        pytest.param(["a", "b"] * 5, "auto", 2, id="text"),
+        pytest.param([True, False] * 5, "auto", 2, id="truth"),
+        pytest.param([3, 1, 7, 3, 1] * 2, "auto", 3, id="few whole numbers"),
+        pytest.param([0.5, 1.5] * 5, "auto", None, id="numbers"),
+        pytest.param([1, 2] * 5, "regression", None, id="told regression"),
+        pytest.param(pd.array([1, 2] * 5, "Int64"), "auto", 2, id="nullable whole numbers"),
+        pytest.param([1.0, 2.0] * 5, "classification", 2, id="told classification"),
+    ],
+)
+def test_what_is_learnt_follows_from_the_target(target, task, num_classes, table):
+    workload = made(table("table.parquet", kind=target), task=task)
+
+    assert workload.facts.head.num_classes == num_classes
+    loss = workload.build_model({}).loss
+    assert (loss == "mse") is (num_classes is None)
+
+
+def test_numbers_are_predicted_in_the_unit_of_the_target(table):
+    workload = made(table(kind=[1000.5 + 3 * row for row in range(10)]), test_share=0)
+    model = workload.build_model({})
+    x, y = workload.load_data({}).train
+
+    predicted = model.predict(x, verbose=0)[:, 0]
+    assert np.abs(predicted - y.mean()).max() < 20 * y.std()
+    told = model.evaluate(x, y, return_dict=True, verbose=0)
+    assert told["mae"] == pytest.approx(np.abs(predicted - y).mean(), rel=1e-4)
+    assert told["loss"] == pytest.approx(np.square(predicted - y).mean() / y.var(), rel=1e-4)
+
+
+def test_the_model_follows_the_config(table):
+    model = made(table()).build_model({"width": 5, "num_layers": 2, "embedding_dim": 3})
+
+    assert [layer.units for layer in model.layers if isinstance(layer, keras.layers.Dense)] == [
+        5,
+        5,
+        2,
+    ]
+    (embedding,) = [each for each in model.layers if isinstance(each, keras.layers.Embedding)]
+    assert embedding.output_dim == 3
+
+
+def test_an_exported_model_needs_nothing_of_ours(table, tmp_path):
+    workload = made(table())
+    model = workload.build_model({})
+    x, _ = workload.load_data({}).train
+
+    model.export(tmp_path / "served", verbose=False)
+    model.save(tmp_path / "model.keras")
+
+    expected = model.predict(x, verbose=0)
+    loaded = keras.models.load_model(tmp_path / "model.keras", compile=False)
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-5)
+
+
+def test_another_process_builds_the_model_without_the_file(table, tmp_path):
+    workload = made(table())
+    workload.check_data()
+    there = pickle.loads(pickle.dumps(workload))
+    (tmp_path / "table.csv").unlink()
+
+    assert there.build_model({}).count_params() > 0
+    with pytest.raises(WorkloadError, match=r"there is no file .*table\.csv"):
+        there.load_data({})
+
+
+def test_a_file_that_changed_is_refused(table):
+    workload = made(table())
+    workload.check_data()
+    table(size=list(range(100, 110)))
+
+    with pytest.raises(WorkloadError, match=r"table.csv changed while the sweep runs: it had 1 fi"):
+        workload.load_data({})
+
+
+def test_paths_are_relative_to_the_folder_of_the_sweep_file(table, tmp_path):
+    table()
+    workload = TabularMLP.from_settings({"path": "table.csv", "target": "kind"}, tmp_path)
+
+    assert workload.facts.classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "match"),
+    [
+        pytest.param(
+            {}, {"target": "kin"}, "no column 'kin'; did you mean 'kind'.*size, colour", id="target"
+        ),
+        pytest.param({}, {"ignore": ["colours"]}, "no column 'colours'; did you", id="ignored"),
+        pytest.param(
+            {"kind": ["a", None, *["b"] * 8]},
+            {},
+            r"'kind' is missing in row\(s\) 2",
+            id="no target",
+        ),
+        pytest.param({"kind": ["a"] * 10}, {}, "'kind' holds 'a' in all rows", id="one class"),
+        pytest.param(
+            {},
+            {"task": "regression"},
+            r"'kind' must hold finite numbers, but row\(s\) 1, 2, .* \(10 in all\) hold\(s\) 'a'",
+            id="text as numbers",
+        ),
+        pytest.param(
+            {"kind": [0.5, 1] * 5},
+            {"task": "classification"},
+            r"'kind' is to hold classes .*, but row\(s\) 1, 3, 5, 7, 9 hold\(s\) 0.5",
+            id="numbers as classes",
+        ),
+        pytest.param(
+            {"kind": [*(float(row) for row in range(9)), "oops"]},
+            {"task": "regression"},
+            r"row\(s\) 10 hold\(s\) 'oops'",
+            id="one text among numbers",
+        ),
+        pytest.param(
+            {"size": ["1", "2", "x", *"4567890"]},
+            {"numeric": ["size"]},
+            r"column 'size' must hold finite numbers, but row\(s\) 3 hold\(s\) 'x'",
+            id="text in a column of numbers",
+        ),
+        pytest.param(
+            {"size": [1.0, float("inf"), *range(8)]},
+            {},
+            r"'size' must hold finite numbers, but row\(s\) 2 hold\(s\) inf",
+            id="infinity",
+        ),
+        pytest.param({"size": [None] * 10}, {}, "'size' have no value in any", id="empty column"),
+        pytest.param(
+            {}, {"ignore": ["size", "colour"]}, "no column beside the target 'kind'", id="none left"
+        ),
+        pytest.param(
+            {}, {"validation_share": 0.01}, "10 row.s. are too few: .*none for valid", id="few rows"
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_learnt_from_says_why_before_training(
+    changes, settings, match, table
+):
+    with pytest.raises(WorkloadError, match=match):
+        made(table(**changes), **settings).check_data()
+
+
+def test_a_column_of_dates_is_refused_by_name(table):
+    path = table("table.parquet", size=pd.date_range("2020-01-01", periods=10))
+    with pytest.raises(WorkloadError, match="column 'size' holds neither numbers nor text, but"):
+        made(path).check_data()
+
+
+def test_a_column_of_lists_is_refused_by_name(table):
+    path = table("table.parquet", size=[[1], [1, 2]] * 5)
+    with pytest.raises(WorkloadError, match="column 'size' holds neither numbers nor text, but"):
+        made(path).check_data()
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        pytest.param("a,b\n1,2\n1,2,3\n", r"line 3 has 3 value\(s\) but .* 2", id="long line"),
+        pytest.param("a,b\n1,2\n1\n", r"line 3 has 1 value\(s\) but .* 2", id="short line"),
+        pytest.param("a,b\n1,2,3\n4,5,6\n", r"line 2 has 3 value\(s\) but .* 2", id="all long"),
+        pytest.param("a,b\n", "has a header but no rows", id="no rows"),
+        pytest.param("", "file .*t.csv is empty", id="empty"),
+    ],
+)
+def test_a_broken_csv_file_is_told_by_its_line(text, match, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(WorkloadError, match=match):
+        made(str(path), target="b").check_data()
+
+
+def test_what_is_no_parquet_is_told(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_text("a,b\n")
+    with pytest.raises(WorkloadError, match=r"t\.parquet cannot be read as Parquet"):
+        made(str(path)).check_data()
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        pytest.param({"target": "kind"}, "path: is missing: say where", id="no path"),
+        pytest.param({"path": "a", "target": 3}, "target: must be text, not 3", id="target"),
+        pytest.param(
+            {"path": "a", "target": "b", "ignore": "c"}, "must be a list of names", id="names"
+        ),
+        pytest.param(
+            {"path": "a", "target": "b", "columns": ["b"]}, "holds the target 'b'", id="itself"
+        ),
+        pytest.param(
+            {"path": "a", "target": "b", "numeric": ["c"], "categorical": ["c"]},
+            "numeric both hold c",
+            id="two kinds",
+        ),
+        pytest.param(
+            {"path": "a", "target": "b", "validation_share": 0.5, "test_share": 0.5},
+            "together they must leave rows",
+            id="shares",
+        ),
+        pytest.param({"path": "a", "taget": "b"}, "did you mean 'target'", id="misspelt"),
+    ],
+)
+def test_bad_settings_are_refused(settings, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        TabularMLP(**settings)

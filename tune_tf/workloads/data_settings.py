@@ -1,0 +1,70 @@
+"""What the settings of all workloads on users' own data have in common."""
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from tune_tf.config.fault_text import shown
+from tune_tf.config.settings import Settings
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of names like [a, b], not {shown(value)}")
+    wrong = [each for each in value if not isinstance(each, str)]
+    if wrong:
+        raise ValueError(f"must hold names, not {shown(wrong[0])}: put it in quotes")
+    return tuple(value)
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+"""Several names, in order."""
+
+Text = Annotated[str, Field(min_length=1)]
+"""Text that is not empty."""
+
+Task = Literal["auto", "classification", "regression"]
+"""What is learnt: classes or numbers; ``auto`` finds it out from the target."""
+
+
+class DataSettings(Settings):
+    """How rows are divided, for any data.
+
+    Args:
+        validation_share: Share of the rows to validate on, 0 for none; as good as the same share of
+            each class.
+        test_share: Share of the rows that no trial sees.
+        seed: Of the choice of these rows, the same for all trials.
+    """
+
+    paths: ClassVar[tuple[str, ...]] = ("path",)
+    """Names of the settings that are paths."""
+
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    test_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @field_validator("test_share")
+    @classmethod
+    def _leaves_some(cls, share: float, info: ValidationInfo) -> float:
+        validation = info.data.get("validation_share", 0)
+        if share + validation >= 1:
+            raise ValueError(
+                f"is {share:g} and validation_share is {validation:g}: together they must leave "
+                "rows to train on, so less than 1"
+            )
+        return share
+
+    def resolved(self, base_dir: Path) -> Self:
+        """Return the settings with absolute paths.
+
+        Args:
+            base_dir: What relative paths are relative to.
+        """
+        absolute = {
+            name: str(base_dir.absolute() / Path(value).expanduser())
+            for name in self.paths
+            if (value := getattr(self, name)) is not None
+        }
+        return self.model_copy(update=absolute)

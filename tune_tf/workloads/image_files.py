@@ -1,0 +1,146 @@
+"""Image files in a folder for each class, and how one becomes an array."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from tune_tf.errors import WorkloadError
+from tune_tf.workloads.file_stamp import FileStamp
+
+_SUFFIXES = (".jpg", ".jpeg", ".png")
+_TRAIN = ("train", "training")
+_OTHERS = {"validation": ("validation", "val", "valid"), "test": ("test", "testing")}
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFiles:
+    """Image files and their classes.
+
+    Args:
+        classes: Names of the class folders, sorted; a file's class is its place here.
+        parts: ``(path, class)`` of each file by ``train``, ``validation`` and ``test``; all under
+            ``train`` where the files are not divided.
+        stamp: Of all files.
+    """
+
+    classes: tuple[str, ...]
+    parts: dict[str, tuple[tuple[Path, int], ...]]
+    stamp: FileStamp
+
+    @classmethod
+    def below(cls, folder: Path) -> Self:
+        """Return the files of a folder that holds a folder for each class.
+
+        Where it holds ``train`` (and ``validation`` and ``test``) instead, those hold the classes.
+
+        Raises:
+            WorkloadError: There is no such folder, it has fewer than two classes, a class without
+                images, images outside of a class, or a class of its own in one part.
+        """
+        if not folder.is_dir():
+            is_file = folder.exists()
+            raise WorkloadError(
+                f"data.path: {folder} is a file: name the folder that has a folder for each class"
+                if is_file
+                else f"data.path: there is no folder {folder}; relative paths are relative to the "
+                "folder of the sweep file"
+            )
+        folders = _parts(folder)
+        classes = tuple(sorted(each.name for each in _subfolders(folders["train"])))
+        if len(classes) < 2:
+            raise WorkloadError(
+                f"{folders['train']} holds {len(classes)} class folder(s), but there must be at "
+                "least two, each with the images of its class"
+            )
+        parts = {name: _labelled(each, classes, folders) for name, each in folders.items()}
+        stamp = FileStamp.of(path for part in parts.values() for path, _ in part)
+        return cls(classes, parts, stamp)
+
+
+def _parts(folder: Path) -> dict[str, Path]:
+    below = {each.name.lower(): each for each in _subfolders(folder)}
+    train = next((below[name] for name in _TRAIN if name in below), None)
+    if train is None:
+        return {"train": folder}
+    found = {"train": train}
+    for part, names in _OTHERS.items():
+        there = [below[name] for name in names if name in below]
+        if there:
+            found[part] = there[0]
+    return found
+
+
+def _labelled(
+    folder: Path, classes: tuple[str, ...], folders: dict[str, Path]
+) -> tuple[tuple[Path, int], ...]:
+    loose = [each for each in folder.iterdir() if _is_image(each)]
+    if loose:
+        raise WorkloadError(
+            f"{folder} holds {len(loose)} image(s) outside of a class folder, such as "
+            f"{loose[0].name}: put each into the folder of its class"
+        )
+    found: list[tuple[Path, int]] = []
+    for each in _subfolders(folder):
+        if each.name not in classes:
+            raise WorkloadError(
+                f"{folder} has a class {each.name!r} that {folders['train']} has not: its classes "
+                f"are {', '.join(classes)}"
+            )
+        files = sorted(path for path in each.rglob("*") if _is_image(path))
+        if not files:
+            raise WorkloadError(
+                f"the class folder {each} holds no images ({', '.join(_SUFFIXES)}): fill it or "
+                "remove it"
+            )
+        found += [(path, classes.index(each.name)) for path in files]
+    if not found:
+        raise WorkloadError(f"{folder} holds no class folder with images")
+    return tuple(found)
+
+
+def _subfolders(folder: Path) -> Iterator[Path]:
+    yield from sorted(
+        each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")
+    )
+
+
+def _is_image(path: Path) -> bool:
+    hidden = path.name.startswith(".")
+    return path.suffix.lower() in _SUFFIXES and not hidden and path.is_file()
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What makes an array of an image file: upright, in one size and so many channels.
+
+    Args:
+        height: Of the array.
+        width: Of the array.
+        channels: 1 for grey, 3 for red, green and blue.
+    """
+
+    height: int
+    width: int
+    channels: int
+
+    def __call__(self, path: Path) -> "np.ndarray[Any, Any]":
+        """Return a file as uint8 of shape ``[height, width, channels]``.
+
+        Raises:
+            OSError: It is no whole image.
+            ValueError: It has more than 8 bits a channel.
+        """
+        from PIL import Image, ImageOps  # whoever names a workload needs no Pillow
+
+        with Image.open(path) as opened:
+            if opened.mode.startswith(("I", "F")):
+                raise ValueError(
+                    f"has more than 8 bits a channel (mode {opened.mode}): turn it into 8 bits"
+                )
+            image = ImageOps.exif_transpose(opened).convert("L" if self.channels == 1 else "RGB")
+        if image.size != (self.width, self.height):
+            image = image.resize((self.width, self.height), Image.Resampling.BILINEAR)
+        return np.asarray(image, np.uint8).reshape(self.height, self.width, self.channels)

@@ -1,0 +1,153 @@
+"""The data sets that Keras brings along, by its own loaders."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tune_tf.errors import WorkloadError
+from tune_tf.workload import Config, Data
+from tune_tf.workloads.array_rows import ArrayFacts, data_of
+from tune_tf.workloads.data_settings import DataSettings
+from tune_tf.workloads.head import Head
+from tune_tf.workloads.model_family import dense_layers, model_for_shape
+from tune_tf.workloads.own_data import OwnData
+
+_TEXTS = "imdb"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What there is to know of a data set.
+
+    Args:
+        shape: Of a row as it is loaded.
+        num_classes: Its classes.
+        files: In the folder ``datasets`` of Keras' cache.
+    """
+
+    shape: tuple[int, ...]
+    num_classes: int
+    files: tuple[str, ...]
+
+
+_FASHION = ("train-labels-idx1", "train-images-idx3", "t10k-labels-idx1", "t10k-images-idx3")
+_KNOWN = {
+    "mnist": _Known((28, 28), 10, ("mnist.npz",)),
+    "fashion_mnist": _Known(
+        (28, 28), 10, tuple(f"fashion-mnist/{name}-ubyte.gz" for name in _FASHION)
+    ),
+    "cifar10": _Known((32, 32, 3), 10, ("cifar-10-batches-py_archive",)),
+    "imdb": _Known((), 2, ("imdb.npz",)),
+}
+
+
+class KerasDatasetSettings(DataSettings):
+    """Which data set, and how much of it. Its own test rows are the test rows.
+
+    Args:
+        name: The data set.
+        max_rows: Most rows of its training rows that are used, a random choice; None for all.
+        num_words: Of ``imdb``: so many of the most frequent words are told apart.
+        max_length: Of ``imdb``: so many last words of a text are read.
+    """
+
+    paths: ClassVar[tuple[str, ...]] = ()
+
+    name: Literal["mnist", "fashion_mnist", "cifar10", "imdb"]
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    num_words: Annotated[int, Field(ge=4)] = 10_000
+    max_length: Annotated[int, Field(ge=1)] = 200
+
+
+_Arrays = tuple[dict[str, Any], dict[str, Any]]
+
+
+class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayFacts, _Arrays]):
+    """A convolutional network on the images, an averaged embedding and a perceptron on the texts.
+
+    The files are fetched into Keras' cache where they are not there. Reads from a config what
+    :func:`~tune_tf.workloads.model_family.convolutions` or, of texts, ``embedding_dim`` (32) and
+    what :func:`~tune_tf.workloads.model_family.dense_layers` reads, and
+    :func:`~tune_tf.workloads.optimizer.make_optimizer`.
+
+    Args:
+        settings: Those of :class:`KerasDatasetSettings`.
+    """
+
+    settings_class = KerasDatasetSettings
+
+    def __init__(self, **settings: Any) -> None:
+        """Refuse bad settings."""
+        super().__init__(**settings)
+        name, known = self.settings.name, _KNOWN[self.settings.name]
+        shape = (self.settings.max_length,) if name == _TEXTS else known.shape
+        dtype = "int32" if name == _TEXTS else "uint8"
+        self._facts = ArrayFacts(None, shape, dtype, Head(known.num_classes))
+
+    def build_model(self, config: Config) -> Any:
+        """Return the compiled model."""
+        facts = self.facts
+        if self.settings.name != _TEXTS:
+            return model_for_shape(facts.shape, facts.dtype, facts.head, config)
+        import keras
+
+        words = keras.Input(facts.shape, dtype="int32")
+        dim = int(config.get("embedding_dim", 32))
+        embedded = keras.layers.Embedding(self.settings.num_words, dim, mask_zero=True)(words)
+        features = keras.layers.GlobalAveragePooling1D()(embedded)
+        return facts.head.compiled(words, dense_layers(features, config), config)
+
+    def _read(self) -> _Arrays:
+        import keras  # loads TensorFlow: only where data are loaded
+
+        settings, known = self.settings, _KNOWN[self.settings.name]
+        arguments = {"num_words": settings.num_words} if settings.name == _TEXTS else {}
+        try:
+            train, test = getattr(keras.datasets, settings.name).load_data(**arguments)
+        except Exception as error:
+            folder = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras", "datasets")
+            files = ", ".join(str(folder / name) for name in known.files)
+            raise WorkloadError(
+                f"the data set {settings.name} is neither in Keras' cache nor can it be fetched: "
+                f"{type(error).__name__}: {error}; with a network it is fetched once, without one "
+                f"put there {files} (KERAS_HOME names another folder than ~/.keras)"
+            ) from error
+        if settings.max_rows is not None and settings.max_rows < len(train[0]):
+            rng = np.random.default_rng(settings.seed)
+            rows = np.sort(rng.permutation(len(train[0]))[: settings.max_rows])
+            train = train[0][rows], train[1][rows]
+        parts = {"train": train, "test": test}
+        if settings.name == _TEXTS:
+            parts = {
+                name: (_padded(texts, settings.max_length), labels)
+                for name, (texts, labels) in parts.items()
+            }
+        return {n: x for n, (x, _) in parts.items()}, {n: y for n, (_, y) in parts.items()}
+
+    def _stamp(self, source: _Arrays) -> None:
+        return None  # Keras knows its files by their hash
+
+    def _found(self, source: _Arrays) -> ArrayFacts:
+        return self.facts
+
+    def _data(self, source: _Arrays, facts: ArrayFacts, config: Config) -> Data:
+        xs, ys = source
+        names = {
+            f"{start}{part}": f"{part} rows of {self.settings.name}"
+            for part in xs
+            for start in ("", "x_")
+        }
+        return data_of(xs, ys, facts, self.settings, task="classification", names=names)
+
+
+def _padded(texts: Any, length: int) -> "np.ndarray[Any, Any]":
+    """Return the last words of texts, shape ``[rows, length]``, 0 before the first."""
+    found = np.zeros((len(texts), length), np.int32)
+    for row, words in enumerate(texts):
+        last = words[-length:]
+        found[row, length - len(last) :] = last
+    return found

@@ -1,0 +1,147 @@
+"""The columns of a table as numbers for a model."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tune_tf.errors import WorkloadError
+from tune_tf.workloads.head import rows_told
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_log = logging.getLogger(__name__)
+
+_FEW = 20  # so many categories there may be whatever the number of rows
+_UNKNOWN = 0
+_MISSING = 1
+_RESERVED = 2
+
+
+@dataclass(frozen=True, eq=False)
+class NumericColumns:
+    """Columns of numbers, with what training rows tell of them.
+
+    Args:
+        names: In the order of the model's input.
+        medians: What stands for a missing value, shape ``[columns]``.
+        means: Of the training rows, missing values filled in.
+        variances: The same; none 0.
+        missing: Whether a column lacks values in training rows.
+    """
+
+    names: tuple[str, ...]
+    medians: "np.ndarray[Any, Any]"
+    means: "np.ndarray[Any, Any]"
+    variances: "np.ndarray[Any, Any]"
+    missing: "np.ndarray[Any, Any]"
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], values: "np.ndarray[Any, Any]", path: str) -> Self:
+        """Return columns by their values in the training rows, shape ``[rows, columns]``.
+
+        Raises:
+            WorkloadError: A column has no values.
+        """
+        missing = np.isnan(values)
+        if missing.all(axis=0).any():
+            empty = ", ".join(repr(names[i]) for i in np.flatnonzero(missing.all(axis=0)))
+            raise WorkloadError(
+                f"{path}: the column(s) {empty} have no value in any training row: put them under "
+                "ignore"
+            )
+        medians = np.nanmedian(values, axis=0)
+        filled = np.where(missing, medians, values)
+        variances = filled.var(axis=0)
+        variances[variances == 0] = 1
+        return cls(names, medians, filled.mean(axis=0), variances, missing.any(axis=0))
+
+    def values(self, table: "pd.DataFrame", path: str) -> "np.ndarray[Any, Any]":
+        """Return the columns of a table as float32 of shape ``[rows, columns]``, NaN if missing."""
+        return numbers_of(table, self.names, path).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class CategoricalColumns:
+    """Columns of categories as codes.
+
+    The codes of all columns share one range. A column's first is for categories that no training
+    row has, its second for missing values.
+
+    Args:
+        categories: Those of the training rows, sorted, by column in the order of the model's input.
+    """
+
+    categories: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
+        """Return columns by their values in the training rows; warn of those that name rows."""
+        found = {name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names}
+        for name, known in found.items():
+            if len(known) > max(_FEW, len(table) / 2):
+                _log.warning(
+                    "column %r holds %d different texts in %d training rows, which tells rows "
+                    "apart rather than kinds of them: put it under data.ignore, or under "
+                    "data.numeric if it holds numbers",
+                    name,
+                    len(known),
+                    len(table),
+                )
+        return cls(found)
+
+    @property
+    def num_codes(self) -> int:
+        """Codes of all columns together."""
+        return sum(len(known) + _RESERVED for known in self.categories.values())
+
+    def codes(self, table: "pd.DataFrame") -> "np.ndarray[Any, Any]":
+        """Return the columns of a table as int32 of shape ``[rows, columns]``."""
+        import pandas as pd
+
+        found = np.empty((len(table), len(self.categories)), np.int32)
+        first = 0
+        for position, (name, known) in enumerate(self.categories.items()):
+            texts = texts_of(table[name])
+            codes = pd.Index(known, dtype=object).get_indexer(texts.to_numpy(object)) + _RESERVED
+            codes[codes < _RESERVED] = _UNKNOWN  # not found
+            codes[texts.isna().to_numpy()] = _MISSING
+            found[:, position] = first + codes
+            first += len(known) + _RESERVED
+        return found
+
+
+def texts_of(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column as texts, None where a value is missing; 3.0 and 3 are the same text."""
+    import pandas as pd
+
+    values = column
+    if pd.api.types.is_float_dtype(values) and (values.dropna() % 1 == 0).all():
+        values = values.astype("Int64")  # whole numbers, some of them missing
+    return values.astype(object).map(str, na_action="ignore").where(column.notna(), None)
+
+
+def numbers_of(table: "pd.DataFrame", names: tuple[str, ...], path: str) -> "np.ndarray[Any, Any]":
+    """Return columns as float64 of shape ``[rows, columns]``, NaN where a value is missing.
+
+    Raises:
+        WorkloadError: A value is no finite number; tells column, row (from 1) and value.
+    """
+    import pandas as pd
+
+    values = np.empty((len(table), len(names)), np.float64)
+    for position, name in enumerate(names):
+        column = table[name]
+        numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        wrong = (np.isnan(numbers) & column.notna().to_numpy()) | np.isinf(numbers)
+        if wrong.any():
+            raise WorkloadError(
+                f"{path}: column {name!r} must hold finite numbers, but {rows_told(wrong, 1)} "
+                f"hold(s) {column[wrong].tolist()[0]!r}: mend them, or put the column under "
+                "categorical or ignore"
+            )
+        values[:, position] = numbers
+    return values

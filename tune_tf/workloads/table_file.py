@@ -1,0 +1,81 @@
+"""Tables in CSV and Parquet files."""
+
+import csv
+import gzip
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.errors import WorkloadError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PARQUET = (".parquet", ".pq")
+_TABS = (".tsv", ".tab")
+
+
+def read_table(path: Path, separator: str | None = None) -> "pd.DataFrame":
+    """Return the table in a file.
+
+    Args:
+        path: ``.parquet`` or ``.pq``, else text with a header line: CSV, or with tabs where it ends
+            in ``.tsv``; ``.gz`` behind is understood.
+        separator: What stands between two values of text; by default what the name says.
+
+    Raises:
+        WorkloadError: It cannot be read, has no rows, or a line has more or fewer values than the
+            header.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if any(suffix in _PARQUET for suffix in suffixes[-1:]):
+        table = _parquet(path)
+    else:
+        is_tabs = any(suffix in _TABS for suffix in suffixes)
+        table = _text(path, separator or ("\t" if is_tabs else ","))
+    if not len(table):
+        raise WorkloadError(f"{path} has a header but no rows")
+    return table
+
+
+def _parquet(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:
+        raise WorkloadError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _text(path: Path, separator: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings():
+            # Of lines that are all longer than the header pandas would drop the ends.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        told = _ragged(path, separator) or str(error)
+        raise WorkloadError(f"{path} cannot be read as CSV: {told}") from error
+    except Exception as error:
+        raise WorkloadError(f"{path} cannot be read as CSV: {error}") from error
+    # pandas fills a short line up without a word, so that its last column is empty.
+    if table.iloc[:, -1].isna().any() and (ragged := _ragged(path, separator)):
+        raise WorkloadError(f"{path}: {ragged}")
+    return table
+
+
+def _ragged(path: Path, separator: str) -> str | None:
+    """Return which line has not as many values as the header; None if all have."""
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8") as file:
+        reader = csv.reader(file, delimiter=separator)
+        header = next(reader, [])
+        for values in reader:
+            if values and len(values) != len(header):
+                return (
+                    f"line {reader.line_num} has {len(values)} value(s) but the header has "
+                    f"{len(header)}: mend the line, or name another separator"
+                )
+    return None

@@ -1,0 +1,309 @@
+"""Tables: a perceptron on the columns of a CSV or Parquet file."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+
+from tune_tf.errors import WorkloadError, near_ones
+from tune_tf.workload import Config, Data
+from tune_tf.workloads.data_settings import DataSettings, Names, Task, Text
+from tune_tf.workloads.file_stamp import FileStamp, existing_file
+from tune_tf.workloads.head import Head, is_classification, rows_told
+from tune_tf.workloads.model_family import dense_layers
+from tune_tf.workloads.own_data import Facts, OwnData
+from tune_tf.workloads.split import Split
+from tune_tf.workloads.table_columns import (
+    CategoricalColumns,
+    NumericColumns,
+    numbers_of,
+    texts_of,
+)
+from tune_tf.workloads.table_file import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FEW_CLASSES = 20  # so many there may be whatever the number of rows
+
+
+class TabularSettings(DataSettings):
+    """Where a table is, and what is learnt from which columns.
+
+    Args:
+        path: A CSV file with a header line, or a Parquet file.
+        target: The column that is predicted.
+        task: Whether it holds classes or numbers. ``auto``: classes if it holds text, true and
+            false, or whole numbers with at most 20 values.
+        columns: What it is predicted from; None for all other columns.
+        ignore: Columns left out.
+        numeric: Columns that hold numbers, whatever they look like.
+        categorical: Columns that hold categories, such as numbers that are names.
+        separator: What stands between two values of a CSV file; None for a comma, or a tab where
+            the name ends in ``.tsv``.
+    """
+
+    path: Text
+    target: Text
+    task: Task = "auto"
+    columns: Names | None = None
+    ignore: Names = ()
+    numeric: Names = ()
+    categorical: Names = ()
+    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+
+    @field_validator("columns", "ignore", "numeric", "categorical")
+    @classmethod
+    def _without_target(cls, names: Names | None, info: ValidationInfo) -> Names | None:
+        target = info.data.get("target")
+        if target is not None and target in (names or ()):
+            raise ValueError(f"holds the target {target!r}: leave it out here")
+        return names
+
+    @field_validator("categorical")
+    @classmethod
+    def _one_kind(cls, names: Names, info: ValidationInfo) -> Names:
+        both = sorted({*names} & {*info.data.get("numeric", ())})
+        if both:
+            raise ValueError(f"and numeric both hold {', '.join(both)}: a column is one of them")
+        return names
+
+
+@dataclass(frozen=True, eq=False)
+class TableFacts(Facts):
+    """What is known of a table.
+
+    Args:
+        numeric: Its columns of numbers.
+        categorical: Its columns of categories.
+        classes: The values of the target, in the order of the model's outputs; empty for numbers.
+        head: What is predicted.
+    """
+
+    numeric: NumericColumns
+    categorical: CategoricalColumns
+    classes: tuple[str, ...]
+    head: Head
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    rows: "pd.DataFrame"
+    stamp: FileStamp
+
+
+class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
+    """A perceptron on a table's columns: numbers standardised, categories embedded.
+
+    The model takes numbers as they stand in the file, NaN where one is missing: filling in the
+    median, a column that tells so, and standardising are layers of its own, by the training rows
+    alone. :meth:`inputs_of` makes its inputs of other rows.
+
+    Reads from a config: ``num_layers`` (1), ``width`` (128), ``dropout`` (0), ``embedding_dim``
+    (8), and what :func:`~tune_tf.workloads.optimizer.make_optimizer` reads.
+
+    Args:
+        settings: Those of :class:`TabularSettings`.
+    """
+
+    settings_class = TabularSettings
+
+    def build_model(self, config: Config) -> Any:
+        """Return the compiled model."""
+        import keras
+
+        facts, inputs, parts = self.facts, {}, []
+        if facts.numeric.names:
+            numbers = keras.Input((len(facts.numeric.names),), name="numeric")
+            inputs["numeric"] = numbers
+            parts += _standardised(numbers, facts.numeric)
+        if facts.categorical.categories:
+            shape = (len(facts.categorical.categories),)
+            codes = keras.Input(shape, name="categorical", dtype="int32")
+            inputs["categorical"] = codes
+            embedded = keras.layers.Embedding(
+                facts.categorical.num_codes, int(config.get("embedding_dim", 8))
+            )(codes)
+            parts.append(keras.layers.Flatten()(embedded))
+        features = keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
+        return facts.head.compiled(inputs, dense_layers(features, config), config)
+
+    def inputs_of(self, table: "pd.DataFrame") -> dict[str, "np.ndarray[Any, Any]"]:
+        """Return the model's inputs for the rows of a table with the same columns.
+
+        Returns:
+            ``numeric``, float32 of shape ``[rows, columns]`` with NaN for missing values, and
+            ``categorical``, int32 codes of shape ``[rows, columns]``; each where there are such
+            columns.
+
+        Raises:
+            WorkloadError: A column is missing, or a value is no number; tells column and row.
+        """
+        facts = self.facts
+        names = [*facts.numeric.names, *facts.categorical.categories]
+        self._require(table, names)
+        inputs = {}
+        if facts.numeric.names:
+            inputs["numeric"] = facts.numeric.values(table, self.settings.path)
+        if facts.categorical.categories:
+            inputs["categorical"] = facts.categorical.codes(table)
+        return inputs
+
+    def _read(self) -> _Table:
+        path = existing_file(self.settings.path, "data.path")
+        stamp = FileStamp.of([path])
+        return _Table(read_table(path, self.settings.separator), stamp)
+
+    def _stamp(self, source: _Table) -> FileStamp:
+        return source.stamp
+
+    def _found(self, source: _Table) -> TableFacts:
+        settings, table = self.settings, source.rows
+        told = [*(settings.columns or ()), *settings.ignore]
+        told += [*settings.numeric, *settings.categorical]
+        self._require(table, [settings.target, *told])
+        numeric, categorical = self._kinds(table)
+        classes = self._classes(table[settings.target])
+        y = self._targets(table, classes)
+        split = Split.of(len(table), settings, y if classes else None)
+        train = table.iloc[split.train]
+        return TableFacts(
+            stamp=source.stamp,
+            numeric=NumericColumns.of(
+                numeric, numbers_of(table, numeric, settings.path)[split.train], settings.path
+            ),
+            categorical=CategoricalColumns.of(train, categorical),
+            classes=classes,
+            head=Head(len(classes)) if classes else Head.of_numbers(y[split.train]),
+        )
+
+    def _data(self, source: _Table, facts: TableFacts, config: Config) -> Data:
+        x = self.inputs_of(source.rows)
+        y = self._targets(source.rows, facts.classes)
+        split = Split.of(len(y), self.settings, y if facts.classes else None)
+
+        def part(rows: Any) -> Any:
+            return ({name: array[rows] for name, array in x.items()}, y[rows])
+
+        return Data(
+            train=part(split.train),
+            validation=part(split.validation) if len(split.validation) else None,
+            test=part(split.test) if len(split.test) else None,
+        )
+
+    def _require(self, table: "pd.DataFrame", names: list[str]) -> None:
+        there = [str(name) for name in table.columns]
+        lacking = [name for name in dict.fromkeys(names) if name not in there]
+        if lacking:
+            told = ", ".join(f"{name!r}{near_ones(name, there)}" for name in lacking)
+            raise WorkloadError(
+                f"{self.settings.path} has no column {told}; its columns are {', '.join(there)}"
+            )
+
+    def _kinds(self, table: "pd.DataFrame") -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the columns of numbers and those of categories."""
+        settings = self.settings
+        chosen = settings.columns or tuple(str(name) for name in table.columns)
+        found: dict[str, list[str]] = {"numeric": [], "categorical": []}
+        for name in chosen:
+            if name == settings.target or name in settings.ignore:
+                continue
+            if name in settings.numeric:
+                found["numeric"].append(name)
+            elif name in settings.categorical:
+                found["categorical"].append(name)
+            else:
+                found[self._kind(table[name])].append(name)
+        if not any(found.values()):
+            raise WorkloadError(
+                f"{settings.path} has no column beside the target {settings.target!r} to predict "
+                "it from"
+            )
+        return tuple(found["numeric"]), tuple(found["categorical"])
+
+    def _kind(self, column: "pd.Series[Any]") -> str:
+        from pandas import CategoricalDtype
+        from pandas.api import types
+
+        if types.is_bool_dtype(column):
+            return "categorical"
+        if types.is_numeric_dtype(column) and not types.is_complex_dtype(column):
+            return "numeric"
+        if isinstance(column.dtype, CategoricalDtype) or types.is_string_dtype(column):
+            return "categorical"
+        plain = column.dropna().map(lambda value: isinstance(value, str | bool | int | float))
+        if types.is_object_dtype(column) and plain.all():
+            return "categorical"
+        wrong = column.dropna().iloc[0] if types.is_object_dtype(column) else column.dtype
+        raise WorkloadError(
+            f"{self.settings.path}: column {column.name!r} holds neither numbers nor text, but "
+            f"{wrong!r}: put it under ignore, or turn it into numbers first"
+        )
+
+    def _classes(self, target: "pd.Series[Any]") -> tuple[str, ...]:
+        """Return the values of the target as texts, in their order; none for numbers.
+
+        Raises:
+            WorkloadError: Values are missing, or there is but one.
+        """
+        from pandas.api import types
+
+        path, name = self.settings.path, self.settings.target
+        missing = target.isna().to_numpy()
+        if missing.any():
+            raise WorkloadError(
+                f"{path}: the target {name!r} is missing in {rows_told(missing, 1)}: leave these "
+                "rows out of the file"
+            )
+        is_number = types.is_numeric_dtype(target) and not types.is_bool_dtype(target)
+        if self.settings.task == "regression":
+            return ()
+        if is_number:
+            values = target.to_numpy()
+            if not is_classification(values, self.settings.task):
+                return ()
+            broken = values != np.floor(values)
+            if broken.any():
+                raise WorkloadError(
+                    f"{path}: the target {name!r} is to hold classes (task: classification), but "
+                    f"{rows_told(broken, 1)} hold(s) {values[broken][0]}: say task: regression"
+                )
+        texts = texts_of(target)
+        classes = [str(text) for text in texts.unique()]
+        if len(classes) < 2:
+            raise WorkloadError(
+                f"{path}: the target {name!r} holds {classes[0]!r} in all rows, there is nothing "
+                "to learn"
+            )
+        if len(classes) > max(_FEW_CLASSES, len(target) / 2):
+            raise WorkloadError(
+                f"{path}: the target {name!r} holds {len(classes)} different values in "
+                f"{len(target)} rows, which are no classes: name another column, or mend the "
+                f"values that are no numbers, such as {classes[0]!r}"
+            )
+        return tuple(sorted(classes, key=float) if is_number else sorted(classes))
+
+    def _targets(self, table: "pd.DataFrame", classes: tuple[str, ...]) -> Any:
+        """Return the target: int32 class numbers or float32 numbers, shape ``[rows]``."""
+        import pandas as pd
+
+        target = self.settings.target
+        if not classes:
+            return numbers_of(table, (target,), self.settings.path)[:, 0].astype(np.float32)
+        texts = texts_of(table[target]).to_numpy(object)
+        return pd.Index(classes, dtype=object).get_indexer(texts).astype(np.int32)
+
+
+def _standardised(numbers: Any, columns: NumericColumns) -> list[Any]:
+    """Return numbers with missing ones filled in, standardised, and which ones were missing."""
+    import keras
+
+    missing = keras.ops.isnan(numbers)
+    filled = keras.ops.where(missing, columns.medians.astype(np.float32), numbers)
+    parts = [keras.layers.Normalization(mean=columns.means, variance=columns.variances)(filled)]
+    if columns.missing.any():
+        told = keras.ops.cast(missing, "float32")
+        # One for each column that may lack values; a constant 0 for the others teaches nothing.
+        parts.append(told * columns.missing.astype(np.float32))
+    return parts

@@ -1,0 +1,245 @@
+"""TFRecord files: a network that fits the shape of their features."""
+
+import glob
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from tune_tf.config.fault_text import shown
+from tune_tf.config.settings import Settings
+from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones, one_of
+from tune_tf.workload import Config, Data
+from tune_tf.workloads.array_rows import ArrayFacts, data_of, facts_of, input_dtype
+from tune_tf.workloads.data_settings import DataSettings, Task, Text
+from tune_tf.workloads.file_stamp import FileStamp
+from tune_tf.workloads.head import Head
+from tune_tf.workloads.model_family import model_for_shape
+from tune_tf.workloads.own_data import OwnData
+
+_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
+_BATCH = 4096  # records parsed at a time
+
+
+def _shape(value: Any) -> Any:
+    sides = value if isinstance(value, list | tuple) else (None,)
+    if any(type(side) is not int or side < 1 for side in sides):
+        raise ValueError(
+            f"must be a list of lengths like [8, 8, 1], [] for one number, not {shown(value)}"
+        )
+    return tuple(sides)
+
+
+class FeatureSettings(Settings):
+    """A feature of a ``tf.train.Example``.
+
+    Args:
+        dtype: ``float32`` and ``int64`` as records hold them; ``uint8`` for bytes of that many
+            numbers in one string.
+        shape: Of a row, ``[]`` for one number.
+    """
+
+    dtype: Literal["float32", "int64", "uint8"]
+    shape: Annotated[tuple[int, ...], BeforeValidator(_shape)]
+
+
+def _features(value: Any) -> Any:
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(
+            "must be a mapping like {image: {dtype: float32, shape: [8, 8, 1]}, label: {dtype: "
+            f"int64, shape: []}}}}, not {shown(value)}"
+        )
+    faults, made = [], {}
+    for name, feature in value.items():
+        try:
+            made[str(name)] = FeatureSettings.section(feature)
+        except InvalidSettingsError as error:
+            faults += [
+                Fault(".".join(filter(None, [str(name), fault.where])), fault.what)
+                for fault in error.faults
+            ]
+    if faults:
+        raise InvalidSettingsError(faults)
+    return made
+
+
+class TFRecordsSettings(DataSettings):
+    """Where TFRecord files are, and what they hold.
+
+    Args:
+        path: A file, a folder of ``.tfrecord`` files, or a pattern such as ``train-*.tfrecord``.
+        features: The features of a record that are used, by name.
+        x: The one that the model takes.
+        y: The one that is predicted.
+        compression: How the files are compressed; none by default.
+        task: Whether y holds classes or numbers. ``auto``: classes if it holds whole numbers with
+            at most 20 values.
+        num_classes: Classes that there are, 0 to ``num_classes - 1``; None for as many as the
+            highest in y says, for which the files are read once more.
+    """
+
+    path: Text
+    features: Annotated[dict[str, FeatureSettings], BeforeValidator(_features)]
+    x: Text
+    y: Text
+    compression: Literal["", "GZIP", "ZLIB"] = ""
+    task: Task = "auto"
+    num_classes: Annotated[int, Field(ge=2)] | None = None
+
+    @field_validator("x", "y")
+    @classmethod
+    def _one_of_the_features(cls, name: str, info: ValidationInfo) -> str:
+        features = info.data.get("features")
+        if features is not None and name not in features:
+            known = list(features)
+            raise ValueError(f"must be {one_of(known)}, not {name!r}{near_ones(name, known)}")
+        return name
+
+
+@dataclass(frozen=True)
+class _Files:
+    paths: tuple[Path, ...]
+    stamp: FileStamp
+
+
+class TFRecordsModel(OwnData[TFRecordsSettings, ArrayFacts, _Files]):
+    """A convolutional network on images, a perceptron on everything else.
+
+    All records are parsed at once into arrays. Rows of shape ``[height, width, channels]`` or
+    ``[height, width]`` are images. Bytes (uint8) are scaled to 0 to 1 inside the model; other
+    numbers are taken as they are.
+
+    Reads from a config what :func:`~tune_tf.workloads.model_family.convolutions` or
+    :func:`~tune_tf.workloads.model_family.dense_layers` reads, and
+    :func:`~tune_tf.workloads.optimizer.make_optimizer`.
+
+    Args:
+        settings: Those of :class:`TFRecordsSettings`.
+    """
+
+    settings_class = TFRecordsSettings
+
+    def build_model(self, config: Config) -> Any:
+        """Return the compiled model."""
+        facts = self.facts
+        return model_for_shape(facts.shape, facts.dtype, facts.head, config)
+
+    def check_data(self) -> None:
+        """Look for the files; what is in them TensorFlow reads, in the trials."""
+        files = self._read()
+        if self.settings.num_classes is not None:
+            self._facts = self._found(files)
+
+    def _read(self) -> _Files:
+        path = Path(self.settings.path)
+        if path.is_dir():
+            found = sorted(each for each in path.iterdir() if each.suffix.lower() in _SUFFIXES)
+            what = f"the folder {path} holds no {', '.join(_SUFFIXES)} file"
+        else:
+            found = sorted(Path(each) for each in glob.glob(str(path)))  # noqa: PTH207  absolute
+            what = (
+                f"there is no file {path}; relative paths are relative to the folder of the sweep "
+                "file"
+            )
+        if not found:
+            raise WorkloadError(f"data.path: {what}")
+        return _Files(tuple(found), FileStamp.of(found))
+
+    def _stamp(self, source: _Files) -> FileStamp:
+        return source.stamp
+
+    def _found(self, source: _Files) -> ArrayFacts:
+        settings = self.settings
+        feature = settings.features[settings.x]
+        dtype = input_dtype(np.dtype(feature.dtype), settings.x)
+        if settings.num_classes is not None:
+            return ArrayFacts(source.stamp, feature.shape, dtype, Head(settings.num_classes))
+        y = self._parsed(source, [settings.y])[settings.y]
+        return facts_of(
+            source.stamp,
+            feature.shape,
+            dtype,
+            {"train": y},
+            settings,
+            task=settings.task,
+            num_classes=None,
+            names=self._names(),
+        )
+
+    def _data(self, source: _Files, facts: ArrayFacts, config: Config) -> Data:
+        settings = self.settings
+        parsed = self._parsed(source, [settings.x, settings.y])
+        return data_of(
+            {"train": parsed[settings.x]},
+            {"train": parsed[settings.y]},
+            facts,
+            settings,
+            task=settings.task,
+            names=self._names(),
+        )
+
+    def _names(self) -> dict[str, str]:
+        settings = self.settings
+        return {
+            "x_train": f"feature {settings.x!r} of {settings.path}",
+            "train": f"feature {settings.y!r} of {settings.path}",
+        }
+
+    def _parsed(self, files: _Files, names: list[str]) -> dict[str, Any]:
+        """Return features of all records as arrays, shape ``[rows, ...]``.
+
+        Raises:
+            WorkloadError: A file is broken, or a record lacks a feature or has another shape; tells
+                the file and about which records.
+        """
+        import tensorflow as tf
+
+        spec = {name: _parsed_as(self.settings.features[name]) for name in names}
+        blocks: dict[str, list[Any]] = {name: [] for name in names}
+        for path in files.paths:
+            records = tf.data.TFRecordDataset(str(path), self.settings.compression).batch(_BATCH)
+            done = 0
+            try:
+                for batch in records:
+                    parsed = tf.io.parse_example(batch, spec)
+                    for name in names:
+                        blocks[name].append(_row_array(parsed[name], self.settings.features[name]))
+                    done += len(batch)
+            except (tf.errors.OpError, ValueError) as error:
+                text = str(getattr(error, "message", error)).splitlines()[0]
+                raise WorkloadError(
+                    f"{path}: the records {done} to {done + _BATCH - 1} (from 0, as far as there "
+                    f"are such) cannot be read as features {', '.join(names)}: {text}"
+                ) from error
+        if not blocks[names[0]]:
+            raise WorkloadError(f"{self.settings.path} holds no records")
+        return {name: np.concatenate(each) for name, each in blocks.items()}
+
+
+def _parsed_as(feature: FeatureSettings) -> Any:
+    import tensorflow as tf
+
+    if feature.dtype == "uint8":
+        return tf.io.FixedLenFeature([], tf.string)
+    return tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
+
+
+def _row_array(values: Any, feature: FeatureSettings) -> Any:
+    """Return parsed values as an array.
+
+    Raises:
+        InvalidArgumentError: A string has not as many bytes as the shape says.
+    """
+    import tensorflow as tf
+
+    if feature.dtype != "uint8":
+        return values.numpy()
+    size = int(np.prod(feature.shape, dtype=np.int64))
+    lengths = tf.strings.length(values).numpy()
+    if (lengths != size).any():
+        row = int(np.flatnonzero(lengths != size)[0])
+        raise ValueError(f"record {row} of them has {lengths[row]} bytes instead of {size}")
+    return tf.io.decode_raw(values, tf.uint8).numpy().reshape(len(lengths), *feature.shape)
