@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 EXTRAS ?= bench,cmaes
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
-.PHONY: help install sweep test test-fast lint format bench clean
+.PHONY: help install sweep test test-again test-fast lint format bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -25,6 +25,9 @@ sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spac
 
 test: install    ## all tests
 	@$(BIN)/python -m pytest
+
+test-again: install ## the tests that failed last
+	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 test-fast: install ## the tests that need no framework, in seconds
 	@$(BIN)/python -m pytest -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
