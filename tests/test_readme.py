@@ -31,7 +31,16 @@ def test_every_block_of_code_says_how_it_is_tested(page):
 @pytest.mark.parametrize(
     "code",
     blocks("python"),
-    ids=["tune_run", "own_model", "per_example", "stages", "folds", "scale", "keras_tuner"],
+    ids=[
+        "tune_run",
+        "own_model",
+        "prepared",
+        "per_example",
+        "stages",
+        "folds",
+        "scale",
+        "keras_tuner",
+    ],
 )
 def test_the_documented_python_runs(code, tmp_path):
     done = subprocess.run(

@@ -1,8 +1,23 @@
-"""A trial's data: loaded once, checked, and ready to place on devices."""
+"""A trial's data: prepared and loaded once, checked, and ready to place on devices."""
 
+from tune_tf.data.bad_record import BadRecord
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.loads import LoadCache
+from tune_tf.data.prepared import Prepared, prepared
+from tune_tf.data.preparer import PreparationCounts, preparation_counts
 from tune_tf.data.rows import Rows, first_rows, rows_of
 from tune_tf.data.vectorized import vectorized
 
-__all__ = ["FoldedRows", "LoadCache", "Rows", "first_rows", "rows_of", "vectorized"]
+__all__ = [
+    "BadRecord",
+    "FoldedRows",
+    "LoadCache",
+    "PreparationCounts",
+    "Prepared",
+    "Rows",
+    "first_rows",
+    "preparation_counts",
+    "prepared",
+    "rows_of",
+    "vectorized",
+]
