@@ -1,6 +1,7 @@
 """Records turned into rows in this process."""
 
 import logging
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +9,12 @@ import pytest
 from tune_tf.data import BadRecord, prepared
 from tune_tf.data.portion import portions
 from tune_tf.errors import InvalidSettingsError, WorkloadError
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch):
+    """The process of the tests may be connected to one."""
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
 
 
 def image_of(number):
