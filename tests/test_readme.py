@@ -34,6 +34,7 @@ def test_every_block_of_code_says_how_it_is_tested(page):
     ids=[
         "tune_run",
         "own_model",
+        "prepared",
         "pipeline",
         "per_example",
         "own_data",

@@ -1,78 +1,73 @@
-"""Trials on two nodes, which say how often their data were loaded.
+"""Eight processes on two nodes ask for the same data, all CPUs being reserved; prints what came.
 
-A cluster of its own that shares nothing with the tests' one; prints what it saw as JSON.
+A process of its own: the tests' process is connected to another Ray cluster.
 """
 
 import json
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+import numpy as np
 import ray
-from ray import tune
 from ray.cluster_utils import Cluster
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from tune_tf import trainable
-from tune_tf.workloads.digits import DigitsMLP
+from tune_tf.data import preparation_counts, prepared
 
-NUM_TRIALS = 8
-
-
-class CountedDigits(DigitsMLP):
-    """The digits, of which each loading is written down with its node and process."""
-
-    def __init__(self, log):
-        self.log = str(log)
-
-    def load_data(self, config):
-        node = ray.get_runtime_context().get_node_id()
-        with Path(self.log).open("a") as file:
-            file.write(f"{node} {os.getpid()}\n")
-        return super().load_data(config)
+NUM_RECORDS = 64
 
 
-class Nodes(tune.Callback):
-    """Where the trials ran."""
-
-    def __init__(self):
-        self.pids = {}
-
-    def on_trial_result(self, iteration, trials, trial, result, **info):
-        self.pids[trial.trial_id] = result["pid"]
+def node():
+    return ray.get_runtime_context().get_node_id()
 
 
 def main():
+    seen = tempfile.mkdtemp()
+    deadline = time.time() + 120
+
+    def read(number):
+        (Path(seen) / node()).touch()
+        while len([*Path(seen).iterdir()]) < 2 and time.time() < deadline:
+            os.sched_yield()  # until there is a worker on the other node as well
+        return np.full((8, 8), number, np.float32), number
+
+    @ray.remote(num_cpus=0.25)
+    def ask():
+        images, numbers = prepared(range(NUM_RECORDS), read).rows
+        return node(), images[:, 0, 0].tolist() == numbers.tolist() == [*range(NUM_RECORDS)]
+
     cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
-    cluster.add_node(num_cpus=2)
+    cluster.add_node(num_cpus=1)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    nodes = Nodes()
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder, "loads.txt")
-        try:
-            analysis = tune.run(
-                trainable(CountedDigits(log), seed=3),
-                config={"width": 8, "learning_rate": tune.uniform(0.001, 0.1)},
-                num_samples=NUM_TRIALS,
-                max_concurrent_trials=4,
-                reuse_actors=True,
-                stop={"training_iteration": 1},
-                callbacks=[nodes],
-                storage_path=folder,
-                verbose=0,
-            )
-        finally:
-            ray.shutdown()
-            cluster.shutdown()
-        loads = [line.split() for line in log.read_text().splitlines()]
+    try:
+        group = ray.util.placement_group([{"CPU": 1}] * 2, strategy="STRICT_SPREAD")
+        ray.get(group.ready())
+        free = ray.available_resources().get("CPU", 0)
+        found = ray.get(
+            [
+                ask.options(
+                    scheduling_strategy=PlacementGroupSchedulingStrategy(
+                        group, number % 2, placement_group_capture_child_tasks=True
+                    )
+                ).remote()
+                for number in range(8)
+            ]
+        )
+        counts = preparation_counts()
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
     told = {
-        "statuses": [trial.status for trial in analysis.trials],
-        "processes": len(set(nodes.pids.values())),
-        "loads": len(loads),
-        "nodes": len({node for node, _ in loads}),
-        "loads_in_trials": sum(int(pid) in nodes.pids.values() for _, pid in loads),
+        "num_nodes_of_askers": len({node for node, _ in found}),
+        "num_nodes_of_workers": len([*Path(seen).iterdir()]),
+        "free_cpus": free,
+        "counts": [counts.num_asked, counts.num_run],
+        "all_equal": all(equal for _, equal in found),
     }
     sys.stdout.write("\n" + json.dumps(told) + "\n")
 

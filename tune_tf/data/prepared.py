@@ -1,69 +1,153 @@
-"""Records turned into rows."""
+"""Records turned into rows, once for a whole sweep."""
 
+import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tune_tf.errors import WorkloadError
+from tune_tf.data.bad_record import BadRecord
+from tune_tf.data.gathered import Gathered, gathered
+from tune_tf.data.nested import Nested, leaves_of
+from tune_tf.data.preparation import Preparation
+from tune_tf.data.preparer import gathered_on_cluster
+from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones, one_of
 
+_log = logging.getLogger(__name__)
 
-@dataclass(frozen=True)
-class BadRecord:
-    """A record that gave no row.
+OnBadRecord = Literal["raise", "skip"]
 
-    Args:
-        index: Its number, from 0.
-        record: Its text.
-        error: Type and message of what went wrong.
-    """
-
-    index: int
-    record: str
-    error: str
+_NUM_TOLD = 3
+_MAX_CHARACTERS = 500
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Rows of records.
+    """The rows of some records.
 
     Args:
-        rows: Nested arrays, rows on the first axis.
-        kept: Numbers of the records that they are of, int64.
-        skipped: The others.
+        rows: Nested dicts and tuples of read-only arrays, or one; rows are on the first axis.
+        kept: Numbers of the records that the rows are of, ascending, int64 of shape ``[rows]``.
+        skipped: The records that have no row, in their order.
     """
 
-    rows: Any
+    rows: Nested
     kept: "np.ndarray[Any, Any]"
     skipped: tuple[BadRecord, ...] = ()
 
 
 def prepared(
     records: Sequence[Any],
-    fn: Callable[[Any], Any],
+    fn: Callable[[Any], Nested],
     *,
-    on_bad_record: Literal["raise", "skip"] = "raise",
+    on_bad_record: OnBadRecord = "raise",
     version: str = "",
 ) -> Prepared:
-    """Return what ``fn`` makes of each record, stacked.
+    """Return the rows that a function makes of records, stacked in the records' order.
+
+    It is meant for ``Workload.load_data``, for what costs time once: decoding, resizing, parsing.
+    On a connected Ray cluster each content is prepared once, by processes on all nodes, and lies
+    in the object store for all trials, whose arrays are views of it. Those who ask while it is
+    being prepared wait for it. The processes reserve no CPUs, as trials that wait have often
+    reserved all. Without a cluster the records are taken one after another in this process.
+
+    A content is what the function, the records and ``version`` say. It is kept as long as a
+    process that asked for it is there, and some minutes longer.
+
+    Args:
+        records: What ``fn`` takes, such as paths; must be picklable on a cluster.
+        fn: Takes a record; returns its row: an array, a number, or nested dicts or tuples of them,
+            of the same shapes and types for all records. It should depend on its record only.
+        on_bad_record: What to do where ``fn`` raises, or a row has another shape or type than the
+            first: ``"raise"``, or ``"skip"`` to leave the record out and go on.
+        version: Tells contents apart that the records do not, such as the sizes and times of
+            change of files.
+
+    Returns:
+        The rows, the numbers of their records, and the records that have none.
 
     Raises:
-        WorkloadError: A record gives no row, or all are skipped.
+        InvalidSettingsError: An argument is not as described.
+        WorkloadError: A record is bad, or all are, or there are none; or the function or a record
+            cannot be pickled.
+        WorkerError: The processes that prepare were lost again and again.
     """
-    rows, kept, skipped = [], [], []
-    for index, record in enumerate(records):
-        try:
-            rows.append(fn(record))
-        except Exception as error:
-            bad = BadRecord(index, str(record), f"{type(error).__name__}: {error}")
-            if on_bad_record == "raise":
-                raise WorkloadError(
-                    f"record {index} ({bad.record}) gives no row: {bad.error}"
-                ) from error
-            skipped.append(bad)
-        else:
-            kept.append(index)
-    if not rows:
-        raise WorkloadError(f"none of the {len(records)} records gives a row")
-    return Prepared(np.stack(rows), np.array(kept, np.int64), tuple(skipped))
+    preparation = _preparation(records, fn, on_bad_record, version)
+    if _is_connected():
+        found, began = gathered_on_cluster(preparation)
+    else:
+        found, began = _gathered_here(preparation), True
+    return _judged(found, preparation, began)
+
+
+def _preparation(
+    records: Sequence[Any], fn: Callable[[Any], Nested], on_bad_record: str, version: str
+) -> Preparation:
+    faults = []
+    if isinstance(records, str | bytes):
+        faults.append(
+            Fault("records", f"must be several records, not one {type(records).__name__}")
+        )
+    if not callable(fn):
+        faults.append(Fault("fn", f"must be a function of a record, not {type(fn).__name__}"))
+    if on_bad_record not in (known := get_args(OnBadRecord)):
+        told = f"{on_bad_record!r} is unknown: use {one_of(known)}"
+        faults.append(Fault("on_bad_record", told + near_ones(on_bad_record, known)))
+    if not isinstance(version, str):
+        faults.append(Fault("version", f"must be a text, not {type(version).__name__}"))
+    if faults:
+        raise InvalidSettingsError(faults)
+    if not len(records):
+        raise WorkloadError("there are no records to prepare: look for why the list is empty")
+    return Preparation(list(records), fn, on_bad_record == "raise", version)
+
+
+def _is_connected() -> bool:
+    ray = sys.modules.get("ray")  # who did not load it is not connected, and need not wait for it
+    return ray is not None and ray.is_initialized()
+
+
+def _gathered_here(preparation: Preparation) -> Gathered:
+    found = gathered(
+        preparation.here(),
+        len(preparation.records),
+        stop_at_failure=preparation.stop_at_failure,
+    )
+    if found.rows is not None:
+        for _, leaf in leaves_of("", (found.rows, found.kept)):
+            leaf.flags.writeable = False  # as on a cluster
+    return found
+
+
+def _judged(found: Gathered, preparation: Preparation, began: bool) -> Prepared:
+    """Return the rows, or raise what the bad records call for."""
+    bad = tuple(
+        BadRecord(failure.index, _told(preparation.records[failure.index]), failure.error)
+        for failure in found.failures
+    )
+    if bad and preparation.stop_at_failure:
+        error = WorkloadError(
+            f"{bad[0]}; mend the record or leave it away, or go on without such records by "
+            "on_bad_record: skip"
+        )
+        if found.failures[0].trace:
+            error.add_note(f"Where it was raised:\n{found.failures[0].trace}")
+        raise error
+    if found.rows is None:
+        raise WorkloadError(f"none of the {len(bad)} records can be prepared: {_first(bad)}")
+    if bad and began:
+        total = len(preparation.records)
+        _log.warning("%d of %d records were skipped: %s", len(bad), total, _first(bad))
+    return Prepared(found.rows, found.kept, bad)
+
+
+def _first(bad: tuple[BadRecord, ...]) -> str:
+    more = [f"and {len(bad) - _NUM_TOLD} more"] if len(bad) > _NUM_TOLD else []
+    return "; ".join([*map(str, bad[:_NUM_TOLD]), *more])
+
+
+def _told(record: Any) -> str:
+    text = str(record)
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

@@ -1,0 +1,168 @@
+"""Records turned into rows in this process."""
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+
+from tune_tf.data import BadRecord, prepared
+from tune_tf.data.portion import portions
+from tune_tf.errors import InvalidSettingsError, WorkloadError
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch):
+    """The process of the tests may be connected to one."""
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+
+
+def image_of(number):
+    return np.full((2, 3), number, np.float32)
+
+
+def image_and_label(number):
+    return {"image": image_of(number), "at": (number, np.float16(number / 2))}, number % 3 == 0
+
+
+def even_only(number):
+    if number % 2:
+        raise KeyError(f"no picture {number}")
+    return image_of(number)
+
+
+def test_rows_are_those_of_a_plain_loop_in_its_order():
+    rows = prepared([5, 3, 4], image_of).rows
+    np.testing.assert_array_equal(rows, np.stack([image_of(number) for number in (5, 3, 4)]))
+
+
+def test_rows_may_be_nested():
+    features, labels = prepared(range(4), image_and_label).rows
+    assert features["image"].shape == (4, 2, 3)
+    assert features["at"][0].tolist() == [0, 1, 2, 3]
+    assert features["at"][1].dtype == np.float16
+    assert labels.tolist() == [True, False, False, True]
+
+
+def test_rows_cannot_be_written_to():
+    rows = prepared(range(2), image_of).rows
+    with pytest.raises(ValueError, match="read-only"):
+        rows[0] = 1
+
+
+def test_the_first_bad_record_is_named_with_its_cause_and_the_way_out():
+    text = r"record 1 \(b\.jpg\): OSError: no b\.jpg here; mend the record .* on_bad_record: skip"
+
+    def read(path):
+        if path != "a.jpg":
+            raise OSError(f"no {path} here")
+        return 1.0
+
+    with pytest.raises(WorkloadError, match=text):
+        prepared(["a.jpg", "b.jpg", "c.jpg"], read)
+
+
+def test_the_place_where_a_record_failed_is_noted():
+    with pytest.raises(WorkloadError, match="KeyError") as caught:
+        prepared([1], even_only)
+    assert "in even_only" in caught.value.__notes__[0]
+
+
+def test_bad_records_are_left_out_on_request():
+    found = prepared(range(5), even_only, on_bad_record="skip")
+    assert found.rows[:, 0, 0].tolist() == [0, 2, 4]
+    assert found.kept.tolist() == [0, 2, 4]
+    assert found.skipped == (
+        BadRecord(1, "1", "KeyError: 'no picture 1'"),
+        BadRecord(3, "3", "KeyError: 'no picture 3'"),
+    )
+
+
+def test_what_is_left_out_is_logged_once_with_the_first_ones(caplog):
+    with caplog.at_level(logging.WARNING):
+        prepared(range(10), even_only, on_bad_record="skip")
+    (told,) = caplog.messages
+    assert told.startswith("5 of 10 records were skipped: record 1 (1): KeyError")
+    assert told.endswith("and 2 more")
+
+
+def test_nothing_is_logged_where_all_records_are_good(caplog):
+    prepared(range(4), image_of, on_bad_record="skip")
+    assert not caplog.messages
+
+
+def test_records_that_are_all_bad_are_an_error():
+    with pytest.raises(WorkloadError, match=r"none of the 2 records .*record 0 \(1\): KeyError"):
+        prepared([1, 3], even_only, on_bad_record="skip")
+
+
+UNLIKE = {
+    "another shape": (np.zeros(3, np.float32), r"float32\[3\]"),
+    "another type": (np.zeros(2, np.float64), r"float64\[2\]"),
+    "another nesting": ((np.zeros(2, np.float32),), r"\(float32\[2\]\)"),
+    "a name": ({"a": np.zeros(2, np.float32)}, r"a: float32\[2\]"),
+}
+
+
+@pytest.mark.parametrize(("row", "told"), UNLIKE.values(), ids=UNLIKE.keys())
+def test_a_row_unlike_the_first_is_a_bad_record(row, told):
+    rows = [np.zeros(2, np.float32), row]
+    with pytest.raises(
+        WorkloadError, match=rf"record 1 .*its row is {told}, .*record 0 is float32"
+    ):
+        prepared([0, 1], rows.__getitem__)
+
+
+def test_the_first_good_row_is_the_one_to_be_like():
+    rows = [None, np.zeros(2), np.zeros(3), np.ones(2)]
+    found = prepared(range(4), rows.__getitem__, on_bad_record="skip")
+    assert found.kept.tolist() == [1, 3]
+    assert [bad.index for bad in found.skipped] == [0, 2]
+
+
+NO_ROWS = {
+    "none": (None, "NoneType"),
+    "ragged": ([[1], [2, 3]], "inhomogeneous"),
+    "empty": ({}, "dict"),
+}
+
+
+@pytest.mark.parametrize(("value", "told"), NO_ROWS.values(), ids=NO_ROWS.keys())
+def test_what_is_no_row_is_told(value, told):
+    with pytest.raises(WorkloadError, match=f"record 0 .*{told}"):
+        prepared([0], lambda _: value)
+
+
+def test_no_records_at_all_are_an_error():
+    with pytest.raises(WorkloadError, match="there are no records to prepare"):
+        prepared([], image_of)
+
+
+def test_all_wrong_arguments_are_told_at_once():
+    with pytest.raises(InvalidSettingsError, match="4 faults") as caught:
+        prepared("a.jpg", None, on_bad_record="skipp", version=2)
+    text = str(caught.value)
+    assert "not one str" in text
+    assert "did you mean 'skip'?" in text
+
+
+def test_a_long_record_is_cut():
+    with pytest.raises(WorkloadError, match=r"record 0 \(a{500}\.\.\.\): "):
+        prepared(["a" * 9999], int)
+
+
+def test_a_portion_ends_when_its_rows_are_large_enough():
+    made = list(portions(7, range(5), image_of, stop_at_failure=True, max_bytes=48))
+    assert [[*run.numbers] for portion in made for run in portion.runs] == [[7, 8], [9, 10], [11]]
+
+
+def test_records_after_the_first_bad_one_are_left_untried():
+    tried = []
+
+    def read(number):
+        tried.append(number)
+        return even_only(number)
+
+    with pytest.raises(WorkloadError, match="record 1"):
+        prepared(range(5), read)
+    assert tried == [0, 1]

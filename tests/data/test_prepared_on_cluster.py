@@ -1,0 +1,277 @@
+"""Records turned into rows once for all processes of a job."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tune_tf.data import preparation_counts, prepared
+from tune_tf.data.preparation import Preparation
+from tune_tf.data.preparer import PreparationCounts, gathered_on_cluster
+from tune_tf.errors import WorkerError, WorkloadError
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def counted():
+    """Return what was asked and run since the start of a test."""
+    before = preparation_counts()
+
+    def since():
+        now = preparation_counts()
+        return PreparationCounts(now.num_asked - before.num_asked, now.num_run - before.num_run)
+
+    return since
+
+
+@pytest.fixture
+def askers():
+    """Four processes that ask for data."""
+    import ray
+
+    @ray.remote(num_cpus=0)
+    class Asker:
+        def ask(self, records, fn, **arguments):
+            found = prepared(records, fn, **arguments)
+            return found.rows, os.getpid()
+
+        def pid(self):
+            return os.getpid()
+
+    made = [Asker.remote() for _ in range(4)]
+    yield made
+    for asker in made:
+        ray.kill(asker)
+
+
+def preparers():
+    import ray
+
+    return [
+        actor["name"]
+        for actor in ray.util.list_named_actors(all_namespaces=True)
+        if actor["namespace"] == "tune_tf"
+    ]
+
+
+def kill_preparer():
+    import ray
+
+    for name in preparers():
+        ray.kill(ray.get_actor(name, namespace="tune_tf"))
+
+
+def image_of():
+    """Return a function that is known to this process only."""
+
+    def image(number):
+        if number == 77:
+            raise KeyError("no picture")
+        return {"image": np.full((4, 3), number, np.uint8), "label": number % 10}
+
+    return image
+
+
+def test_rows_are_those_of_a_plain_loop_in_its_order():
+    found = prepared([*range(70, 40, -1)], image_of(), version="order")
+    rows = [image_of()(number) for number in range(70, 40, -1)]
+    np.testing.assert_array_equal(found.rows["image"], np.stack([row["image"] for row in rows]))
+    np.testing.assert_array_equal(found.rows["label"], [row["label"] for row in rows])
+    assert found.rows["image"].dtype == np.uint8
+    assert found.kept.tolist() == [*range(30)]
+
+
+def test_rows_are_views_of_the_one_copy_in_the_object_store():
+    found = prepared([*range(70, 40, -1)], image_of(), version="order")
+    assert not found.rows["image"].flags.owndata
+    assert not found.rows["image"].flags.writeable
+
+
+def test_the_first_bad_record_is_named_with_its_cause():
+    image = image_of()
+    with pytest.raises(WorkloadError, match=r"record 77 \(77\): KeyError: 'no picture'; .* skip"):
+        prepared(range(200), lambda number: image(77 if number > 77 else number))
+
+
+def test_bad_records_are_left_out_on_request(caplog):
+    found = prepared(range(70, 80), image_of(), on_bad_record="skip")
+    assert found.kept.tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    assert found.rows["label"].tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    assert [bad.record for bad in found.skipped] == ["77"]
+    assert len(caplog.messages) == 1
+
+
+def test_all_who_ask_for_the_same_at_once_share_one_run(askers, counted):
+    import ray
+
+    found = ray.get([asker.ask.remote(range(50), image_of(), version="shared") for asker in askers])
+    assert len({pid for _, pid in found}) == len(askers)
+    for rows, _ in found:
+        np.testing.assert_array_equal(rows["label"], np.arange(50) % 10)
+    assert counted() == PreparationCounts(num_asked=4, num_run=1)
+
+
+def test_what_differs_is_another_content():
+    records = ["a", "b"]
+
+    def key(records=records, fn=None, stop=False, version=""):
+        return Preparation(records, fn or image_of(), stop, version).key()
+
+    keys = [
+        key(),
+        key(records=["ab"]),
+        key(records=["b", "a"]),
+        key(fn=lambda record: record),
+        key(stop=True),
+        key(version="2"),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key(records=["a", b"b".decode()]) == keys[0]
+
+
+def test_a_process_that_is_lost_changes_nothing(tmp_path):
+    marker = tmp_path / "killed"
+
+    def read(number):
+        if number == 13 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.full(3, number)
+
+    rows = prepared(range(40), read).rows
+    assert marker.exists()
+    np.testing.assert_array_equal(rows[:, 0], np.arange(40))
+
+
+@pytest.mark.slow
+def test_a_record_that_ends_every_process_is_an_error():
+    def read(number):
+        if number == 13:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    with pytest.raises(WorkerError, match="was lost 4 times"):
+        prepared(range(40), read)
+
+
+def test_data_are_prepared_while_all_cpus_are_reserved(counted):
+    import ray
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    group = ray.util.placement_group([{"CPU": 1}] * 4)
+    ray.get(group.ready())
+    try:
+        assert ray.available_resources().get("CPU", 0) == 0
+        inside = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+
+        @ray.remote(num_cpus=1, scheduling_strategy=inside)
+        def ask(fn):
+            return prepared(range(20), fn, version="reserved").rows["label"]
+
+        waiting = [ask.remote(image_of()) for _ in range(4)]
+        for labels in ray.get(waiting, timeout=300):
+            np.testing.assert_array_equal(labels, np.arange(20) % 10)
+        assert counted().num_run == 1
+    finally:
+        ray.util.remove_placement_group(group)
+
+
+@pytest.mark.slow
+def test_a_preparer_that_was_lost_is_made_anew():
+    first = prepared(range(10), image_of(), version="lost").rows["image"]
+    kill_preparer()
+    np.testing.assert_array_equal(
+        prepared(range(10), image_of(), version="lost").rows["image"], first
+    )
+    assert preparation_counts() == PreparationCounts(num_asked=1, num_run=1)
+
+
+@pytest.mark.slow
+def test_who_waits_when_the_preparer_is_lost_asks_again(tmp_path, askers):
+    import ray
+
+    begun = tmp_path / "begun"
+    go_on = tmp_path / "go_on"
+
+    def read(number):
+        begun.touch()
+        while not go_on.exists():
+            os.sched_yield()
+        return number
+
+    waiting = [asker.ask.remote(range(4), read) for asker in askers]
+    while not begun.exists():
+        ray.wait(waiting, timeout=0.1)
+    kill_preparer()
+    go_on.touch()
+    for rows, _ in ray.get(waiting, timeout=300):
+        assert rows.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+def test_a_preparer_ends_once_nobody_is_left_who_asked(askers):
+    import ray
+
+    kill_preparer()
+
+    @ray.remote(num_cpus=0)
+    class Asker:
+        def ask(self, fn):
+            preparation = Preparation([*range(4)], fn, stop_at_failure=True)
+            return gathered_on_cluster(preparation, keep_s=1.0)[0].kept.tolist()
+
+    asker = Asker.remote()
+    assert ray.get(asker.ask.remote(image_of())) == [0, 1, 2, 3]
+    (name,) = preparers()
+    handle = ray.get_actor(name, namespace="tune_tf")
+    for _ in range(2):  # it hears from its asker, and stays
+        threading.Event().wait(1.5)
+        assert ray.get(handle.counts.remote()).num_run == 1
+    ray.kill(asker)
+    deadline = time.monotonic() + 120
+    while preparers() and time.monotonic() < deadline:
+        threading.Event().wait(0.2)
+    assert preparers() == []
+
+
+def test_the_users_own_settings_of_ray_data_stay():
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    before = context.enable_progress_bars, context.execution_options.preserve_order
+    prepared(range(4), image_of(), version="settings")
+    assert (context.enable_progress_bars, context.execution_options.preserve_order) == before
+
+
+def test_what_cannot_be_sent_to_other_processes_is_told():
+    lock = threading.Lock()
+    with pytest.raises(WorkloadError, match=r"the function cannot be sent .*pickle.*lock"):
+        prepared([1], lambda number: (number, lock)[0])
+
+
+@pytest.mark.slow
+def test_processes_on_two_nodes_share_one_run():
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("two_nodes_drill.py"))],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["num_nodes_of_askers"] == 2
+    assert told["num_nodes_of_workers"] == 2
+    assert told["free_cpus"] == 0
+    assert told["counts"] == [8, 1]
+    assert told["all_equal"]

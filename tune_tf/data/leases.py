@@ -1,0 +1,44 @@
+"""Which contents are still wanted by somebody."""
+
+import time
+from collections.abc import Callable
+
+
+class Leases:
+    """Remembers who wants what, and when each was last heard of.
+
+    Args:
+        keep_s: How long a content is kept after the last sign of all who want it.
+        clock: Returns seconds that only grow.
+    """
+
+    def __init__(self, keep_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keep_s = keep_s
+        self._clock = clock
+        self._heard: dict[str, float] = {}
+        self._wanted: dict[str, set[str]] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is there."""
+        return not self._heard
+
+    def want(self, key: str, asker: str) -> None:
+        """Note that somebody wants a content."""
+        self.hear(asker)
+        self._wanted.setdefault(key, set()).add(asker)
+
+    def hear(self, asker: str) -> None:
+        """Note that somebody is there."""
+        self._heard[asker] = self._clock()
+
+    def lapsed(self) -> list[str]:
+        """Forget who was not heard of for long; return the contents that nobody wants any more."""
+        oldest = self._clock() - self._keep_s
+        self._heard = {asker: at for asker, at in self._heard.items() if at >= oldest}
+        for askers in self._wanted.values():
+            askers.intersection_update(self._heard)
+        lapsed = [key for key, askers in self._wanted.items() if not askers]
+        for key in lapsed:
+            del self._wanted[key]
+        return lapsed

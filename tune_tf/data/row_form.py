@@ -1,0 +1,78 @@
+"""What rows must have in common to be stacked: nesting, shapes and types."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tune_tf.data.nested import Nested, is_sequence, leaves_of, map_nested
+
+
+@dataclass(frozen=True)
+class ArrayForm:
+    """Shape and type of an array."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def __str__(self) -> str:
+        """Return ``float32[8, 8]``."""
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def row_of(value: Any) -> Nested:
+    """Return what a function gave for a record as nested arrays.
+
+    Raises:
+        TypeError: It is no array, number, or nested dict or tuple of them.
+    """
+    row = map_nested(np.asarray, value)
+    leaves = list(leaves_of("row", row))
+    if not leaves or any(leaf.dtype == object for _, leaf in leaves):
+        raise TypeError(
+            "a row must be an array, a number, or nested dicts or tuples of them, "
+            f"not {type(value).__name__}{'' if leaves else ' without any'}"
+        )
+    return row
+
+
+def form_of(row: Nested) -> Nested:
+    """Return the form of nested arrays, to compare with ``==``."""
+    return map_nested(lambda leaf: ArrayForm(leaf.shape, leaf.dtype), row)
+
+
+def told_form(form: Nested) -> str:
+    """Return a form in words, such as ``float32[8, 8], int64[]``."""
+    if isinstance(form, Mapping):
+        return ", ".join(f"{key}: {told_form(value)}" for key, value in form.items())
+    if is_sequence(form):
+        return f"({', '.join(told_form(value) for value in form)})"
+    return str(form)
+
+
+def stacked(rows: Sequence[Nested]) -> Nested:
+    """Return rows of one form as nested arrays with rows on the first axis."""
+    first = rows[0]
+    if isinstance(first, Mapping):
+        return {key: stacked([row[key] for row in rows]) for key in first}
+    if is_sequence(first):
+        return type(first)(stacked([row[i] for row in rows]) for i in range(len(first)))
+    return np.stack(rows)
+
+
+def room_for(num_rows: int, form: Nested) -> Nested:
+    """Return nested arrays for so many rows; memory is taken as they are filled."""
+    return map_nested(lambda leaf: np.empty((num_rows, *leaf.shape), leaf.dtype), form)
+
+
+def fill(room: Nested, start: int, rows: Nested) -> None:
+    """Copy stacked rows to their place, from the row with number ``start`` on."""
+    if isinstance(room, Mapping):
+        for key, part in room.items():
+            fill(part, start, rows[key])
+    elif is_sequence(room):
+        for part, row in zip(room, rows, strict=True):
+            fill(part, start, row)
+    else:
+        room[start : start + len(rows)] = rows
