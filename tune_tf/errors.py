@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+RAISED_AT = "Where it was raised:"
+"""What a note of an error begins with that holds the traceback of another process."""
+
 
 class TuneTfError(Exception):
     """Base of all errors that tune_tf raises on purpose."""

@@ -104,7 +104,7 @@ def keeper_of(data_id):
     import ray
 
     named = ray.util.list_named_actors(all_namespaces=True)
-    (name,) = {each["name"] for each in named if each["namespace"] == NAMESPACE}
+    (name,) = {each["name"] for each in named if each["name"].startswith("data-")}
     keeper = ray.get_actor(name, NAMESPACE)
     assert ray.get(keeper.knows.remote(data_id))
     return keeper

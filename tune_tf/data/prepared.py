@@ -13,7 +13,14 @@ from tune_tf.data.gathered import Gathered, gathered
 from tune_tf.data.nested import Nested, leaves_of
 from tune_tf.data.preparation import Preparation
 from tune_tf.data.preparer import gathered_on_cluster
-from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones, one_of
+from tune_tf.errors import (
+    RAISED_AT,
+    Fault,
+    InvalidSettingsError,
+    WorkloadError,
+    near_ones,
+    one_of,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +140,7 @@ def _judged(found: Gathered, preparation: Preparation, began: bool) -> Prepared:
             "on_bad_record: skip"
         )
         if found.failures[0].trace:
-            error.add_note(f"Where it was raised:\n{found.failures[0].trace}")
+            error.add_note(f"{RAISED_AT}\n{found.failures[0].trace}")
         raise error
     if found.rows is None:
         raise WorkloadError(f"none of the {len(bad)} records can be prepared: {_first(bad)}")

@@ -11,6 +11,7 @@ from tune_tf.data.heartbeat import Heartbeat
 from tune_tf.data.leases import Leases
 from tune_tf.data.pool import num_cpus, streamed
 from tune_tf.data.preparation import PackedPreparation, Preparation
+from tune_tf.data.shared_loads import NAMESPACE
 from tune_tf.errors import WorkerError, WorkerLostError
 
 _KEEP_S = 300.0
@@ -20,8 +21,6 @@ _BEATS = 10
 """Signs of life in that time."""
 
 _MAX_LOST = 3
-
-_NAMESPACE = "tune_tf"
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def preparation_counts() -> PreparationCounts:
     import ray
 
     with contextlib.suppress(ValueError, ray.exceptions.RayActorError):
-        actor = ray.get_actor(_name(), namespace=_NAMESPACE)
+        actor = ray.get_actor(_name(), namespace=NAMESPACE)
         counts: PreparationCounts = ray.get(actor.counts.remote())
         return counts
     return PreparationCounts()
@@ -94,7 +93,7 @@ def _preparer(keep_s: float) -> Any:
         ray.remote(Preparer)
         .options(
             name=_name(),
-            namespace=_NAMESPACE,
+            namespace=NAMESPACE,
             get_if_exists=True,
             lifetime="detached",
             num_cpus=0,

@@ -12,11 +12,11 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
-from tune_tf.errors import DiskFullError, TuneTfError, WorkloadError
+from tune_tf.errors import RAISED_AT, DiskFullError, TuneTfError, WorkloadError
 from tune_tf.folder import SweepFolder
 from tune_tf.tracking.endings import error_of, last_report
 
-_REFUSAL = re.compile(r"tune_tf\.errors\.WorkloadError: (.+)", re.DOTALL)
+_REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
 
 
 class KeepScheduler(tune.Callback):
