@@ -60,7 +60,7 @@ def preparers():
     return [
         actor["name"]
         for actor in ray.util.list_named_actors(all_namespaces=True)
-        if actor["namespace"] == "tune_tf"
+        if actor["name"].startswith("preparer ")
     ]
 
 

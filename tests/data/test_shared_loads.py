@@ -2,13 +2,14 @@
 
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tune_tf.data import LoadCache, SharedLoads
-from tune_tf.data.keeper import Client
 from tune_tf.data.shared_loads import NAMESPACE
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload
@@ -49,8 +50,8 @@ class Counted(Workload):
 class Process:
     """A process that loads data as a trial does."""
 
-    def __init__(self, workload, data_id):
-        self.loads = SharedLoads(workload, data_id)
+    def __init__(self, workload, data_id, **given):
+        self.loads = SharedLoads(workload, data_id, **given)
         self.cache = LoadCache(self.loads.load)
 
     def load(self, config):
@@ -82,9 +83,9 @@ def processes():
 
     started = []
 
-    def start(num, workload, data_id):
+    def start(num, workload, data_id, **given):
         process = ray.remote(Process).options(num_cpus=0)
-        started.extend(process.remote(workload, data_id) for _ in range(num))
+        started.extend(process.remote(workload, data_id, **given) for _ in range(num))
         return started[-num:]
 
     yield start
@@ -99,14 +100,21 @@ def results(calls):
     return ray.get(calls, timeout=120)
 
 
-def keeper_of(data_id):
-    """Return the keeper of this node that knows the data."""
+def keepers():
+    """Return the names of all keepers."""
     import ray
 
     named = ray.util.list_named_actors(all_namespaces=True)
-    (name,) = {each["name"] for each in named if each["name"].startswith("data-")}
+    return [each["name"] for each in named if each["name"].startswith("data-")]
+
+
+def keeper_of(data_id):
+    """Return the keeper of this node, which knows the data."""
+    import ray
+
+    (name,) = keepers()
     keeper = ray.get_actor(name, NAMESPACE)
-    assert ray.get(keeper.knows.remote(data_id))
+    assert ray.get(keeper.knows.remote(data_id, "the test"))
     return keeper
 
 
@@ -188,6 +196,16 @@ def test_two_sweeps_share_nothing(tmp_path, processes):
     assert workload.num_loads == 2
 
 
+def test_data_are_loaded_without_gpus(tmp_path, processes):
+    class Seen(Counted):
+        def load_data(self, config):
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+            return Data((np.array([f"GPUs: {visible}"]), np.zeros(1)))
+
+    (process,) = processes(1, Seen(tmp_path), "no GPUs")
+    assert results(process.load_any.remote({})).train[0].tolist() == ["GPUs: "]
+
+
 def test_who_is_no_actor_loads_by_itself(tmp_path):
     workload = Counted(tmp_path)
     data = SharedLoads(workload, "driver").load({"size": 2})
@@ -196,8 +214,46 @@ def test_who_is_no_actor_loads_by_itself(tmp_path):
     assert workload.log.read_text() == f"{os.getpid()}\n"
 
 
-def test_a_process_is_told_from_a_later_one_with_its_number():
-    here = Client.this_process()
+def wait_for_none(what):
+    """Wait until a function returns nothing."""
+    deadline = time.monotonic() + 120
+    while what() and time.monotonic() < deadline:
+        threading.Event().wait(0.2)
+    return what()
 
-    assert here.is_alive
-    assert not Client(here.pid, here.started - 1).is_alive
+
+@pytest.mark.slow
+def test_data_are_freed_and_the_keeper_ends_once_nobody_is_left(tmp_path, processes):
+    import ray
+
+    for name in keepers():
+        ray.kill(ray.get_actor(name, NAMESPACE))
+    assert wait_for_none(keepers) == []
+    first, second = (processes(1, Counted(tmp_path), each, keep_s=2.0)[0] for each in "ab")
+    results([process.load.remote({"size": 2}) for process in (first, second)])
+    (name,) = keepers()
+    keeper = ray.get_actor(name, NAMESPACE)
+    ray.kill(first)
+    assert not wait_for_none(lambda: ray.get(keeper.data_ids.remote()) != ["b"])
+    ray.kill(second)
+    assert wait_for_none(keepers) == []
+
+
+def test_what_is_not_used_is_dropped_where_room_is_short(tmp_path, monkeypatch):
+    import asyncio
+
+    from tune_tf.data import keeper
+
+    workload = Counted(tmp_path)
+    monkeypatch.setattr(keeper, "_store_bytes", lambda: 33 * ROWS)  # 4 bytes a number, 8 a label
+    monkeypatch.setattr(keeper, "end_when_unwanted", lambda *given: asyncio.sleep(0))
+
+    async def load(*sizes):
+        kept = keeper.DataKeeper(10.0)
+        await kept.learn("room", workload, "float32")
+        for size in sizes:
+            await kept.load("room", {"size": size})
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # and is set back
+    asyncio.run(load(1, 1, 2, 1, 3, 1, 2))
+    assert workload.num_loads == 4  # 1, 2, 3, and 2 again

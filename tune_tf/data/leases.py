@@ -1,7 +1,11 @@
 """Which contents are still wanted by somebody."""
 
+import asyncio
 import time
 from collections.abc import Callable
+
+BEATS = 10
+"""Signs of life in the time that a content outlives the last one."""
 
 
 class Leases:
@@ -42,3 +46,25 @@ class Leases:
         for key in lapsed:
             del self._wanted[key]
         return lapsed
+
+
+async def end_when_unwanted(
+    leases: Leases, every_s: float, forget: Callable[[str], object]
+) -> None:
+    """Give up lapsed contents, and end the actor that runs this once nobody is there.
+
+    So that nothing is left on a cluster after a driver was killed.
+
+    Args:
+        leases: On what the actor keeps.
+        every_s: Seconds between two looks.
+        forget: Gives up a content.
+    """
+    import ray
+
+    while True:
+        await asyncio.sleep(every_s)
+        for key in leases.lapsed():
+            forget(key)
+        if leases.is_idle:
+            ray.kill(ray.get_runtime_context().current_actor)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tune_tf.data.gathered import Gathered, gathered
 from tune_tf.data.heartbeat import Heartbeat
-from tune_tf.data.leases import Leases
+from tune_tf.data.leases import BEATS, Leases, end_when_unwanted
 from tune_tf.data.pool import num_cpus, streamed
 from tune_tf.data.preparation import PackedPreparation, Preparation
 from tune_tf.data.shared_loads import NAMESPACE
@@ -16,9 +16,6 @@ from tune_tf.errors import WorkerError, WorkerLostError
 
 _KEEP_S = 300.0
 """Longer than the time between two trials, of which one ends before the next has started."""
-
-_BEATS = 10
-"""Signs of life in that time."""
 
 _MAX_LOST = 3
 
@@ -71,7 +68,7 @@ def gathered_on_cluster(preparation: Preparation, keep_s: float = _KEEP_S) -> tu
     for _ in range(1 + _MAX_LOST):
         try:
             handle = _preparer(keep_s)
-            asker = Heartbeat.to(handle, keep_s / _BEATS).asker
+            asker = Heartbeat.to(handle, keep_s / BEATS, "preparer").asker
             return _asked(handle, asker, key, preparation)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
             lost = error
@@ -136,7 +133,11 @@ class Preparer:
             The answer; None if nobody has begun it and ``packed`` is None.
         """
         if self._watch is None:
-            self._watch = asyncio.ensure_future(self._end_when_unwanted())
+            self._watch = asyncio.ensure_future(
+                end_when_unwanted(
+                    self._leases, self._keep_s / BEATS, lambda key: self._contents.pop(key, None)
+                )
+            )
         self._leases.hear(asker)
         began = key not in self._contents
         if began:
@@ -159,16 +160,6 @@ class Preparer:
     async def counts(self) -> PreparationCounts:
         """Return what was asked for and done so far."""
         return PreparationCounts(self._num_asked, self._num_run)
-
-    async def _end_when_unwanted(self) -> None:
-        import ray
-
-        while True:
-            await asyncio.sleep(self._keep_s / _BEATS)
-            for key in self._leases.lapsed():
-                self._contents.pop(key, None)
-            if self._leases.is_idle:
-                ray.kill(ray.get_runtime_context().current_actor)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tune_tf.data.heartbeat import Heartbeat
+from tune_tf.data.leases import BEATS
 from tune_tf.data.loads import RecordingConfig
 from tune_tf.workload import Data, Workload
 
@@ -12,8 +14,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-IDLE_S = 60.0
-"""Seconds after the last process of a node that used data, after which they are freed."""
+KEEP_S = 120.0
+"""Seconds that data outlive the last process of a node that used them: longer than the start of a
+trial takes, before which the last one may have ended."""
 NAMESPACE = "tune_tf"
 """Ray's namespace of the actors that keep data; their names tell the job."""
 _TRIES = 3
@@ -30,12 +33,20 @@ class SharedLoads:
         workload: Whose data.
         data_id: Names them; the same in all trials that share them, None to share nothing.
         floatx: What floats become, where data are shared.
+        keep_s: See :class:`~tune_tf.data.keeper.DataKeeper`.
     """
 
-    def __init__(self, workload: Workload, data_id: str | None, floatx: str = "float32") -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        data_id: str | None,
+        floatx: str = "float32",
+        keep_s: float = KEEP_S,
+    ) -> None:
         self._workload = workload
         self._data_id = data_id
         self._floatx = floatx
+        self._keep_s = keep_s
 
     def load(self, config: Mapping[str, Any]) -> Data:
         """Return the data of a config.
@@ -61,14 +72,13 @@ class SharedLoads:
         import ray
         from ray.exceptions import RayTaskError
 
-        from tune_tf.data.keeper import Client
-
-        keeper = _keeper()
-        if not ray.get(keeper.knows.remote(self._data_id)) and not self._teach(keeper):
+        keeper = _keeper(self._keep_s)
+        asker = Heartbeat.to(keeper, self._keep_s / BEATS, "keeper").asker
+        if not ray.get(keeper.knows.remote(self._data_id, asker)) and not self._teach(keeper):
             return None
         plain = config.to_dict() if isinstance(config, RecordingConfig) else dict(config)
         try:
-            reads, kept = ray.get(keeper.load.remote(self._data_id, plain, Client.this_process()))
+            reads, kept = ray.get(keeper.load.remote(self._data_id, plain))
         except RayTaskError as error:
             if isinstance(error.cause, Exception):
                 raise error.cause from error
@@ -99,7 +109,7 @@ def _is_actor() -> bool:
     return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
 
 
-def _keeper() -> "ActorHandle":
+def _keeper(keep_s: float) -> "ActorHandle":
     """Return the actor that keeps this node's data, a new one if there is none."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -118,5 +128,5 @@ def _keeper() -> "ActorHandle":
             num_cpus=0,  # the trials that wait for it have reserved them all
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
         )
-        .remote(IDLE_S)
+        .remote(keep_s)
     )
