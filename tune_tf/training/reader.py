@@ -93,7 +93,9 @@ class StreamReader:
         return numbers, rows
 
     def _next(self) -> Any:
-        began = tf.timestamp()
+        # Nothing else would keep the graph from looking at the clock before earlier batches.
+        with tf.control_dependencies([self._waited_s.read_value()]):
+            began = tf.timestamp()
         with tf.control_dependencies([began]):
             batch = self._batches.get_next()
         with tf.control_dependencies(tf.nest.flatten(batch)):
