@@ -82,13 +82,33 @@ def image_of():
     return image
 
 
-def test_rows_are_those_of_a_plain_loop_in_its_order():
-    found = prepared([*range(70, 40, -1)], image_of(), version="order")
+def dear(fn, first):
+    """Return a function that takes so long with the first record that a pool does the others."""
+
+    def patient(number):
+        if number == first:
+            threading.Event().wait(0.4)
+        return fn(number)
+
+    return patient
+
+
+@pytest.mark.parametrize("made", [lambda fn: fn, lambda fn: dear(fn, 70)], ids=["here", "pool"])
+def test_rows_are_those_of_a_plain_loop_in_its_order(made):
+    found = prepared([*range(70, 40, -1)], made(image_of()), version="order")
     rows = [image_of()(number) for number in range(70, 40, -1)]
     np.testing.assert_array_equal(found.rows["image"], np.stack([row["image"] for row in rows]))
     np.testing.assert_array_equal(found.rows["label"], [row["label"] for row in rows])
     assert found.rows["image"].dtype == np.uint8
     assert found.kept.tolist() == [*range(30)]
+
+
+def test_a_pool_prepares_what_would_take_long():
+    def pid(number):
+        return os.getpid()
+
+    assert len(set(prepared(range(40), pid).rows.tolist())) == 1
+    assert len(set(prepared(range(40), dear(pid, 0)).rows.tolist())) > 1
 
 
 def test_rows_are_views_of_the_one_copy_in_the_object_store():
@@ -100,7 +120,7 @@ def test_rows_are_views_of_the_one_copy_in_the_object_store():
 def test_the_first_bad_record_is_named_with_its_cause():
     image = image_of()
     with pytest.raises(WorkloadError, match=r"record 77 \(77\): KeyError: 'no picture'; .* skip"):
-        prepared(range(200), lambda number: image(77 if number > 77 else number))
+        prepared(range(200), dear(lambda number: image(77 if number > 77 else number), 0))
 
 
 def test_bad_records_are_left_out_on_request(caplog):
@@ -148,7 +168,7 @@ def test_a_process_that_is_lost_changes_nothing(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
         return np.full(3, number)
 
-    rows = prepared(range(40), read).rows
+    rows = prepared(range(40), dear(read, 0)).rows
     assert marker.exists()
     np.testing.assert_array_equal(rows[:, 0], np.arange(40))
 
@@ -161,7 +181,16 @@ def test_a_record_that_ends_every_process_is_an_error():
         return number
 
     with pytest.raises(WorkerError, match="was lost 4 times"):
-        prepared(range(40), read)
+        prepared(range(40), dear(read, 0))
+
+
+@pytest.mark.slow
+def test_a_record_that_ends_the_process_that_begins_is_an_error():
+    def read(number):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(WorkerError, match=r"preparation of 4 record\(s\) failed: .*died|crashed"):
+        prepared(range(4), read)
 
 
 def test_data_are_prepared_while_all_cpus_are_reserved(counted):
@@ -178,7 +207,8 @@ def test_data_are_prepared_while_all_cpus_are_reserved(counted):
         def ask(fn):
             return prepared(range(20), fn, version="reserved").rows["label"]
 
-        waiting = [ask.remote(image_of()) for _ in range(4)]
+        images = dear(image_of(), 0)
+        waiting = [ask.remote(images) for _ in range(4)]
         for labels in ray.get(waiting, timeout=300):
             np.testing.assert_array_equal(labels, np.arange(20) % 10)
         assert counted().num_run == 1

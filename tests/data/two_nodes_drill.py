@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -29,6 +30,9 @@ def main():
     deadline = time.time() + 120
 
     def read(number):
+        if number < 4:  # of the process that begins; it takes so long that a pool goes on
+            threading.Event().wait(0.3)
+            return np.full((8, 8), number, np.float32), number
         (Path(seen) / node()).touch()
         while len([*Path(seen).iterdir()]) < 2 and time.time() < deadline:
             os.sched_yield()  # until there is a worker on the other node as well

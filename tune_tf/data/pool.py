@@ -5,6 +5,7 @@ import logging
 import os
 import pickle
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,9 @@ _MAX_RETRIES = 3
 """Times that records are tried again whose process was lost; for ever would hang at a record that
 ends every process."""
 
+_POOL_READY_S = 3.0
+"""Until the actors of a pool have started, on an idle machine."""
+
 _MEMORY_BYTES = 1
 """Of an actor: one that reserves nothing at all is put on any node, wherever it was sent."""
 
@@ -26,16 +30,43 @@ def num_cpus() -> int:
     return max(int(sum(cpus for _, cpus in _nodes())), 1)
 
 
-def streamed(packed: PackedPreparation) -> Iterator[Portion]:
+def streamed(
+    packed: PackedPreparation, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Portion]:
+    """Prepare records and yield what comes of them, in the records' order.
+
+    This process begins. Where it would take longer than a pool of actors to get ready, that goes
+    on. Call it in a process that is only for this.
+
+    Args:
+        packed: What to do.
+        clock: Seconds that only grow.
+
+    Raises:
+        WorkerLostError: A process of the pool was lost again and again over the same records.
+    """
+    hide_gpus()
+    began = clock()
+    fn = pickle.loads(packed.fn)  # noqa: S301  from a process of the same job
+    for done, (start, chunk) in enumerate(zip(packed.starts, packed.chunks, strict=True), 1):
+        records = pickle.loads(chunk)  # noqa: S301  as above
+        yield from portions(start, records, fn, stop_at_failure=packed.stop_at_failure)
+        if (clock() - began) / done * (len(packed.chunks) - done) > _POOL_READY_S:
+            yield from _by_pool(packed.after(done))
+            return
+
+
+def hide_gpus() -> None:
+    """Leave the GPUs to the trials: TensorFlow would take their memory for decoding pictures."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
+def _by_pool(packed: PackedPreparation) -> Iterator[Portion]:
     """Prepare records by a pool of actors and yield what comes of them, in the records' order.
 
     Ray Data keeps the actors busy, holds back when portions are not taken, and tries again
     elsewhere what a lost process had in hand. Its actors reserve no CPUs: who asks for data has
-    often reserved all of them, and waits. Call it in a process that is only for this: Ray Data is
-    made quiet there.
-
-    Raises:
-        WorkerLostError: A process was lost again and again over the same records.
+    often reserved all of them, and waits. Ray Data is made quiet in this process.
     """
     import ray.data
 
@@ -83,8 +114,7 @@ class _Preparing:
     """
 
     def __init__(self, fn: bytes, stop_at_failure: bool) -> None:
-        # On a GPU, TensorFlow would take the memory of the trials for decoding and resizing.
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        hide_gpus()
         self._pickled_fn = fn
         self._stop_at_failure = stop_at_failure
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tune_tf.data.nested import Nested
@@ -83,6 +83,10 @@ class PackedPreparation:
     chunks: tuple[bytes, ...]
     num_records: int
     stop_at_failure: bool
+
+    def after(self, num_chunks: int) -> "PackedPreparation":
+        """Return what is left after the first chunks."""
+        return replace(self, starts=self.starts[num_chunks:], chunks=self.chunks[num_chunks:])
 
 
 def _pickled(name: str, value: Any) -> bytes:
