@@ -116,6 +116,8 @@ def test_a_trials_page_draws_its_curves(browser, pages, runs):
     name = longest.info.run_name
     path = f"{longest.info.experiment_id}/runs/{longest.info.run_id}/model-metrics"
     browser.open(f"{pages}/{path}")
+    browser.wait_for(f"{name} (perf/rows_per_s)")  # sections are in the order of the alphabet
+    browser.scroll_to("//*[text()='Model metrics']")
     browser.wait_for(f"{name} (val_accuracy)", f"{name} (loss)")
     browser.wait_for_element("//*[local-name()='path' and contains(@class, 'js-line')]")
 
