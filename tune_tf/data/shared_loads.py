@@ -59,12 +59,12 @@ class SharedLoads:
 
     def _shared(self, config: Mapping[str, Any]) -> Data | None:
         """Return the node's copy; None where there can be none."""
-        from ray.exceptions import ActorDiedError, ObjectLostError
+        from ray.exceptions import ObjectLostError, RayActorError
 
         for _ in range(_TRIES):
             try:
                 return self._of_keeper(config)
-            except (ActorDiedError, ObjectLostError) as error:
+            except (RayActorError, ObjectLostError) as error:
                 _log.warning("The process that keeps this node's data was lost: %s", error)
         return None
 

@@ -4,16 +4,16 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup
 
-from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
+from tune_tf.errors import TuneTfError, WorkerError
 from tune_tf.trainables.one_thread import OneThread
 from tune_tf.trainables.pulses import Pulse, Watch
+from tune_tf.trainables.subtask_device import SubtaskDevice
 from tune_tf.trainables.subtask_faults import is_death, judged, may_be_retried
 from tune_tf.trainables.subtask_queue import SubtaskQueue, Unit
 from tune_tf.trainables.subtask_results import Metrics, SubtaskResults, has_diverged
@@ -23,26 +23,6 @@ from tune_tf.trainables.worker import EpochReport, TrialStart
 from tune_tf.trainables.worker_actor import started
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(eq=False)
-class _Device:
-    """A process and what it was given to do.
-
-    Attributes:
-        actor: The process.
-        pulse: Its signs of life; None while it starts, when it may be silent for long.
-        line: Epochs that it was given and has not reported.
-        expects: Whether it waits for the state of a subtask that it takes over.
-        last: What it reported last.
-    """
-
-    actor: Any
-    name: str = ""
-    pulse: Pulse | None = None
-    line: list[Unit] = field(default_factory=list)
-    expects: bool = False
-    last: EpochReport | None = None
 
 
 class SubtaskCrew:
@@ -87,7 +67,7 @@ class SubtaskCrew:
         self._is_training = False
         self._queue = SubtaskQueue(self._subtasks.num_subtasks, num_devices)
         self._results = SubtaskResults(self._subtasks.num_subtasks)
-        self._devices = [_Device(self._hire(rank)) for rank in range(num_devices)]
+        self._devices = [SubtaskDevice(self._hire(rank)) for rank in range(num_devices)]
         self._thread = OneThread(self._dispatch, "subtasks")
         try:
             names = ray.get([each.actor.do.remote("prepare", assignment) for each in self._devices])
@@ -197,12 +177,12 @@ class SubtaskCrew:
         for device in self._devices:
             self._start(device)
 
-    def _start(self, device: _Device) -> None:
+    def _start(self, device: SubtaskDevice) -> None:
         device.line, device.pulse, device.expects = [], None, False
         answer = device.actor.do.remote("start", self._number, self._trial)
         self._follow(answer, self._has_started, device, self._number)
 
-    def _has_started(self, device: _Device, number: int, answer: "Future[Any]") -> None:
+    def _has_started(self, device: SubtaskDevice, number: int, answer: "Future[Any]") -> None:
         if number != self._number or device not in self._devices:
             return
         if (error := answer.exception()) is None:
@@ -230,14 +210,14 @@ class SubtaskCrew:
         while given:
             given = False
             for device in sorted(self._devices, key=lambda each: len(each.line)):
-                if device.pulse is None or device.expects:
+                if not device.is_ready:
                     continue
                 unit = self._queue.take(self._devices.index(device))
                 if unit is not None:
                     self._send(device, unit)
                     given = True
 
-    def _send(self, device: _Device, unit: Unit) -> None:
+    def _send(self, device: SubtaskDevice, unit: Unit) -> None:
         device.line.append(unit)
         if unit.source is None:
             self._train(device, unit)
@@ -248,7 +228,7 @@ class SubtaskCrew:
         self._follow(state, self._is_handed_over, device, self._number, unit)
 
     def _is_handed_over(
-        self, device: _Device, number: int, unit: Unit, answer: "Future[Snapshot | None]"
+        self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[Snapshot | None]"
     ) -> None:
         if number != self._number or device not in self._devices:
             return
@@ -260,19 +240,19 @@ class SubtaskCrew:
         self._states.forget(unit.subtask)
         self._go_back(unit.subtask)
 
-    def _train(self, device: _Device, unit: Unit) -> None:
+    def _train(self, device: SubtaskDevice, unit: Unit) -> None:
         state = self._states.last(unit.subtask) if unit.begins else None
         report = device.actor.do.remote("epoch", self._number, unit.subtask, unit.begins, state)
         self._follow(report, self._has_trained, device, self._number, unit)
 
-    def _hand_over(self, device: _Device, subtask: int, epoch: int) -> Any:
+    def _hand_over(self, device: SubtaskDevice, subtask: int, epoch: int) -> Any:
         """Take a subtask's state from a device that does not train it; return where it will be."""
         state = device.actor.do_aside.remote("hand_over", subtask)
         self._states.expect(subtask, epoch, state)
         return state
 
     def _has_trained(
-        self, device: _Device, number: int, unit: Unit, answer: "Future[EpochReport | None]"
+        self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[EpochReport | None]"
     ) -> None:
         if number != self._number or device not in self._devices or unit not in device.line:
             return  # of an earlier trial, or an earlier process of this device
@@ -294,7 +274,7 @@ class SubtaskCrew:
         if ended:
             self._hand_over(device, unit.subtask, unit.epoch)
 
-    def _failed(self, device: _Device, unit: Unit, error: BaseException) -> None:
+    def _failed(self, device: SubtaskDevice, unit: Unit, error: BaseException) -> None:
         subtask = unit.subtask
         if unit.begins and self._states.is_lost(subtask):
             device.line.remove(unit)  # the process that had it is to blame, not this one
@@ -321,7 +301,7 @@ class SubtaskCrew:
         """Let a subtask begin again, on any device, from the last state that is known."""
         self._queue.begin_at(subtask, self._states.epoch(subtask))
 
-    def _replace(self, device: _Device, error: BaseException) -> None:
+    def _replace(self, device: SubtaskDevice, error: BaseException) -> None:
         """Start a fresh process in a device's place; what it had goes on elsewhere meanwhile."""
         rank = self._devices.index(device)
         lost = self._queue.lost(rank)
@@ -331,10 +311,10 @@ class SubtaskCrew:
         for subtask in lost:
             self._go_back(subtask)
         ray.kill(device.actor)
-        fresh = self._devices[rank] = _Device(self._hire(rank))
+        fresh = self._devices[rank] = SubtaskDevice(self._hire(rank))
         self._follow(fresh.actor.do.remote("prepare", self._assignment), self._is_prepared, fresh)
 
-    def _is_prepared(self, device: _Device, answer: "Future[str]") -> None:
+    def _is_prepared(self, device: SubtaskDevice, answer: "Future[str]") -> None:
         if device not in self._devices:
             return
         if (error := answer.exception()) is not None:
@@ -343,7 +323,7 @@ class SubtaskCrew:
         device.name = answer.result()
         self._start(device)
 
-    def _rescue(self, device: _Device, epochs: Mapping[int, int]) -> None:
+    def _rescue(self, device: SubtaskDevice, epochs: Mapping[int, int]) -> None:
         """Take over what a process has that raised, apart from what it was training."""
         for subtask, epoch in epochs.items():
             self._hand_over(device, subtask, epoch)
@@ -357,19 +337,9 @@ class SubtaskCrew:
     def _feel_pulses(self) -> None:
         """Give up devices that are dead, or silent for too long."""
         for device in tuple(self._devices):
-            if device.pulse is None:
+            lost = device.loss(self._clock(), self._watch.silent_s)
+            if lost is None:
                 continue
-            try:
-                silence_s = device.pulse.silence_s(self._clock())
-            except RayError as error:
-                lost = judged(error)
-            else:
-                if silence_s <= self._watch.silent_s:
-                    continue
-                lost = WorkerLostError(
-                    f"{device.name} has given no sign of life for {self._watch.silent_s:g} s: its "
-                    "node is down, cut off or frozen"
-                )
             if device.line:
                 self._failed(device, device.line[0], lost)
             else:
