@@ -88,7 +88,9 @@ def claim(monkeypatch):
 
         return note
 
-    def claim(resources, num_replicas=1, *, gpus=("gpu0", "gpu1"), card_mib=16384, used=False):
+    def claim(
+        resources, num_replicas=1, *, gpus=("gpu0", "gpu1"), card_mib=16384, used=False, then=None
+    ):
         error = RuntimeError("cannot be modified after being initialized") if used else None
         monkeypatch.setattr(devices, "_claimed", lambda: claimed)
         monkeypatch.setattr(devices, "card_memory_mib", lambda: card_mib)
@@ -103,6 +105,8 @@ def claim(monkeypatch):
             monkeypatch.setattr(
                 tf.config.threading, f"set_{name}_op_parallelism_threads", lambda count: None
             )
+        if then is not None:
+            then()
         return devices.claim_devices(resources, num_replicas), calls
 
     return claim
@@ -111,7 +115,7 @@ def claim(monkeypatch):
 def test_a_trial_without_gpus_sees_none(claim):
     devices, calls = claim(TrialResources())
 
-    assert devices.names == ("CPU:0",)
+    assert (devices.names, devices.memory_bytes) == (("CPU:0",), None)
     assert calls == [("set_visible_devices", [], "GPU")]
 
 
@@ -135,7 +139,22 @@ def test_whole_gpus_give_memory_as_it_is_needed(claim):
     devices, calls = claim(TrialResources(gpus=2), 2)
 
     assert devices.names == ("GPU:0", "GPU:1")
+    assert devices.memory_bytes == 16384 * 2**20
     assert calls == [("set_memory_growth", gpu, True) for gpu in ("gpu0", "gpu1")]
+
+
+def test_whole_gpus_of_unknown_size_are_taken_too(claim, monkeypatch):
+    from tune_tf.training import devices
+
+    def unknown():
+        raise UnavailableResourcesError("nvidia-smi failed")
+
+    claimed, _ = claim(
+        TrialResources(gpus=1),
+        then=lambda: monkeypatch.setattr(devices, "card_memory_mib", unknown),
+    )
+
+    assert (claimed.names, claimed.memory_bytes) == (("GPU:0",), None)
 
 
 def test_a_fraction_of_a_gpu_is_a_limit_of_memory(claim):
@@ -143,6 +162,7 @@ def test_a_fraction_of_a_gpu_is_a_limit_of_memory(claim):
 
     ((name, gpu, (logical,)),) = calls
     assert devices.names == ("GPU:0",)
+    assert devices.memory_bytes == logical.memory_limit * 2**20
     assert (name, gpu) == ("set_logical_device_configuration", "gpu0")
     assert logical.memory_limit == 16384 * 0.25 - 512
 

@@ -137,7 +137,7 @@ def _not_a_row(example, seed):
 
 REFUSED = {
     "numbers without a seed": (_unseeded, "RandomUniform.*stateless"),
-    "what is no row": (_not_a_row, r"returns a row \(x, y\)"),
+    "what is no row": (_not_a_row, r"must return a row \(x, y\)"),
 }
 
 

@@ -6,9 +6,12 @@ import pytest
 import tensorflow as tf
 from trials import ByTape, Given, begin, bits, draw, furthest, run, run_fresh
 
-from tune_tf.data import Pipeline
+from tune_tf.data import Pipeline, rows_of
 from tune_tf.errors import WorkloadError
+from tune_tf.training.devices import Devices
 from tune_tf.training.loop import GraphLoop
+from tune_tf.training.placed import place
+from tune_tf.training.replicas import Replicas
 from tune_tf.training.stream import Stream, first_rows_of
 from tune_tf.workload import Data
 
@@ -47,9 +50,10 @@ def streamed(data, **settings):
     return Data(train=train, validation=validation)
 
 
-def numbers_of(stream, order, size, seed=0):
+def numbers_of(stream, size, *, seed=0, epoch=0, shuffled=True):
     """Return the numbers of an epoch's rows, by batch."""
-    return [numbers.numpy().tolist() for numbers, _ in stream.batches(order, size, seed)]
+    batches = stream.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
+    return [numbers.numpy().tolist() for numbers, _ in batches]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,27 @@ def test_only_the_training_rows_may_come_from_a_pipeline(replicas_of):
 
     assert bits(run_fresh(Given(classifier, mixed), replicas_of(1))) == bits(
         run_fresh(Given(classifier, data), replicas_of(1))
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "streamed_parts"),
+    [(None, []), (4000, []), (1500, ["train"]), (700, ["train", "validation"])],
+    ids=["a CPU", "room for all", "room for validation rows", "no room"],
+)
+def test_arrays_that_a_device_has_no_room_for_are_streamed(memory_bytes, streamed_parts):
+    data = draw(37, 19)  # 37 and 19 rows of 6 floats and a label, 28 or 32 bytes each
+    small = Replicas(Devices(("CPU:0",), memory_bytes))
+    placed = place(rows_of(data), small)
+    parts = {"train": placed.train, "validation": placed.validation}
+
+    assert [name for name, part in parts.items() if isinstance(part, Stream)] == streamed_parts
+    assert (
+        furthest(
+            run_fresh(Given(classifier, data), small),
+            run_fresh(Given(classifier, data), Replicas(Devices(("CPU:0",)))),
+        )
+        < 1e-6
     )
 
 
@@ -113,6 +138,103 @@ def test_what_is_computed_of_a_row_has_the_same_seeds(replicas_of):
     resident = run_fresh(Noisy(classifier, data), replicas_of(1))
 
     assert furthest(run_fresh(Noisy(classifier, streamed(data)), replicas_of(1)), resident) < 1e-6
+
+
+def noisy(row, seed):
+    """Return a training row with noise of its seed."""
+    x, y, *weight = row
+    return x + tf.random.stateless_normal([6], seed), y, *weight
+
+
+@pytest.mark.parametrize("num", [1, 2])
+@pytest.mark.parametrize("settings", [{}, {"map": as_it_is}], ids=["plain", "mapped"])
+def test_rows_are_augmented_as_where_the_model_is(replicas_of, settings, num):
+    data = draw(37, 19)
+    ahead = Data(train=Pipeline(data.train, augment=noisy, **settings), validation=data.validation)
+    on_device = run_fresh(Noisy(without_dropout, data), replicas_of(num))
+
+    assert furthest(run_fresh(Given(without_dropout, ahead), replicas_of(num)), on_device) < 1e-5
+
+
+def test_rows_of_a_cache_are_augmented_anew_in_every_epoch():
+    stream = Stream(Pipeline(draw(20).train, cache="memory", augment=noisy), "train")
+    first, second = (
+        {int(n[0]): row for n, (row, _) in stream.batches(1, seed=1, epoch=epoch, shuffled=True)}
+        for epoch in (0, 1)
+    )
+
+    assert sorted(first) == sorted(second) == [*range(20)]
+    assert all(np.abs(first[number] - second[number]).max() > 0 for number in first)
+
+
+def test_the_form_that_augment_gives_is_what_a_model_is_built_by(replicas_of):
+    def cropped(row, seed):
+        return row[0][:3], row[1]
+
+    def smaller(config):
+        model = keras.Sequential([layers.Dense(3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    workload = Given(smaller, Data(train=Pipeline(draw(20).train, augment=cropped)))
+    loop = begin(GraphLoop(workload, replicas_of(1)), workload)
+    loop.epoch()
+
+    assert loop._current.program.model.layers[0].kernel.shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("augment", "name", "message"),
+    [
+        (lambda row, seed: row[0], "train", r"augment of Data\.train must return a row"),
+        (
+            lambda row, seed: (row[0] + tf.random.uniform([6]), row[1]),
+            "train",
+            "uses RandomUniform.*stateless",
+        ),
+        (noisy, "validation", r"Data\.validation has augment.*leave augment out"),
+    ],
+    ids=["no row", "a state of its own", "validation"],
+)
+def test_an_augment_that_cannot_be_is_refused(augment, name, message):
+    with pytest.raises(WorkloadError, match=message):
+        Stream(Pipeline(draw(20).train, augment=augment), name)
+
+
+def recorder(seen):
+    """Return what notes the numbers of the rows that each replica gets."""
+
+    class Recorded(layers.Layer):
+        def call(self, x):
+            def note(numbers):
+                seen.append(numbers[:, 0].astype(int).tolist())
+                return numbers
+
+            return tf.ensure_shape(tf.numpy_function(note, [x], tf.float32), x.shape)
+
+    return Recorded()
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["arrays", "pipeline"])
+@pytest.mark.parametrize("num", [1, 2, 3])
+@pytest.mark.parametrize("num_rows", [36, 37, 41])
+def test_each_row_of_an_epoch_is_seen_once_over_all_shards(replicas_of, num, num_rows, is_streamed):
+    seen = []
+
+    def recording(config):
+        model = keras.Sequential([keras.Input((6,)), recorder(seen), layers.Dense(3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    x, y = draw(num_rows).train
+    x[:, 0] = np.arange(num_rows)
+    data = Data(train=(x, y))
+    workload = Given(recording, streamed(data) if is_streamed else data)
+    loop = begin(GraphLoop(workload, replicas_of(num)), workload)
+    for _ in range(2):
+        seen.clear()
+        loop.epoch()
+        assert sorted(np.concatenate(seen)) == [*range(num_rows)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"cache": "memory"}], ids=["read anew", "cached"])
@@ -155,7 +277,7 @@ def test_rows_are_mapped_once_where_they_are_cached(cache, tmp_path):
     kept = str(tmp_path) if cache == "folder" else cache
     stream = Stream(Pipeline(data.train, counted, cache=kept), "train")
     read = count.numpy()
-    epochs = [list(stream.batches(np.arange(20), 8, seed)) for seed in (1, 2)]
+    epochs = [list(stream.batches(8, seed=1, epoch=epoch, shuffled=True)) for epoch in (1, 2)]
 
     assert count.numpy() - read == 20
     for batches in epochs:
@@ -168,16 +290,29 @@ def test_rows_are_mapped_once_where_they_are_cached(cache, tmp_path):
 
 def test_cached_rows_are_mixed_by_the_seed_of_the_epoch():
     stream = Stream(Pipeline(draw(20).train, cache="memory"), "train")
-    order = np.arange(20)
-    orders = [numbers_of(stream, order, 8, seed) for seed in (1, 1, 2)]
+    orders = [numbers_of(stream, 8, epoch=epoch) for epoch in (1, 1, 2)]
 
     assert orders[0] == orders[1] != orders[2]
-    assert numbers_of(stream, None, 8) == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
+    assert numbers_of(stream, 8, shuffled=False) == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
+
+
+@pytest.mark.parametrize("settings", [{}, {"cache": "memory"}], ids=["read anew", "cached"])
+def test_the_same_seed_gives_the_same_batches(settings):
+    def epochs(seed):
+        stream = Stream(Pipeline(draw(20).train, augment=noisy, **settings), "train")
+        return [
+            (numbers.numpy().tolist(), rows.numpy().tolist())
+            for epoch in (0, 1, 2)
+            for numbers, (rows, _) in stream.batches(8, seed=seed, epoch=epoch, shuffled=True)
+        ]
+
+    assert epochs(1) == epochs(1)
+    assert epochs(1) != epochs(2)
 
 
 def test_a_cache_goes_with_its_stream(tmp_path):
     stream = Stream(Pipeline(draw(20).train, cache=str(tmp_path)), "train")
-    numbers_of(stream, None, 8)
+    numbers_of(stream, 8)
     assert list(tmp_path.rglob("*train*"))
     stream._folder.cleanup()
 
@@ -192,7 +327,7 @@ def test_a_cache_without_room_is_refused_before_training(tmp_path, monkeypatch):
     stream = Stream(Pipeline(draw(20).train, cache=str(tmp_path)), "train")
 
     with pytest.raises(WorkloadError, match=r"cache of Data\.train takes .* free: leave cache out"):
-        stream.batches(None, 8, 0)
+        numbers_of(stream, 8)
 
 
 def test_rows_of_a_file_that_is_mapped_into_memory_are_not_copied(tmp_path):
@@ -201,7 +336,7 @@ def test_rows_of_a_file_that_is_mapped_into_memory_are_not_copied(tmp_path):
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     stream = Stream(Pipeline((mapped, np.arange(50))), "train")
     (source, _) = stream._source
-    numbers, (rows, _) = next(iter(stream.batches(np.arange(50)[::-1], 10, 0)))
+    numbers, (rows, _) = next(stream.batches(10, seed=0, epoch=0, shuffled=True))
 
     assert np.asarray(memoryview(source)).ctypes.data == mapped.ctypes.data
     np.testing.assert_array_equal(rows, x[numbers])
@@ -217,7 +352,7 @@ def test_files_are_read_by_the_map(tmp_path, replicas_of):
         return tf.reshape(tf.io.decode_png(tf.io.read_file(name)), (4, 4, 1)), label
 
     stream = Stream(Pipeline((names, np.arange(12)), decode), "train")
-    numbers, (images, labels) = next(iter(stream.batches(np.arange(12)[::-1], 12, 0)))
+    numbers, (images, labels) = next(stream.batches(12, seed=0, epoch=0, shuffled=True))
 
     np.testing.assert_array_equal(images, x[numbers])
     np.testing.assert_array_equal(labels, numbers)

@@ -17,8 +17,7 @@ class Pipeline:
 
     For data that do not fit into memory, such as the files of images: a part of
     :class:`tune_tf.Data` in place of arrays. Every row is read once an epoch, in the order that
-    arrays would have, for any number of replicas and after a restore. Random augmentation belongs
-    into ``Workload.per_example``, which comes after all this.
+    arrays would have, for any number of replicas and after a restore.
 
     Args:
         rows: ``(x, y)`` or ``(x, y, sample_weight)``, arrays with rows on the first axis, of what a
@@ -30,6 +29,15 @@ class Pipeline:
         shuffle_buffer: Rows among which the next one is drawn, where rows come from a cache, which
             knows their first order only; None for all.
         prefetch: Batches that are made ready ahead; None lets tf.data choose.
+        augment: Makes another row of one after ``map``, anew in every epoch of training:
+            ``augment(row, seed)`` takes ``(x, y[, sample_weight])`` and a seed, int32 of shape
+            ``[2]``, for ``tf.random.stateless_*``; it is another one for each row and epoch. Runs
+            on the CPUs of the trial, ahead of training, where ``Workload.per_example`` computes
+            with the same seeds on the devices.
+        shared: Whether the trials on a node share ``map`` and ``augment``: a service of tf.data's
+            makes each epoch's rows once for all of them, with the CPUs of the node. All then see
+            the same rows in the same order, whatever their seeds. It pays where making rows costs
+            more than to send them to each trial.
 
     Raises:
         InvalidSettingsError: A setting is wrong.
@@ -40,6 +48,8 @@ class Pipeline:
     cache: str | Path | None = None
     shuffle_buffer: int | None = None
     prefetch: int | None = None
+    augment: Callable[..., Any] | None = None
+    shared: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be read."""
@@ -51,6 +61,13 @@ class Pipeline:
             )
         if self.map is not None and not callable(self.map):
             faults.append(f"map must be a function of a row, not {self.map!r}")
+        if self.augment is not None and not callable(self.augment):
+            faults.append(f"augment must be a function of a row and a seed, not {self.augment!r}")
+        if self.shared and self.cache is not None:
+            faults.append(
+                "shared and cache exclude each other, as trials that share rows keep none: leave "
+                "one of them out"
+            )
         for name in ("shuffle_buffer", "prefetch"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):

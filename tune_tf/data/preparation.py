@@ -39,14 +39,14 @@ class Preparation:
         Raises:
             WorkloadError: The function or a record cannot be pickled.
         """
-        digest = hashlib.sha256(_pickled("the function", self.fn))
+        digest = hashlib.sha256(pickled("the function", self.fn))
         digest.update(f"{self.stop_at_failure} {self.version!r} {len(self.records)}".encode())
         # Each by itself: a pickle of several objects tells also which of them are one and the
         # same object, which differs between processes.
         for number, record in enumerate(self.records):
-            pickled = _pickled(f"record {number}", record)
-            digest.update(len(pickled).to_bytes(8, "little"))
-            digest.update(pickled)
+            content = pickled(f"record {number}", record)
+            digest.update(len(content).to_bytes(8, "little"))
+            digest.update(content)
         return digest.hexdigest()
 
     def packed(self, num_workers: int) -> "PackedPreparation":
@@ -55,10 +55,10 @@ class Preparation:
         size = min(max(share, 1), _MAX_CHUNK)
         starts = range(0, len(self.records), size)
         return PackedPreparation(
-            fn=_pickled("the function", self.fn),
+            fn=pickled("the function", self.fn),
             starts=tuple(starts),
             chunks=tuple(
-                _pickled(f"one of the records from {start} on", self.records[start : start + size])
+                pickled(f"one of the records from {start} on", self.records[start : start + size])
                 for start in starts
             ),
             num_records=len(self.records),
@@ -89,15 +89,24 @@ class PackedPreparation:
         return replace(self, starts=self.starts[num_chunks:], chunks=self.chunks[num_chunks:])
 
 
-def _pickled(name: str, value: Any) -> bytes:
+def pickled(name: str, value: Any) -> bytes:
+    """Return a value in the form in which it goes to other processes.
+
+    Args:
+        name: Of the value, for messages.
+        value: Anything, also what is defined in a script.
+
+    Raises:
+        WorkloadError: It cannot be pickled.
+    """
     from ray import cloudpickle  # unlike pickle it knows what is defined in a script
 
     try:
-        pickled: bytes = cloudpickle.dumps(value)
+        content: bytes = cloudpickle.dumps(value)
     except Exception as error:
         raise WorkloadError(
             f"{name} cannot be sent to the processes that prepare data "
             f"({type(error).__name__}: {error}): use plain values, and a function that holds no "
             "open file, lock or tensor"
         ) from error
-    return pickled
+    return content

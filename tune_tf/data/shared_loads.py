@@ -54,7 +54,7 @@ class SharedLoads:
         Raises:
             Exception: Whatever ``load_data`` raised.
         """
-        data = self._shared(config) if self._data_id and _is_actor() else None
+        data = self._shared(config) if self._data_id and is_actor() else None
         return self._workload.load_data(config) if data is None else data
 
     def _shared(self, config: Mapping[str, Any]) -> Data | None:
@@ -103,7 +103,8 @@ class SharedLoads:
         return True
 
 
-def _is_actor() -> bool:
+def is_actor() -> bool:
+    """Whether this process is an actor of a Ray cluster, as a trial of a sweep is."""
     import ray
 
     return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None

@@ -4,7 +4,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -26,9 +26,12 @@ class Devices:
 
     Args:
         names: Logical device of each replica, for example ``("GPU:0", "GPU:1")``.
+        memory_bytes: What one of them has; None for CPUs, which train on rows where they lie, and
+            where the driver does not tell.
     """
 
     names: tuple[str, ...]
+    memory_bytes: int | None = None
 
     @property
     def num_replicas(self) -> int:
@@ -43,7 +46,7 @@ class Devices:
 
     def first(self, num_replicas: int) -> "Devices":
         """Return those of the first replicas."""
-        return Devices(self.names[:num_replicas])
+        return replace(self, names=self.names[:num_replicas])
 
     @property
     def on_cpu(self) -> bool:
@@ -113,6 +116,7 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int
             f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA; {_driver()}): check "
             "`nvidia-smi` on that node and install tune-tf[gpu]"
         )
+    limit: int | None
     if resources.gpus < 1:
         limit = memory_limit_mib(resources.gpus, card_memory_mib())
         _set_before_use(
@@ -122,9 +126,19 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int
             f"the memory limit of {limit} MiB",
         )
     else:
+        limit = _card_memory_if_told()
         for gpu in gpus:
             _configure(functools.partial(tf.config.experimental.set_memory_growth, gpu, True))
-    return Devices(tuple(f"GPU:{i}" for i in range(num_replicas)))
+    names = tuple(f"GPU:{i}" for i in range(num_replicas))
+    return Devices(names, limit and limit * 2**20)
+
+
+def _card_memory_if_told() -> int | None:
+    try:
+        return card_memory_mib()
+    except UnavailableResourcesError as error:
+        _log.info("Rows are kept on GPUs of unknown size: %s", error)
+        return None
 
 
 def _driver() -> str:

@@ -23,7 +23,7 @@ from tune_tf.training.placed import Placed
 from tune_tf.training.program import Metrics, Program
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import Scalar, learning_rate, scalars_of
-from tune_tf.training.seeds import epoch_order, example_seeds, stream_seed
+from tune_tf.training.seeds import epoch_order, example_seeds
 from tune_tf.training.stream import Stream
 from tune_tf.training.structure import structure_key
 from tune_tf.workload import Config, Workload
@@ -258,14 +258,15 @@ class GraphLoop:
     def _run(self, trial: LoopTrial) -> Metrics:
         seeds = example_seeds(trial.seed, trial.epoch) if trial.rows.per_example else None
         train, validation = trial.rows.train, trial.rows.validation
-        order: np.ndarray[Any, Any] | None = self._order(trial)
+        order: np.ndarray[Any, Any] | None = None
         size = self._workload.global_batch_size(trial.config)
         if isinstance(train, Stream):
-            shuffled = order if self._workload.shuffle(trial.config) else None
-            train = train.batches(shuffled, size, stream_seed(trial.seed, trial.epoch))
-            order = None
+            shuffled = self._workload.shuffle(trial.config)
+            train = train.batches(size, seed=trial.seed, epoch=trial.epoch, shuffled=shuffled)
+        else:
+            order = self._order(trial)
         if isinstance(validation, Stream):
-            validation = validation.batches(None, size, 0)
+            validation = validation.batches(size, seed=trial.seed, epoch=0, shuffled=False)
         return trial.program.epoch(train, validation, order, seeds)
 
     def _callbacks(self, config: Config, model: Any) -> EpochCallbacks:

@@ -1,6 +1,5 @@
 """What a workload computes of single rows before the model sees them."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,15 +8,10 @@ import keras
 import tensorflow as tf
 
 from tune_tf.data import LoadCache, rows_of, vectorized
-from tune_tf.errors import WorkloadError
-from tune_tf.training.graph_nodes import nodes_of
 from tune_tf.training.placed import Placed
+from tune_tf.training.row_function import checked_row
 from tune_tf.workload import Config, Data, Workload
 
-_STATE = re.compile(
-    r"(Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle)|TruncatedNormal"
-    r"|ParameterizedTruncatedNormal|Multinomial|Stateful\w+|Rng\w+|Assign\w*VariableOp)"
-)
 _KEPT = 64
 
 
@@ -40,10 +34,12 @@ class PerExample:
         self.number = number
         self._fns: dict[bool, Callable[..., Any]] = {}
         self._specs: dict[bool, Any] = {}
+        row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), sample)
         for training in (True, False):
             fn = workload.per_example(config, training=training)
             if fn is not None:
-                self._specs[training] = _row_of(workload, fn, sample)
+                name = f"the function that {type(workload).__name__}.per_example returned"
+                self._specs[training] = checked_row(name, fn, row)
                 self._fns[training] = vectorized(fn)
         #: The sample as the model sees it.
         self.sample = self.applied(
@@ -119,25 +115,3 @@ def seen_by_model(
     made = PerExample(workload, config, tensors, 0)
     seen: tuple[Any, ...] = made.applied(tensors, numbers, (0, 0), training=training)
     return seen
-
-
-def _row_of(workload: Workload, fn: Callable[..., Any], sample: tuple[Any, ...]) -> Any:
-    """Trace a computation for one row, and return what it makes of it."""
-    row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), sample)
-    traced = tf.function(fn, autograph=False).get_concrete_function(
-        row, tf.TensorSpec([2], tf.int32)
-    )
-    name = f"{type(workload).__name__}.per_example"
-    made = traced.structured_outputs
-    if not isinstance(made, tuple) or len(made) not in (2, 3):
-        raise WorkloadError(
-            f"{name} must return a function that returns a row (x, y) or (x, y, sample_weight), "
-            f"not {made!r}"
-        )
-    if state := sorted({n.op for n in nodes_of(traced.graph) if _STATE.fullmatch(n.op)}):
-        raise WorkloadError(
-            f"{name} returned a function that uses {', '.join(state)}, which goes on from a state "
-            "of its own, so that a trial could not be restored or repeated: draw numbers by "
-            "tf.random.stateless_* or tf.image.stateless_random_* with the seed that it is given"
-        )
-    return made

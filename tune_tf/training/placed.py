@@ -1,15 +1,21 @@
 """Rows on the devices of a trial, where a step picks them by number."""
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from tune_tf.data.nested import leaves_of
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.stream import Stream
 
 _SAMPLE_ROWS = 2
+_RESIDENT_SHARE = 0.5
+"""Of a device's memory: what rows may take, as weights, slots and activations need some too."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +52,8 @@ class Placed:
 def place(rows: Any, replicas: Replicas | None) -> Placed:
     """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None: nowhere.
 
-    Those of a pipeline stay where they are.
+    Those of a pipeline stay where they are, and so do arrays that take more than half of a GPU's
+    memory: they are streamed.
     """
     train = _placed(rows.train, "train", replicas)
     is_stream = isinstance(train, Stream)
@@ -71,4 +78,15 @@ def place(rows: Any, replicas: Replicas | None) -> Placed:
 def _placed(part: Any, name: str, replicas: Replicas | None) -> Any:
     if isinstance(part, Pipeline):
         return Stream(part, name)
-    return None if replicas is None else replicas.place(part)
+    if replicas is None:
+        return None
+    room, num_bytes = replicas.devices.memory_bytes, sum(a.nbytes for _, a in leaves_of("", part))
+    if room is not None and num_bytes > _RESIDENT_SHARE * room:
+        _log.info(
+            "Data.%s takes %.1f GB and is streamed to the device, which has %.1f GB",
+            name,
+            num_bytes / 1e9,
+            room / 1e9,
+        )
+        return Stream(Pipeline(part), name)
+    return replicas.place(part)

@@ -14,6 +14,9 @@ import tensorflow as tf
 from tune_tf.data.pipeline import MEMORY, Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.training.array_tensor import tensor_of
+from tune_tf.training.row_function import checked_row
+from tune_tf.training.seeds import epoch_order, example_seeds, stream_seed
+from tune_tf.training.shared_epochs import SharedEpochs
 
 _SAMPLE_ROWS = 2
 
@@ -30,56 +33,91 @@ class Stream:
     """
 
     def __init__(self, pipeline: Pipeline, name: str) -> None:
+        if name == "validation" and pipeline.augment is not None:
+            raise WorkloadError(
+                "the Pipeline of Data.validation has augment, but rows to validate on stay as they "
+                "are: leave augment out there"
+            )
         self._pipeline = pipeline
         self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with its `if`s
+        self._augment = None if pipeline.augment is None else tf.function(pipeline.augment)
         self._name = name
         self.num_rows = pipeline.num_rows
         self._source = tf.nest.map_structure(tensor_of, pipeline.rows)
         with tf.device("CPU:0"):
             self._order = tf.Variable(tf.range(self.num_rows), trainable=False)
+            self._seed = tf.Variable(tf.zeros([2], tf.int32), trainable=False)
         self._datasets: dict[int, tf.data.Dataset] = {}
         self._cached: tf.data.Dataset | None = None
         #: A few rows as plain tensors.
         self.sample = self._sampled()
+        row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), self.sample)
         #: Shapes and types of everything, for comparing two streams.
-        self.spec = tuple(
-            (tuple(leaf.shape[1:]), leaf.dtype.name) for leaf in tf.nest.flatten(self.sample)
+        self.spec = tuple((tuple(leaf.shape), leaf.dtype.name) for leaf in tf.nest.flatten(row))
+        self._shared = (
+            SharedEpochs(pipeline, name, self._num_bytes(row)) if pipeline.shared else None
         )
 
-    def batches(self, order: "np.ndarray[Any, Any] | None", size: int, seed: int) -> Any:
+    def batches(self, size: int, *, seed: int, epoch: int, shuffled: bool) -> Any:
         """Return an iterator of an epoch's batches, ``(numbers, rows)``; the last may be shorter.
 
         Args:
-            order: Row numbers, int32, shape ``[num_rows]``; None for rows as they lie. Rows from a
-                cache come in an order that is drawn by ``seed`` instead.
             size: Rows of a batch.
-            seed: Of the epoch.
+            seed: Of the trial. Rows that trials share are the same for all, whatever their seeds.
+            epoch: Its number from 0.
+            shuffled: Whether rows are mixed; those from a cache in an order of their own.
         """
+        if self._shared is not None:
+            seed = 0
+        augmentation = example_seeds(seed, epoch)[0]
         if self._pipeline.cache is not None:
-            return iter(self._of_cache(order is not None, size, seed))
-        self._order.assign(np.arange(self.num_rows, dtype=np.int32) if order is None else order)
+            self._seed.assign(augmentation)
+            mixed_by = stream_seed(seed, epoch) if shuffled else None
+            return iter(self._of_cache(size, mixed_by))
+        order = (
+            epoch_order(seed, epoch, self.num_rows)
+            if shuffled
+            else np.arange(self.num_rows, dtype=np.int32)
+        )
+        if self._shared is not None and self._shared.are_served():
+            rows = self._in_order(tf.constant(order), tf.constant(augmentation))
+            is_same_in_all = not shuffled and self._augment is None
+            told = f"shuffled={shuffled} epoch={0 if is_same_in_all else epoch}"
+            return iter(self._finished(self._shared.batches(rows, size, told)))
+        self._order.assign(order)
+        self._seed.assign(augmentation)
         if size not in self._datasets:
-            self._datasets[size] = self._finished(self._in_order(size))
+            self._datasets[size] = self._finished(self._batched(size))
         return iter(self._datasets[size])
 
-    def _in_order(self, size: int) -> tf.data.Dataset:
-        places = tf.data.Dataset.range(self.num_rows)
-        if self._pipeline.map is None:
+    def _batched(self, size: int) -> tf.data.Dataset:
+        if self._map is None and self._augment is None:
+            places = tf.data.Dataset.range(self.num_rows)
             return places.batch(size).map(lambda some: self._gathered(tf.gather(self._order, some)))
-        return places.map(
-            lambda place: self._read(self._order[place]), tf.data.AUTOTUNE, deterministic=True
-        ).batch(size)
+        return self._in_order(self._order, self._seed).batch(size)
 
-    def _of_cache(self, shuffled: bool, size: int, seed: int) -> tf.data.Dataset:
+    def _in_order(self, order: Any, seed: Any) -> tf.data.Dataset:
+        return tf.data.Dataset.range(self.num_rows).map(
+            lambda place: self._augmented(*self._read(order[place]), seed),
+            tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
+    def _of_cache(self, size: int, mixed_by: int | None) -> tf.data.Dataset:
         if self._cached is None:
-            self._cached = (
-                tf.data.Dataset.range(self.num_rows, output_type=tf.int32)
-                .map(self._read, tf.data.AUTOTUNE, deterministic=True)
-                .cache(self._cache_file())
+            read = tf.data.Dataset.range(self.num_rows, output_type=tf.int32).map(
+                self._read, tf.data.AUTOTUNE, deterministic=True
             )
+            self._cached = read.cache(self._cache_file(read.element_spec[1]))
         rows = self._cached
-        if shuffled:
-            rows = rows.shuffle(self._pipeline.shuffle_buffer or self.num_rows, seed)
+        if mixed_by is not None:
+            rows = rows.shuffle(self._pipeline.shuffle_buffer or self.num_rows, mixed_by)
+        if self._augment is not None:
+            rows = rows.map(
+                lambda number, row: self._augmented(number, row, self._seed),
+                tf.data.AUTOTUNE,
+                deterministic=True,
+            )
         return self._finished(rows.batch(size))
 
     def _finished(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -107,17 +145,28 @@ class Stream:
             )
         return number, mapped
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def _augmented(self, number: tf.Tensor, row: Any, seed: Any) -> tuple[tf.Tensor, Any]:
+        if self._augment is None:
+            return number, row
+        seed = tf.convert_to_tensor(seed)
+        return number, self._augment(row, tf.stack([seed[0], seed[1] + number]))
+
     def _sampled(self) -> tuple[Any, ...]:
         """Read the first rows, which tells most of what can be wrong before training."""
+        step = "map" if self._augment is None else "augment"
         count = min(_SAMPLE_ROWS, self.num_rows)
         read: Callable[..., Any] = self._read
         first = tf.data.Dataset.range(count, output_type=tf.int32).map(read)
+        if self._augment is not None:
+            checked_row(f"the augment of Data.{self._name}", self._augment, first.element_spec[1])
+            first = first.map(lambda number, row: self._augmented(number, row, self._seed))
         unknown = [
             spec.shape for spec in tf.nest.flatten(first.element_spec[1]) if None in spec.shape
         ]
         if unknown:
             raise WorkloadError(
-                f"the map of Data.{self._name} returns a tensor of shape {unknown[0]}: a batch "
+                f"the {step} of Data.{self._name} returns a tensor of shape {unknown[0]}: a batch "
                 "needs rows of one known shape; resize them, or tell it by tf.ensure_shape"
             )
         try:
@@ -129,16 +178,21 @@ class Stream:
         sample: tuple[Any, ...] = rows
         return sample
 
-    def _cache_file(self) -> str:
+    def _num_bytes(self, row: Any) -> int:
+        """Return the size of all rows, from the ``tf.TensorSpec`` of one."""
+        leaves = tf.nest.flatten(row)
+        return self.num_rows * sum(leaf.dtype.size * int(np.prod(leaf.shape)) for leaf in leaves)
+
+    def _cache_file(self, row: Any) -> str:
         """Return where rows are cached; an empty text for memory.
+
+        Args:
+            row: Their ``tf.TensorSpec``.
 
         Raises:
             WorkloadError: There is no room for all rows.
         """
-        leaves = tf.nest.flatten(self.sample)
-        num_bytes = self.num_rows * sum(
-            leaf.dtype.size * int(np.prod(leaf.shape[1:])) for leaf in leaves
-        )
+        num_bytes = self._num_bytes(row)
         cache = self._pipeline.cache
         if cache == MEMORY:
             free, where = psutil.virtual_memory().available, "memory"

@@ -1,0 +1,154 @@
+"""Trials whose rows cost much in every epoch: made once a node, or once a trial.
+
+Eight trials decode the same JPEGs in each of their epochs, as where decoded pictures have no room
+and random changes come before resizing. Both sides read them by a pipeline of tf.data; one shares
+it over the trials.
+"""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+
+import keras
+import numpy as np
+import ray
+from measuring.interleaved import take_turns
+from measuring.verdict import Target, print_table, print_verdict
+from PIL import Image
+from ray import tune
+
+from tune_tf import Data, Workload, trainable
+from tune_tf.data import Pipeline
+from tune_tf.workload import Config
+
+_SEED = 7
+_NUM_CPUS = 2
+_NUM_TRIALS = 8
+_NUM_EPOCHS = 2
+_SIDE = 32
+_TARGETS = {"private_over_shared": Target(2.5)}
+
+
+class Decoded(Workload):
+    """Pictures that are decoded in every epoch.
+
+    Args:
+        paths: The files.
+        shared: Whether trials share what they decode.
+    """
+
+    def __init__(self, paths: list[str], shared: bool) -> None:
+        self._paths, self._shared = np.array(paths), shared
+
+    def load_data(self, config: Config) -> Data:
+        """Return the files to read from."""
+        import tensorflow as tf
+
+        def decoded(path: Any, label: Any) -> Any:
+            picture = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+            return tf.image.resize(picture, (_SIDE, _SIDE), antialias=True) / 255, label
+
+        labels = np.arange(len(self._paths), dtype=np.int32) % 10
+        return Data(Pipeline((self._paths, labels), decoded, shared=self._shared))
+
+    def build_model(self, config: Config) -> keras.Model:
+        """Return a compiled perceptron on pictures."""
+        model = keras.Sequential(
+            [
+                keras.Input((_SIDE, _SIDE, 3)),
+                keras.layers.Flatten(),
+                keras.layers.Dense(16, "relu", kernel_initializer=keras.initializers.Ones()),
+                keras.layers.Dense(10, kernel_initializer=keras.initializers.Zeros()),
+            ]
+        )
+        model.compile(
+            keras.optimizers.SGD(config["learning_rate"]),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        )
+        return model
+
+    def shuffle(self, config: Config) -> bool:
+        """Return False: both sides are to see the rows in one order."""
+        return False
+
+    def global_batch_size(self, config: Config) -> int:
+        """Return the rows of a batch."""
+        return 64
+
+
+class _Sweep:
+    """Eight trials; the losses by learning rate stay."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self.losses: dict[float, float] = {}
+
+    def prepare(self) -> None:
+        """Make the trainable."""
+        self._trainable = trainable(self._workload, seed=_SEED)
+
+    def run(self) -> None:
+        """Run the trials."""
+        rates = [1e-5 * (1 + number) for number in range(_NUM_TRIALS)]
+        with tempfile.TemporaryDirectory() as folder:
+            analysis = tune.run(
+                self._trainable,
+                config={"learning_rate": tune.grid_search(rates)},
+                max_concurrent_trials=_NUM_CPUS,
+                reuse_actors=True,
+                stop={"training_iteration": _NUM_EPOCHS},
+                storage_path=folder,
+                verbose=0,
+            )
+        self.losses = {
+            trial.config["learning_rate"]: trial.last_result["loss"] for trial in analysis.trials
+        }
+
+
+def _draw_pictures(folder: Path, num: int) -> list[str]:
+    rng = np.random.default_rng(_SEED)
+    paths = [str(folder / f"{number:05d}.jpeg") for number in range(num)]
+    for path in paths:
+        coarse = rng.integers(0, 255, (12, 16, 3)).astype("uint8")
+        Image.fromarray(coarse).resize((640, 480)).save(path, quality=90)
+    return paths
+
+
+def main() -> None:
+    """Time both sides in turns and print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smoke run: few and small")
+    parser.add_argument("--num-rounds", type=int, default=3, help="sweeps of each contestant")
+    parser.add_argument("--num-pictures", type=int, default=4000, help="JPEGs of 640 x 480")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.num_rounds, arguments.num_pictures = 1, 300
+    ray.init(
+        address="local",
+        num_cpus=_NUM_CPUS,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        paths = _draw_pictures(Path(folder), arguments.num_pictures)
+        sweeps = {name: _Sweep(Decoded(paths, name == "shared")) for name in ("shared", "private")}
+        timings = take_turns(sweeps, num_rounds=arguments.num_rounds)
+    ray.shutdown()
+    for rate, loss in sweeps["private"].losses.items():
+        np.testing.assert_allclose(sweeps["shared"].losses[rate], loss, rtol=1e-5)
+    ratio = timings.ratio("private", "shared")
+    print_table(
+        (f"{_NUM_TRIALS} trials of {_NUM_EPOCHS} epochs", "median"),
+        [(name, f"{timings.median_s(name):.1f} s") for name in sweeps] + [("ratio", str(ratio))],
+    )
+    print_verdict("shared_epochs", {"private_over_shared": ratio.median}, _TARGETS)
+
+
+if __name__ == "__main__":
+    main()
