@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 EXTRAS ?= bench,cmaes
+TESTS  ?= --numprocesses 2 --dist loadfile
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
 .PHONY: help install sweep test test-again test-fast lint format bench clean
@@ -24,13 +25,13 @@ sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spac
 	@$(BIN)/python scripts/sweep.py run $(SWEEP)
 
 test: install    ## all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(TESTS) -m "not alone"; others=$$?; $(BIN)/python -m pytest -m alone && exit $$others
 
 test-again: install ## the tests that failed last
 	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 test-fast: install ## the tests that need no framework, in seconds
-	@$(BIN)/python -m pytest -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
+	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
 
 lint: install    ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

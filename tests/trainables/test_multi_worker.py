@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import ray
 
-from tune_tf.data import rows_of
+from tune_tf.data import Pipeline, rows_of
 from tune_tf.errors import TuneTfError, UnavailableResourcesError
 from tune_tf.parallelism import MultiWorker
 from tune_tf.trainables import trainable
@@ -34,6 +34,9 @@ class Uneven(Workload):
         rng = np.random.default_rng(0)
         x = rng.normal(size=(81, 6)).astype("float32")
         y = (x @ rng.normal(size=(6, 3))).argmax(-1).astype("int32")
+        if "cache" in config:
+            parts = (x[:65], y[:65]), (x[65:], y[65:])
+            return Data(*(Pipeline(part, lambda *row: row, config["cache"]) for part in parts))
         return Data(train=(x[:65], y[:65]), validation=(x[65:], y[65:]))
 
     def build_model(self, config):
@@ -124,6 +127,10 @@ def history(begin, tmp_path_factory):
     told["diverged"] = trial.train()
     wider = trial.reset({"learning_rate": 0.1, "width": 9}) and trial.train()
     told["recycled"] = [told["diverged"], wider]
+    trial.reset({"learning_rate": 0.1, "cache": None})
+    told["streamed"] = [metrics_of(trial.train()) for _ in range(2)]
+    trial.reset({"learning_rate": 0.1, "cache": "memory"})
+    told["cached"] = [metrics_of(trial.train()) for _ in range(2)]
     told["refusals"] = [
         refusal_of(lambda: trial.load_checkpoint(str(folder / "none"))),
         refusal_of(lambda: trial.reset({"learning_rate": 0.1, "batch_size": 1})),
@@ -136,6 +143,17 @@ def test_two_workers_give_the_numbers_of_one_device(history):
     expected = on_one_device({"learning_rate": 0.1}, 3)
 
     assert np.allclose([*history["first"], history["third"]], expected, rtol=1e-5)
+
+
+def test_workers_that_read_their_own_rows_of_a_pipeline_give_the_same_numbers(history):
+    assert np.allclose(history["streamed"], history["first"], rtol=1e-5)
+
+
+def test_workers_mix_rows_of_a_cache_alike(history):
+    mixed = on_one_device({"learning_rate": 0.1, "cache": "memory"}, 2)
+
+    assert np.allclose(history["cached"], mixed, rtol=1e-5)
+    assert not np.allclose(history["cached"], history["first"], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ def test_a_trial_that_the_kernel_ended_for_good_failed_for_want_of_memory(run, c
     assert "the kernel ended the trial's process" in Path(trial.error_file).read_text()
 
 
+@pytest.mark.alone
 def test_a_trial_that_rays_memory_monitor_ended_goes_on_and_so_does_the_sweep():
     drill = Path(__file__).with_name("memory_monitor_drill.py")
     done = subprocess.run(

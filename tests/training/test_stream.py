@@ -201,6 +201,48 @@ def test_an_augment_that_cannot_be_is_refused(augment, name, message):
         Stream(Pipeline(draw(20).train, augment=augment), name)
 
 
+def of_worker(rank, num):
+    """Return the part of a batch that one of several processes reads."""
+    from tune_tf.training.row_weights import split
+
+    return lambda count: (0, count) if count < num else split(count, rank, num)
+
+
+@pytest.mark.parametrize("settings", [{}, {"map": as_it_is}, {"cache": "memory"}])
+@pytest.mark.parametrize(("num_rows", "size"), [(36, 12), (37, 12), (41, 9), (10, 4), (5, 5)])
+@pytest.mark.parametrize("num", [1, 2, 3])
+def test_processes_read_their_parts_of_each_batch(settings, num_rows, size, num):
+    def batches(window):
+        stream = Stream(Pipeline(draw(num_rows).train, **settings), "train", window)
+        return [
+            (numbers.numpy().tolist(), rows.numpy())
+            for numbers, (rows, _) in stream.batches(size, seed=1, epoch=1, shuffled=True)
+        ]
+
+    parts = [batches(of_worker(rank, num)) for rank in range(num)]
+    for number, (numbers, rows) in enumerate(batches(lambda count: (0, count))):
+        of_batch = [part[number] for part in parts]
+        if len(numbers) < num:
+            assert all(part[0] == numbers for part in of_batch)
+        else:
+            assert sum((part[0] for part in of_batch), []) == numbers  # noqa: RUF017  a few
+            np.testing.assert_array_equal(np.concatenate([part[1] for part in of_batch]), rows)
+
+
+def test_a_process_maps_its_own_rows_only():
+    count = tf.Variable(0)
+
+    def counted(x, y):
+        count.assign_add(1)
+        return x, y
+
+    stream = Stream(Pipeline(draw(40).train, counted), "train", of_worker(1, 2))
+    looked_at = count.numpy()
+    list(stream.batches(8, seed=0, epoch=0, shuffled=True))
+
+    assert count.numpy() - looked_at == 20
+
+
 def recorder(seen):
     """Return what notes the numbers of the rows that each replica gets."""
 

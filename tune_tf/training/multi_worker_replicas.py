@@ -12,6 +12,7 @@ from tune_tf.training.array_tensor import tensor_of
 from tune_tf.training.devices import Devices
 from tune_tf.training.meeting import PortTakenError
 from tune_tf.training.replicas import AsIfAlone, Replicas
+from tune_tf.training.row_weights import split
 
 
 class _Strategy(AsIfAlone, tf.distribute.MultiWorkerMirroredStrategy):
@@ -62,6 +63,21 @@ class MultiWorkerReplicas(Replicas):
                 "build_model"
             ) from error
         self.num = self._strategy.num_replicas_in_sync
+        self._rank = rank
+
+    def window(self, num_rows: int) -> tuple[int, int]:
+        """Return the rows ``[first, last)`` of a global batch that this process needs.
+
+        Of a batch with fewer rows than replicas it is all: a step of the user's own takes it whole.
+        """
+        if num_rows < self.num:
+            return 0, num_rows
+        local = len(self._strategy.extended.worker_devices)
+        first = self._rank * local
+        return (
+            split(num_rows, first, self.num)[0],
+            split(num_rows, first + local - 1, self.num)[1],
+        )
 
     def place(self, tensors: Any) -> Any:
         """Put a copy of nested arrays on the device of every replica of this process."""

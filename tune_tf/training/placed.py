@@ -9,7 +9,7 @@ import tensorflow as tf
 from tune_tf.data.nested import leaves_of
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.training.replicas import Replicas
-from tune_tf.training.stream import Stream
+from tune_tf.training.stream import Stream, whole_batch
 
 _SAMPLE_ROWS = 2
 _RESIDENT_SHARE = 0.5
@@ -76,8 +76,9 @@ def place(rows: Any, replicas: Replicas | None) -> Placed:
 
 
 def _placed(part: Any, name: str, replicas: Replicas | None) -> Any:
+    window = whole_batch if replicas is None else replicas.window
     if isinstance(part, Pipeline):
-        return Stream(part, name)
+        return Stream(part, name, window)
     if replicas is None:
         return None
     room, num_bytes = replicas.devices.memory_bytes, sum(a.nbytes for _, a in leaves_of("", part))
@@ -88,5 +89,5 @@ def _placed(part: Any, name: str, replicas: Replicas | None) -> Any:
             num_bytes / 1e9,
             room / 1e9,
         )
-        return Stream(Pipeline(part), name)
+        return Stream(Pipeline(part), name, window)
     return replicas.place(part)

@@ -234,7 +234,7 @@ class Program:
 
     def _reader(self, rows: Any, order: tf.Tensor | None) -> Reader:
         if isinstance(rows, tf.data.Iterator):
-            return StreamReader(rows, self._waited_s)
+            return StreamReader(rows, self._waited_s, self.replicas.window)
         return ResidentReader(rows, order)
 
     def _run_batches(self, step: _RowStep, reader: Reader, num_rows: int, *, by_model: bool) -> Any:

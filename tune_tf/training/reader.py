@@ -1,5 +1,6 @@
 """How the graph of an epoch gets its batches."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -70,20 +71,28 @@ class StreamReader:
 
     Args:
         batches: Iterator of :class:`~tune_tf.training.stream.Stream`: batches of the size that is
-            asked for, each the numbers of its rows and the rows.
+            asked for, each the numbers of its rows and the rows; the part that this process needs.
         waited_s: float64, of seconds that were waited for batches.
+        window: Returns that part ``[first, last)`` of a batch of so many rows.
     """
 
-    def __init__(self, batches: Any, waited_s: tf.Variable) -> None:
+    def __init__(
+        self, batches: Any, waited_s: tf.Variable, window: Callable[[int], tuple[int, int]]
+    ) -> None:
         self._batches = batches
         self._waited_s = waited_s
+        self._window = window
+        self._begin = 0
 
     def fetch(self, count: int) -> Any:
         """Return the next batch."""
-        return _mapped(lambda a: tf.ensure_shape(a, [count, *a.shape[1:]]), self._next())
+        self._begin, end = self._window(count)
+        shape = [end - self._begin]
+        return _mapped(lambda a: tf.ensure_shape(a, [*shape, *a.shape[1:]]), self._next())
 
     def part(self, fetched: Any, first: Any, begin: int, end: int) -> tuple[tf.Tensor, Any]:
         """Return rows of the batch."""
+        begin, end = begin - self._begin, end - self._begin
         numbers, rows = _mapped(lambda a: static_slice(a, begin, end - begin), fetched)
         return numbers, rows
 

@@ -35,6 +35,10 @@ class Replicas:
         """Whether a batch goes over more than one device."""
         return self.num > 1
 
+    def window(self, num_rows: int) -> tuple[int, int]:
+        """Return the rows ``[first, last)`` of a global batch that this process needs."""
+        return 0, num_rows
+
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which variables become mirrored."""
         return self._strategy.scope() if self._strategy else contextlib.nullcontext()

@@ -21,18 +21,30 @@ from tune_tf.training.shared_epochs import SharedEpochs
 _SAMPLE_ROWS = 2
 
 
+def whole_batch(num_rows: int) -> tuple[int, int]:
+    """Return the part of a batch that a single process reads: all of it."""
+    return 0, num_rows
+
+
 class Stream:
     """Reads a pipeline's rows, in any order and in batches of any size.
 
     Args:
         pipeline: What is read.
         name: Of the data set, for messages.
+        window: Returns the part ``[first, last)`` of a batch of so many rows that is read: other
+            processes read the rest.
 
     Raises:
         WorkloadError: A row cannot be read or is none, or a cache has no room.
     """
 
-    def __init__(self, pipeline: Pipeline, name: str) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        name: str,
+        window: Callable[[int], tuple[int, int]] = whole_batch,
+    ) -> None:
         if name == "validation" and pipeline.augment is not None:
             raise WorkloadError(
                 "the Pipeline of Data.validation has augment, but rows to validate on stay as they "
@@ -42,6 +54,7 @@ class Stream:
         self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with its `if`s
         self._augment = None if pipeline.augment is None else tf.function(pipeline.augment)
         self._name = name
+        self._window = window
         self.num_rows = pipeline.num_rows
         self._source = tf.nest.map_structure(tensor_of, pipeline.rows)
         with tf.device("CPU:0"):
@@ -72,18 +85,20 @@ class Stream:
         augmentation = example_seeds(seed, epoch)[0]
         if self._pipeline.cache is not None:
             self._seed.assign(augmentation)
-            mixed_by = stream_seed(seed, epoch) if shuffled else None
-            return iter(self._of_cache(size, mixed_by))
+            mixed = self._of_cache(stream_seed(seed, epoch) if shuffled else None)
+            return iter(self._finished(self._own_part(mixed.batch(size), size)))
         order = (
             epoch_order(seed, epoch, self.num_rows)
             if shuffled
             else np.arange(self.num_rows, dtype=np.int32)
         )
         if self._shared is not None and self._shared.are_served():
-            rows = self._in_order(tf.constant(order), tf.constant(augmentation))
+            places = tf.data.Dataset.range(self.num_rows)
+            rows = self._in_order(places, tf.constant(order), tf.constant(augmentation))
             is_same_in_all = not shuffled and self._augment is None
             told = f"shuffled={shuffled} epoch={0 if is_same_in_all else epoch}"
-            return iter(self._finished(self._shared.batches(rows, size, told)))
+            batches = self._shared.batches(rows, size, told)
+            return iter(self._finished(self._own_part(batches, size)))
         self._order.assign(order)
         self._seed.assign(augmentation)
         if size not in self._datasets:
@@ -91,19 +106,45 @@ class Stream:
         return iter(self._datasets[size])
 
     def _batched(self, size: int) -> tf.data.Dataset:
-        if self._map is None and self._augment is None:
-            places = tf.data.Dataset.range(self.num_rows)
-            return places.batch(size).map(lambda some: self._gathered(tf.gather(self._order, some)))
-        return self._in_order(self._order, self._seed).batch(size)
+        """Return the batches in the order of the rows; of each, the part that is read here."""
+        full, rest = divmod(self.num_rows, size)
+        begin, end = self._window(size)
+        starts = tf.data.Dataset.range(full).map(lambda batch: batch * size + begin)
+        batches = self._read_from(starts, end - begin)
+        if not rest:
+            return batches
+        begin, end = self._window(rest)
+        last = tf.data.Dataset.from_tensors(tf.constant(full * size + begin, tf.int64))
+        return batches.concatenate(self._read_from(last, end - begin))
 
-    def _in_order(self, order: Any, seed: Any) -> tf.data.Dataset:
-        return tf.data.Dataset.range(self.num_rows).map(
+    def _read_from(self, starts: tf.data.Dataset, count: int) -> tf.data.Dataset:
+        """Return batches of so many rows from each of some places on."""
+        if self._map is None and self._augment is None:
+            return starts.map(lambda start: self._gathered(self._order[start : start + count]))
+        places = starts.flat_map(lambda start: tf.data.Dataset.range(start, start + count))
+        return self._in_order(places, self._order, self._seed).batch(count)
+
+    def _own_part(self, batches: tf.data.Dataset, size: int) -> tf.data.Dataset:
+        """Return of whole batches the part that belongs to this process."""
+        full, rest = divmod(self.num_rows, size)
+        of_full, of_last = self._window(size), self._window(rest)
+        if (of_full, of_last) == ((0, size), (0, rest)):
+            return batches
+
+        def part(number: tf.Tensor, batch: Any) -> Any:
+            own = tf.where(number < full, of_full, of_last)
+            return tf.nest.map_structure(lambda a: a[own[0] : own[1]], batch)
+
+        return batches.enumerate().map(part)
+
+    def _in_order(self, places: tf.data.Dataset, order: Any, seed: Any) -> tf.data.Dataset:
+        return places.map(
             lambda place: self._augmented(*self._read(order[place]), seed),
             tf.data.AUTOTUNE,
             deterministic=True,
         )
 
-    def _of_cache(self, size: int, mixed_by: int | None) -> tf.data.Dataset:
+    def _of_cache(self, mixed_by: int | None) -> tf.data.Dataset:
         if self._cached is None:
             read = tf.data.Dataset.range(self.num_rows, output_type=tf.int32).map(
                 self._read, tf.data.AUTOTUNE, deterministic=True
@@ -112,13 +153,13 @@ class Stream:
         rows = self._cached
         if mixed_by is not None:
             rows = rows.shuffle(self._pipeline.shuffle_buffer or self.num_rows, mixed_by)
-        if self._augment is not None:
-            rows = rows.map(
-                lambda number, row: self._augmented(number, row, self._seed),
-                tf.data.AUTOTUNE,
-                deterministic=True,
-            )
-        return self._finished(rows.batch(size))
+        if self._augment is None:
+            return rows
+        return rows.map(
+            lambda number, row: self._augmented(number, row, self._seed),
+            tf.data.AUTOTUNE,
+            deterministic=True,
+        )
 
     def _finished(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         options = tf.data.Options()
