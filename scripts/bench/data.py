@@ -26,8 +26,10 @@ import keras
 import numpy as np
 import psutil
 import ray
+from baselines.drawn_pictures import draw_pictures
 from baselines.private_pictures import PrivatePictures
 from measuring.interleaved import take_turns
+from measuring.rate_sweep import NUM_CPUS, NUM_TRIALS, RateSweep
 from measuring.verdict import Target, print_table, print_verdict
 from PIL import Image
 from ray import tune
@@ -37,8 +39,6 @@ from tune_tf.data import Pipeline, preparation_counts, prepared
 from tune_tf.workload import Config
 
 _SEED = 7
-_NUM_CPUS = 2
-_NUM_TRIALS = 8
 _NUM_SHARING = 4
 _SIDE = 32
 _TARGETS = {
@@ -104,53 +104,18 @@ class Pictures(Workload):
         return 64
 
 
-class _Sweep:
-    """Eight trials of one iteration; the losses by learning rate stay."""
-
-    def __init__(self, make: Any) -> None:
-        self._make = make
-        self.losses: dict[float, float] = {}
-
-    def prepare(self) -> None:
-        """Make the trainable."""
-        self._trainable = self._make()
-
-    def run(self) -> None:
-        """Run the trials."""
-        rates = [0.001 * (1 + number) for number in range(_NUM_TRIALS)]
-        with tempfile.TemporaryDirectory() as folder:
-            analysis = tune.run(
-                self._trainable,
-                config={"learning_rate": tune.grid_search(rates)},
-                max_concurrent_trials=_NUM_CPUS,
-                reuse_actors=True,
-                stop={"training_iteration": 1},
-                storage_path=folder,
-                verbose=0,
-            )
-        self.losses = {
-            trial.config["learning_rate"]: trial.last_result["loss"] for trial in analysis.trials
-        }
-
-
-def _draw_pictures(folder: Path, num: int) -> tuple[list[str], "np.ndarray[Any, Any]"]:
-    rng = np.random.default_rng(_SEED)
-    paths = []
-    for number in range(num):
-        paths.append(str(folder / f"{number:05d}.jpeg"))
-        coarse = rng.integers(0, 255, (12, 16, 3)).astype("uint8")
-        Image.fromarray(coarse).resize((640, 480)).save(paths[-1], quality=90)
-    return paths, rng.integers(10, size=num).astype("int32")
-
-
 def _pictures(arguments: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        paths, labels = _draw_pictures(Path(folder), arguments.num_pictures)
+        paths = draw_pictures(Path(folder), arguments.num_pictures)
+        labels = np.arange(len(paths), dtype=np.int32) % 10
         given = {"paths": paths, "decode": decoded, "labels": labels, "build": classifier}
         private = tune.with_parameters(PrivatePictures, **given, seed=_SEED)
         sweeps = {
-            "ours": _Sweep(lambda: trainable(Pictures(paths, labels), seed=_SEED)),
-            "private": _Sweep(lambda: tune.with_resources(private, {"cpu": 1})),
+            name: RateSweep(make, base_rate=0.001, num_epochs=1)
+            for name, make in {
+                "ours": lambda: trainable(Pictures(paths, labels), seed=_SEED),
+                "private": lambda: tune.with_resources(private, {"cpu": 1}),
+            }.items()
         }
         before = preparation_counts().num_run
         timings = take_turns(sweeps, num_rounds=arguments.num_rounds)
@@ -278,7 +243,7 @@ def _first_batch(arguments: argparse.Namespace) -> dict[str, float]:
     kind = trainable(Large(512 * 784 * 4 * 4), seed=_SEED)  # four batches
     process = ray.remote(num_cpus=1)(Reused).remote(kind)
     ray.get(process.train.remote())
-    seconds = [ray.get(process.restart.remote(number)) for number in range(1, _NUM_TRIALS)]
+    seconds = [ray.get(process.restart.remote(number)) for number in range(1, NUM_TRIALS)]
     ray.kill(process)
     median = statistics.median(seconds)
     print(
@@ -352,7 +317,7 @@ def main() -> None:
         return
     ray.init(
         address="local",
-        num_cpus=_NUM_CPUS,
+        num_cpus=NUM_CPUS,
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",

@@ -8,6 +8,7 @@ it over the trials.
 import argparse
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,16 @@ os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 import keras
 import numpy as np
 import ray
+from baselines.drawn_pictures import draw_pictures
 from measuring.interleaved import take_turns
+from measuring.rate_sweep import NUM_CPUS, NUM_TRIALS, RateSweep
 from measuring.verdict import Target, print_table, print_verdict
-from PIL import Image
-from ray import tune
 
 from tune_tf import Data, Workload, trainable
 from tune_tf.data import Pipeline
 from tune_tf.workload import Config
 
 _SEED = 7
-_NUM_CPUS = 2
-_NUM_TRIALS = 8
 _NUM_EPOCHS = 2
 _SIDE = 32
 _TARGETS = {"private_over_shared": Target(2.5)}
@@ -81,44 +80,6 @@ class Decoded(Workload):
         return 64
 
 
-class _Sweep:
-    """Eight trials; the losses by learning rate stay."""
-
-    def __init__(self, workload: Workload) -> None:
-        self._workload = workload
-        self.losses: dict[float, float] = {}
-
-    def prepare(self) -> None:
-        """Make the trainable."""
-        self._trainable = trainable(self._workload, seed=_SEED)
-
-    def run(self) -> None:
-        """Run the trials."""
-        rates = [1e-5 * (1 + number) for number in range(_NUM_TRIALS)]
-        with tempfile.TemporaryDirectory() as folder:
-            analysis = tune.run(
-                self._trainable,
-                config={"learning_rate": tune.grid_search(rates)},
-                max_concurrent_trials=_NUM_CPUS,
-                reuse_actors=True,
-                stop={"training_iteration": _NUM_EPOCHS},
-                storage_path=folder,
-                verbose=0,
-            )
-        self.losses = {
-            trial.config["learning_rate"]: trial.last_result["loss"] for trial in analysis.trials
-        }
-
-
-def _draw_pictures(folder: Path, num: int) -> list[str]:
-    rng = np.random.default_rng(_SEED)
-    paths = [str(folder / f"{number:05d}.jpeg") for number in range(num)]
-    for path in paths:
-        coarse = rng.integers(0, 255, (12, 16, 3)).astype("uint8")
-        Image.fromarray(coarse).resize((640, 480)).save(path, quality=90)
-    return paths
-
-
 def main() -> None:
     """Time both sides in turns and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -130,21 +91,28 @@ def main() -> None:
         arguments.num_rounds, arguments.num_pictures = 1, 300
     ray.init(
         address="local",
-        num_cpus=_NUM_CPUS,
+        num_cpus=NUM_CPUS,
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
     )
     with tempfile.TemporaryDirectory() as folder:
-        paths = _draw_pictures(Path(folder), arguments.num_pictures)
-        sweeps = {name: _Sweep(Decoded(paths, name == "shared")) for name in ("shared", "private")}
+        paths = draw_pictures(Path(folder), arguments.num_pictures)
+        sweeps = {
+            name: RateSweep(
+                partial(trainable, Decoded(paths, name == "shared"), seed=_SEED),
+                base_rate=1e-5,
+                num_epochs=_NUM_EPOCHS,
+            )
+            for name in ("shared", "private")
+        }
         timings = take_turns(sweeps, num_rounds=arguments.num_rounds)
     ray.shutdown()
     for rate, loss in sweeps["private"].losses.items():
         np.testing.assert_allclose(sweeps["shared"].losses[rate], loss, rtol=1e-5)
     ratio = timings.ratio("private", "shared")
     print_table(
-        (f"{_NUM_TRIALS} trials of {_NUM_EPOCHS} epochs", "median"),
+        (f"{NUM_TRIALS} trials of {_NUM_EPOCHS} epochs", "median"),
         [(name, f"{timings.median_s(name):.1f} s") for name in sweeps] + [("ratio", str(ratio))],
     )
     print_verdict("shared_epochs", {"private_over_shared": ratio.median}, _TARGETS)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tune_tf.data import LoadCache, SharedLoads
-from tune_tf.data.shared_loads import NAMESPACE
+from tune_tf.data.node_actor import NAMESPACE
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload
 

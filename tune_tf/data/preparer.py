@@ -9,9 +9,9 @@ from typing import Any
 from tune_tf.data.gathered import Gathered, gathered
 from tune_tf.data.heartbeat import Heartbeat
 from tune_tf.data.leases import BEATS, Leases, end_when_unwanted
+from tune_tf.data.node_actor import NAMESPACE
 from tune_tf.data.pool import num_cpus, streamed
 from tune_tf.data.preparation import PackedPreparation, Preparation
-from tune_tf.data.shared_loads import NAMESPACE
 from tune_tf.errors import WorkerError, WorkerLostError
 
 _KEEP_S = 300.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.data.heartbeat import Heartbeat
 from tune_tf.data.leases import BEATS
 from tune_tf.data.loads import RecordingConfig
+from tune_tf.data.node_actor import node_actor
 from tune_tf.workload import Data, Workload
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ _log = logging.getLogger(__name__)
 KEEP_S = 120.0
 """Seconds that data outlive the last process of a node that used them: longer than the start of a
 trial takes, before which the last one may have ended."""
-NAMESPACE = "tune_tf"
-"""Ray's namespace of the actors that keep data; their names tell the job."""
 _TRIES = 3
 
 
@@ -72,7 +71,9 @@ class SharedLoads:
         import ray
         from ray.exceptions import RayTaskError
 
-        keeper = _keeper(self._keep_s)
+        from tune_tf.data.keeper import DataKeeper
+
+        keeper: ActorHandle = node_actor(DataKeeper, "data", self._keep_s)
         asker = Heartbeat.to(keeper, self._keep_s / BEATS, "keeper").asker
         if not ray.get(keeper.knows.remote(self._data_id, asker)) and not self._teach(keeper):
             return None
@@ -108,26 +109,3 @@ def is_actor() -> bool:
     import ray
 
     return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
-
-
-def _keeper(keep_s: float) -> "ActorHandle":
-    """Return the actor that keeps this node's data, a new one if there is none."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    from tune_tf.data.keeper import DataKeeper
-
-    context = ray.get_runtime_context()
-    node_id = context.get_node_id()
-    return (
-        ray.remote(DataKeeper)
-        .options(
-            name=f"data-{context.get_job_id()}-{node_id}",
-            namespace=NAMESPACE,
-            get_if_exists=True,
-            lifetime="detached",  # else it would end with the trial that made it
-            num_cpus=0,  # the trials that wait for it have reserved them all
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-        )
-        .remote(keep_s)
-    )

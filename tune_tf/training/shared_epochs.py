@@ -12,10 +12,12 @@ import tensorflow as tf
 from tune_tf.data.heartbeat import Heartbeat
 from tune_tf.data.leases import BEATS
 from tune_tf.data.nested import leaves_of
+from tune_tf.data.node_actor import node_actor
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.data.preparation import pickled
-from tune_tf.data.shared_loads import KEEP_S, NAMESPACE, is_actor
+from tune_tf.data.shared_loads import KEEP_S, is_actor
 from tune_tf.errors import WorkloadError
+from tune_tf.training.epoch_service import EpochService
 
 _CHUNK = 32
 """Rows that travel together, of which trials make batches of their own sizes."""
@@ -133,7 +135,7 @@ def _address() -> str:
     lost: Exception | None = None
     for _ in range(_TRIES):
         try:
-            service = _service()
+            service = node_actor(EpochService, "epochs", KEEP_S, _free_ports(), max_restarts=-1)
             asker = Heartbeat.to(service, KEEP_S / BEATS, "epochs").asker
             address: str = ray.get(service.address.remote(asker))
         except ray.exceptions.RayActorError as error:  # others may have taken its ports
@@ -144,29 +146,6 @@ def _address() -> str:
         "the process that makes the rows of a shared Pipeline cannot be started: see the cause, or "
         "leave shared out"
     ) from lost
-
-
-def _service() -> Any:
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    from tune_tf.training.epoch_service import EpochService
-
-    context = ray.get_runtime_context()
-    node_id = context.get_node_id()
-    return (
-        ray.remote(EpochService)
-        .options(
-            name=f"epochs-{context.get_job_id()}-{node_id}",
-            namespace=NAMESPACE,
-            get_if_exists=True,
-            lifetime="detached",
-            num_cpus=0,
-            max_restarts=-1,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-        )
-        .remote(KEEP_S, _free_ports())
-    )
 
 
 def _free_ports() -> tuple[int, int]:
