@@ -12,6 +12,7 @@ from tune_tf.cli.exit_codes import guarded
 from tune_tf.cli.resume import resume
 from tune_tf.cli.run import run
 from tune_tf.cli.scale import scale
+from tune_tf.cli.schema import schema
 from tune_tf.cli.simulate import simulate
 from tune_tf.cli.sync import sync
 from tune_tf.version import __version__
@@ -30,6 +31,7 @@ app.command()(sync)
 app.command()(close)
 app.command()(simulate)
 app.command()(scale)
+app.command()(schema)
 
 
 def _version(wanted: bool) -> None:
