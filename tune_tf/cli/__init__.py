@@ -9,6 +9,7 @@ import typer
 
 from tune_tf.cli.close import close
 from tune_tf.cli.exit_codes import guarded
+from tune_tf.cli.init import init
 from tune_tf.cli.resume import resume
 from tune_tf.cli.run import run
 from tune_tf.cli.scale import scale
@@ -25,6 +26,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Exit codes: 0 ended, 1 no trial completed, 2 wrong settings, 130 interrupted.",
 )
+app.command()(init)
 app.command()(run)
 app.command()(resume)
 app.command()(sync)
