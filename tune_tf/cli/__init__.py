@@ -9,6 +9,7 @@ import typer
 
 from tune_tf.cli.close import close
 from tune_tf.cli.exit_codes import guarded
+from tune_tf.cli.export import export
 from tune_tf.cli.init import init
 from tune_tf.cli.resume import resume
 from tune_tf.cli.run import run
@@ -33,6 +34,7 @@ app.command()(sync)
 app.command()(close)
 app.command()(simulate)
 app.command()(scale)
+app.command()(export)
 app.command()(schema)
 
 
