@@ -13,7 +13,6 @@ from tune_tf.errors import CheckpointError, InvalidSettingsError, WorkloadError
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 
-
 SERVED = {
     "keras": """
 import keras

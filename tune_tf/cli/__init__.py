@@ -11,7 +11,9 @@ from tune_tf.cli.close import close
 from tune_tf.cli.exit_codes import guarded
 from tune_tf.cli.export import export
 from tune_tf.cli.init import init
+from tune_tf.cli.promote import promote
 from tune_tf.cli.resume import resume
+from tune_tf.cli.retrain import retrain
 from tune_tf.cli.run import run
 from tune_tf.cli.scale import scale
 from tune_tf.cli.schema import schema
@@ -35,6 +37,8 @@ app.command()(close)
 app.command()(simulate)
 app.command()(scale)
 app.command()(export)
+app.command()(promote)
+app.command()(retrain)
 app.command()(schema)
 
 

@@ -30,7 +30,8 @@ def export(
     sweep: SweepArgument,
     trial: TrialOption = None,
     file_format: Annotated[
-        Format, typer.Option("--format", "-f", help="For Keras, TensorFlow Serving, LiteRT or ONNX.")
+        Format,
+        typer.Option("--format", "-f", help="For Keras, TensorFlow Serving, LiteRT or ONNX."),
     ] = Format.keras,
     output: Annotated[
         Path | None,
@@ -54,7 +55,7 @@ def export(
         sweep,
         output,
         trial=trial,
-        file_format=file_format.value,  # type: ignore[arg-type]  the same names
+        file_format=file_format.value,  # type: ignore[arg-type]
         storage_path=storage_path,
         force=force,
     )

@@ -18,20 +18,20 @@ def init(
             "with images; without it, a workload of your own is begun.",
         ),
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The sweep file to write.")
-    ] = Path("sweep.yaml"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The sweep file to write.")] = Path(
+        "sweep.yaml"
+    ),
     target: Annotated[
         str | None,
         typer.Option(help="What to predict: a column, a record's feature, or the .npy file of y."),
     ] = None,
     workload: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.py", help="Write a workload of your own on these data, too."
-        ),
+        typer.Option(metavar="FILE.py", help="Write a workload of your own on these data, too."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over files that are there.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented sweep file for your own data, ready to run.

@@ -54,9 +54,7 @@ def task_lines(facts: ArrayFacts) -> tuple[Line, ...]:
     if facts.head.num_classes is None:
         guessed = "guessed: broken numbers, or many; `classification` if these are class numbers"
         return (Line("task", "regression", guessed),)
-    guessed = (
-        f"guessed: {facts.head.num_classes} different whole numbers; `regression` for amounts"
-    )
+    guessed = f"guessed: {facts.head.num_classes} different whole numbers; `regression` for amounts"
     return (Line("task", "classification", guessed),)
 
 
@@ -88,7 +86,10 @@ def _targets(path: Path, target: str | None) -> Path:
     told = f"there are {', '.join(there)}" if there else "there is no other .npy file"
     if target is None:
         raise InvalidSettingsError(
-            [f"which file holds the targets of {path.name}? Say --target FILE.npy; beside it {told}"]
+            [
+                f"which file holds the targets of {path.name}? Say --target FILE.npy; beside it "
+                f"{told}"
+            ]
         )
     raise InvalidSettingsError(
         [f"there is no {wanted!r} beside {path}{near_ones(wanted, there)}; {told}"]

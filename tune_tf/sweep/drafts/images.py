@@ -77,7 +77,9 @@ def _seen(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
         except OSError:
             continue  # a sweep tells it, or leaves it out: as on_bad_record says
     if not sizes:
-        raise WorkloadError(f"{folder}: none of {len(paths)} images can be read, such as {paths[0]}")
+        raise WorkloadError(
+            f"{folder}: none of {len(paths)} images can be read, such as {paths[0]}"
+        )
     height = round(median(size[1] for size in sizes))
     width = round(median(size[0] for size in sizes))
     return height, width, modes <= {*_GREY}

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import InvalidSettingsError, near_ones
 from tune_tf.sweep.drafts.draft import Draft, Line, flow, name_of, scalar, some_of
-from tune_tf.workloads.tabular import TableFacts, TabularMLP
 from tune_tf.workloads.table_file import read_table
+from tune_tf.workloads.tabular import TableFacts, TabularMLP
 
 if TYPE_CHECKING:
     import pandas as pd
