@@ -69,5 +69,5 @@ def test_every_setting_tells_what_it_is():
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(InvalidSettingsError, match="missing/a.json cannot be written: No such"):
+    with pytest.raises(InvalidSettingsError, match=r"missing/a\.json cannot be written: No such"):
         write_schema(tmp_path / "missing" / "a.json")

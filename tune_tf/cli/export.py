@@ -55,7 +55,7 @@ def export(
         sweep,
         output,
         trial=trial,
-        file_format=file_format.value,  # type: ignore[arg-type]
+        file_format=file_format.value,
         storage_path=storage_path,
         force=force,
     )
