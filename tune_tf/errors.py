@@ -98,6 +98,14 @@ class UnknownSweepError(TuneTfError, LookupError):
     """No sweep of that name is stored: choose one of those that are."""
 
 
+class UnknownTrialError(TuneTfError, LookupError):
+    """The sweep has no such trial: choose one of those that it has."""
+
+
+class StoreSilentError(TuneTfError, ConnectionError):
+    """The MLflow store does not answer, or lacks what it is asked for: start it, or sync."""
+
+
 class SweepConflictError(TuneTfError, RuntimeError):
     """The sweep cannot go on as asked: another driver holds it, or its settings changed."""
 

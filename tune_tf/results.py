@@ -4,11 +4,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.config import SweepConfig, import_workload
-from tune_tf.errors import CheckpointError, UnknownMetricError
+from tune_tf.errors import (
+    CheckpointError,
+    InvalidSettingsError,
+    UnknownMetricError,
+    near_ones,
+    one_of,
+)
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, pareto_front
@@ -16,6 +23,13 @@ from tune_tf.space import flat
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from tune_tf.training.export import FileFormat
+
+SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite", "onnx": ".onnx"}
+"""How the path of an exported model ends, by its format."""
+
+_NEEDED = {"onnx": ("tf2onnx", "onnx")}
 
 
 @dataclass(frozen=True)
@@ -165,27 +179,73 @@ class SweepResult:
         ]
         return pd.DataFrame(rows)
 
-    def export_model(self, path: str | Path, trial: TrialResult | None = None) -> Path:
-        """Write a trial's trained model as a ``.keras`` file that Keras loads anywhere.
+    def export_model(
+        self,
+        path: str | Path,
+        trial: TrialResult | None = None,
+        *,
+        file_format: "FileFormat" = "keras",
+    ) -> Path:
+        """Write a trial's trained model as files that serve it without tune_tf.
 
         Args:
-            path: Where to, ending in ``.keras``.
+            path: Where to: a file ending in ``.keras``, ``.tflite`` or ``.onnx`` as the format
+                says, or a folder for ``saved_model``.
             trial: Whose model; the best trial's by default.
+            file_format: ``keras`` for ``keras.models.load_model``; ``saved_model`` for TensorFlow
+                Serving and ``tf.saved_model.load``; ``tflite`` for LiteRT; ``onnx`` for ONNX
+                Runtime, which needs the packages of the extra ``onnx``.
 
         Returns:
-            The file's path.
+            The file's or folder's path.
 
         Raises:
             CheckpointError: The trial has no checkpoint, or it cannot be read.
+            InvalidSettingsError: The format is unknown, does not go with the path, or needs a
+                package that is not installed.
+            WorkloadError: The model cannot be written in the format.
         """
         trial = trial or self.best_trial
         if trial.checkpoint is None:
-            raise CheckpointError(f"trial {trial.trial_id} has no checkpoint to export")
+            told = f"{trial.outcome.value}; " if trial.outcome else ""
+            having = [str(each.number) for each in self.trials if each.checkpoint is not None]
+            there = f"trials {', '.join(having)} have one" if having else "no trial has one"
+            raise CheckpointError(
+                f"trial {trial.number} ({trial.trial_id}) has no checkpoint to export ({told}"
+                f"{trial.iterations} iterations); {there}"
+            )
+        path = Path(path)
+        check_export(path, file_format)
         from tune_tf.tracking.trial_run import throwaway_run
-        from tune_tf.training.export import trained_model  # TensorFlow loads here
+        from tune_tf.training.export import export_trained  # TensorFlow loads here
 
         workload = import_workload(self.config.workload, self.base_dir, self.config.data)
-        path = Path(path)
         with throwaway_run():  # what build_model adds to its trial's MLflow run is there already
-            trained_model(workload, trial.config, trial.checkpoint).save(path)
+            export_trained(workload, trial.config, trial.checkpoint, path, file_format)
         return path
+
+
+def check_export(path: Path, file_format: str) -> None:
+    """Refuse to export a model where it cannot be, before it is built.
+
+    Raises:
+        InvalidSettingsError: The format is unknown, needs packages that are not installed, or does
+            not go with the path.
+    """
+    if file_format not in SUFFIXES:
+        known = list(SUFFIXES)
+        raise InvalidSettingsError(
+            [f"format must be {one_of(known)}, not {file_format!r}{near_ones(file_format, known)}"]
+        )
+    suffix = SUFFIXES[file_format]
+    if path.suffix != suffix:
+        wanted = f"end in {suffix}" if suffix else "name a folder, without a suffix"
+        raise InvalidSettingsError([f"for format {file_format} the path must {wanted}, not {path}"])
+    lacking = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
+    if lacking:
+        raise InvalidSettingsError(
+            [
+                f"format {file_format} needs {' and '.join(lacking)}: pip install "
+                f"'tune-tf[{file_format}]'"
+            ]
+        )

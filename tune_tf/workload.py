@@ -158,3 +158,20 @@ class Workload(abc.ABC):
     def global_batch_size(self, config: Config) -> int:
         """Return the rows in one gradient update over all replicas; default ``batch_size``."""
         return int(config.get("batch_size", 32))
+
+
+def mixed_in(mixin: type, workload: Workload, **attributes: Any) -> Workload:
+    """Return a workload of which a mixin replaces some methods; the given one stays as it is.
+
+    It is of a subclass, and no wrapper: what else the user's class replaces is still seen.
+
+    Args:
+        mixin: Comes before the workload's own class; its ``super()`` is that.
+        workload: The user's.
+        attributes: More attributes of the instance, for the mixin.
+    """
+    base = type(workload)
+    made: Workload = object.__new__(type(base.__name__, (mixin, base), {}))
+    for name, value in {**vars(workload), **attributes}.items():
+        object.__setattr__(made, name, value)
+    return made

@@ -9,9 +9,14 @@ import typer
 
 from tune_tf.cli.close import close
 from tune_tf.cli.exit_codes import guarded
+from tune_tf.cli.export import export
+from tune_tf.cli.init import init
+from tune_tf.cli.promote import promote
 from tune_tf.cli.resume import resume
+from tune_tf.cli.retrain import retrain
 from tune_tf.cli.run import run
 from tune_tf.cli.scale import scale
+from tune_tf.cli.schema import schema
 from tune_tf.cli.simulate import simulate
 from tune_tf.cli.sync import sync
 from tune_tf.version import __version__
@@ -24,12 +29,17 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Exit codes: 0 ended, 1 no trial completed, 2 wrong settings, 130 interrupted.",
 )
+app.command()(init)
 app.command()(run)
 app.command()(resume)
 app.command()(sync)
 app.command()(close)
 app.command()(simulate)
 app.command()(scale)
+app.command()(export)
+app.command()(promote)
+app.command()(retrain)
+app.command()(schema)
 
 
 def _version(wanted: bool) -> None:

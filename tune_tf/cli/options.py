@@ -8,6 +8,10 @@ import typer
 SweepArgument = Annotated[
     str, typer.Argument(help="The sweep's folder, id, or name for its latest.")
 ]
+TrialOption = Annotated[
+    str | None,
+    typer.Option(help="The trial's id, its beginning, or its number; the best by default."),
+]
 StoragePathOption = Annotated[Path, typer.Option(help="Where sweeps are looked for by id or name.")]
 FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]
 OverridesArgument = Annotated[

@@ -1,6 +1,7 @@
 """The settings of a sweep: the schema of a sweep file."""
 
 from tune_tf.config.scheduler_settings import SCHEDULERS, SchedulerSettings, scheduler_settings
+from tune_tf.config.schema_file import FIRST_LINE, SCHEMA_FILE, schema_text, write_schema
 from tune_tf.config.searcher_settings import SearcherSettings
 from tune_tf.config.settings import (
     BudgetSettings,
@@ -10,7 +11,9 @@ from tune_tf.config.sweep_config import SweepConfig
 from tune_tf.config.workload_reference import import_workload
 
 __all__ = [
+    "FIRST_LINE",
     "SCHEDULERS",
+    "SCHEMA_FILE",
     "BudgetSettings",
     "MLflowSettings",
     "SchedulerSettings",
@@ -18,4 +21,6 @@ __all__ = [
     "SweepConfig",
     "import_workload",
     "scheduler_settings",
+    "schema_text",
+    "write_schema",
 ]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from ruamel.yaml import YAML
 
+from tune_tf.config.json_schema import for_editors
 from tune_tf.config.parallelism_section import ParallelismSection
 from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
 from tune_tf.config.searcher_settings import SearcherSettings
@@ -217,7 +218,10 @@ class SweepConfig(Settings):
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON schema of a sweep file, for editors."""
-        return cls.model_json_schema()
+        schema = for_editors(cls.model_json_schema())
+        # A file may leave it to the workload, which an editor does not see.
+        schema["required"].remove("space")
+        return schema
 
 
 def _with_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:

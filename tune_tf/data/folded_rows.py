@@ -1,11 +1,12 @@
 """The rows of a data set in folds, each held out once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import Nested, is_sequence, leaves_of, map_nested
+from tune_tf.data.joined_rows import joined_rows, joined_weights, refuse_pipelines
+from tune_tf.data.nested import Nested, leaves_of, map_nested
 from tune_tf.data.rows import Rows, class_labels, class_weights, rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Folds
@@ -31,13 +32,13 @@ class FoldedRows:
 
     def __init__(self, data: Data, folds: Folds, *, seed: int, floatx: str = "float32") -> None:
         if isinstance(data, Data):
-            _refuse_pipelines(data)
+            refuse_pipelines(data, "folds are made of rows by number")
         rows = rows_of(data, floatx=floatx)
         parts: list[Any] = [part for part in (rows.train, rows.validation) if part is not None]
-        self._x = _joined("x", [part[0] for part in parts])
-        self._y = _joined("y", [part[1] for part in parts])
+        self._x = joined_rows("x", [part[0] for part in parts])
+        self._y = joined_rows("y", [part[1] for part in parts])
         self._num_rows = rows.num_train + rows.num_validation
-        given = _joined_weights(parts, data.class_weight is not None, floatx)
+        given = joined_weights(parts, data.class_weight is not None, floatx)
         self._train_weights = given if len(parts[0]) == 3 else None
         if data.class_weight is not None:
             self._train_weights = class_weights(self._y, data.class_weight, floatx)
@@ -67,60 +68,6 @@ class FoldedRows:
     def _part(self, chosen: Any, weights: Any) -> tuple[Nested, ...]:
         part = (self._x, self._y) if weights is None else (self._x, self._y, weights)
         return tuple(map_nested(lambda leaf: leaf[chosen], item) for item in part)
-
-
-def _refuse_pipelines(data: Data) -> None:
-    for name in ("train", "validation"):
-        part = getattr(data, name)
-        if not isinstance(part, tuple | type(None)):
-            raise WorkloadError(
-                f"folds are made of rows by number, but Data.{name} is a {type(part).__name__}: "
-                "let load_data return tuples (x, y) of arrays"
-            )
-
-
-def _joined(name: str, parts: list[Nested]) -> Nested:
-    """Return nested arrays of several parts, one after another.
-
-    Raises:
-        WorkloadError: They are not nested alike, or a row has another shape or type.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    first, second = parts
-    specs = [
-        {label: (leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
-        for part in parts
-    ]
-    if specs[0] != specs[1]:
-        told = [
-            ", ".join(f"{dtype}{list(shape)}" for shape, dtype in spec.values()) for spec in specs
-        ]
-        raise WorkloadError(
-            "the rows of Data.train and Data.validation must be of one form to be split into "
-            f"folds, but a row of {name} is {told[0]} in the one and {told[1]} in the other"
-        )
-    if isinstance(first, Mapping):
-        return {key: _joined(name, [value, second[key]]) for key, value in first.items()}
-    if is_sequence(first):
-        return type(first)(_joined(name, [*pair]) for pair in zip(first, second, strict=True))
-    return np.concatenate(parts)
-
-
-def _joined_weights(parts: list[tuple[Nested, ...]], by_class: bool, floatx: str) -> Any:
-    """Return the user's own weights of all rows, shape ``[rows]``; None where there are none."""
-    own = [
-        None if len(part) == 2 or (by_class and number == 0) else part[2]
-        for number, part in enumerate(parts)
-    ]
-    if all(weights is None for weights in own):
-        return None
-    return np.concatenate(
-        [
-            np.ones(len(next(leaves_of("", part))[1]), floatx) if weights is None else weights
-            for part, weights in zip(parts, own, strict=True)
-        ]
-    )
 
 
 def _groups(data: Data, num_rows: int) -> Any:

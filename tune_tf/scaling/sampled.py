@@ -9,7 +9,7 @@ from typing import Any
 
 from tune_tf.data import first_rows, rows_of
 from tune_tf.errors import WorkloadError
-from tune_tf.workload import Config, Data, Workload
+from tune_tf.workload import Config, Data, Workload, mixed_in
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,8 @@ def sampled(workload: Workload, sample: Sample, *, input_only: bool = False) -> 
         sample: What of it is measured.
         input_only: Whether to leave the model out of an epoch.
     """
-    base = type(workload)
     mixin = _InputOnly if input_only else _Sampled
-    # A subclass and no wrapper: what else the user's class replaces has to be seen.
-    mixed = type(base.__name__, (mixin, base), {})
-    made: Workload = object.__new__(mixed)
-    for name, value in vars(workload).items():
-        object.__setattr__(made, name, value)
-    object.__setattr__(made, "_tune_tf_sample", sample)
-    return made
+    return mixed_in(mixin, workload, _tune_tf_sample=sample)
 
 
 def read_notes(folder: str) -> dict[int, dict[str, int]]:

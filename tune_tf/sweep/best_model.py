@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import CheckpointError, UnknownMetricError
+from tune_tf.errors import CheckpointError, StoreSilentError, UnknownMetricError
 from tune_tf.results import SweepResult
 from tune_tf.secrets import masked
 from tune_tf.sweep.model_writer import ModelWriter
@@ -40,10 +40,6 @@ class LoggedBest:
     folder: Path | None = None
 
 
-class StoreSilentError(RuntimeError):
-    """The store does not answer: log the model when it does."""
-
-
 def log_best_model(
     result: SweepResult,
     settings: MLflowSettings,
@@ -68,7 +64,7 @@ def log_best_model(
     """
     told = "The best model was not logged to MLflow"
     try:
-        best, logged, runs = _logged(result, settings, writer, tracking_uri, run_ids)
+        best, logged, runs = logged_best(result, settings, writer, tracking_uri, run_ids)
         told = f"The best model is logged as {logged.uri}, but not registered"
         if settings.register_best is None or logged.version_uri is not None:
             return logged
@@ -93,14 +89,30 @@ def log_best_model(
     return None
 
 
-def _logged(
+def logged_best(
     result: SweepResult,
     settings: MLflowSettings,
     writer: ModelWriter,
     tracking_uri: str,
     run_ids: Mapping[str, str],
 ) -> tuple[BestModel, LoggedBest, BestModelRuns]:
-    """Log the best model, unless it is logged already."""
+    """Log a sweep's best model, unless it is logged already.
+
+    Args:
+        result: The sweep.
+        settings: As what it may be registered.
+        writer: Writes the model's folder, if that has to be done.
+        tracking_uri: Where MLflow keeps the runs.
+        run_ids: Trial id to MLflow's id of its run.
+
+    Returns:
+        Which model it is, where MLflow has it, and the runs that name it.
+
+    Raises:
+        UnknownMetricError: No trial is the best.
+        StoreSilentError: MLflow does not answer, or has no runs of the sweep.
+        CheckpointError: The best trial has no checkpoint.
+    """
     trial = result.best_trial
     trial_run_id = run_ids.get(trial.trial_id)
     if result.mlflow_run_id is None or trial_run_id is None:

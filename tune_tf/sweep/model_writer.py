@@ -95,6 +95,22 @@ class ModelWriter:
         asked = self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
         return ray.get(asked)
 
+    def held_out_metrics(
+        self, workload: Workload, config: Config, checkpoint: Path
+    ) -> dict[str, float]:
+        """Return what the model of a checkpoint makes of ``Data.test``: ``test_loss`` and so on.
+
+        Args:
+            workload: Whose model and data.
+            config: The trial's values.
+            checkpoint: Folder of the trial's checkpoint.
+        """
+        self.start()
+        metrics: dict[str, float] = ray.get(
+            self._actor.held_out_metrics.remote(workload, config, checkpoint)
+        )
+        return metrics
+
 
 class StartEarly(tune.Callback):
     """Starts the process of a writer shortly before a sweep is expected to end.
@@ -168,6 +184,16 @@ class _Process:
         with _in_place_of(path) as folder:
             _save(model, example, folder, metadata)
         return ModelFolder(path, custom_objects(model), example is not None)
+
+    def held_out_metrics(
+        self, workload: Workload, config: Config, checkpoint: Path
+    ) -> dict[str, float]:
+        from tune_tf.training.export import trained_model
+        from tune_tf.training.held_out import held_out_metrics
+
+        with throwaway_run():
+            model = trained_model(workload, config, checkpoint)
+            return held_out_metrics(workload, config, model)
 
 
 def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ _CUSTOM = "tune_tf.custom_objects"
 _VERSIONS = "mlflow.modelVersions"  # where MLflow itself lists the versions of a logged model
 _READY = "READY"
 _EXISTS = "RESOURCE_ALREADY_EXISTS"
+_MISSING = "RESOURCE_DOES_NOT_EXIST"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class BestModelRuns:
         try:
             model = self._client.get_logged_model(_model_id(uri))
         except MlflowException as error:
-            if error.error_code == "RESOURCE_DOES_NOT_EXIST":  # the user has deleted it
+            if error.error_code == _MISSING:  # the user has deleted it
                 return None
             raise
         return model if str(model.status) == _READY else None
@@ -119,32 +120,49 @@ class BestModelRuns:
             folder: As ``mlflow.keras.save_model`` writes it; gets the ids that MLflow gives.
         """
         before = self.logged()
-        experiment_id = self._client.get_run(self._parent_run_id).info.experiment_id
-        model = self._client.create_logged_model(
-            experiment_id,
+        uri = log_model(
+            self._client,
+            self._parent_run_id,
+            folder,
             name=_NAME,
-            source_run_id=self._parent_run_id,
             tags=best.tags,
-            params=dict(best.params),
-            model_type=_MODEL_TYPE,
+            params=best.params,
         )
-        try:
-            self._upload(model, folder)
-        except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
-                self._client.finalize_logged_model(model.model_id, "FAILED")
-                self._client.delete_logged_model(model.model_id)
-            raise
-        uri = f"models:/{model.model_id}"
         self._name_in_runs(best, BEST_MODEL, uri)
         if before is not None:
             self._supersede(before, best)
         return uri
 
     def version_of(self, model: "LoggedModel", name: str) -> str | None:
-        """Return the URI of a logged model's version under a name, if it has one."""
-        uri = model.tags.get(BEST_VERSION, "")
-        return uri if uri.rpartition("/")[0] == f"models:/{name}" else None
+        """Return the URI of a logged model's latest version under a name, if it has one."""
+        from mlflow.exceptions import MlflowException
+
+        listed = json.loads(model.tags.get(_VERSIONS, "[]"))
+        numbers = [int(each["version"]) for each in listed if each["name"] == name]
+        for number in sorted(numbers, reverse=True):
+            try:
+                self._client.get_model_version(name, str(number))
+            except MlflowException as error:
+                if error.error_code != _MISSING:
+                    raise
+            else:
+                return f"models:/{name}/{number}"
+        return None
+
+    def give_alias(self, version_uri: str, alias: str) -> str | None:
+        """Give a registered version an alias; return the URI of the version that had it before."""
+        from mlflow.exceptions import MlflowException
+
+        name, _, version = version_uri.removeprefix("models:/").rpartition("/")
+        before = None
+        try:
+            had = self._client.get_model_version_by_alias(name, alias).version
+            before = f"models:/{name}/{had}"
+        except MlflowException as error:
+            if error.error_code not in (_MISSING, "INVALID_PARAMETER_VALUE"):
+                raise
+        self._client.set_registered_model_alias(name, alias, version)
+        return None if before == version_uri else before
 
     def register(self, best: BestModel, uri: str, name: str, alias: str | None) -> str:
         """Make a logged model a version of a registered one; return the version's URI.
@@ -185,18 +203,6 @@ class BestModelRuns:
         self._name_in_runs(best, BEST_VERSION, version)
         return version
 
-    def _upload(self, model: "LoggedModel", folder: Path) -> None:
-        from mlflow.entities import LoggedModelOutput
-        from mlflow.models import Model
-
-        about = Model.load(str(folder))
-        about.run_id, about.model_id = self._parent_run_id, model.model_id
-        about.model_uuid, about.artifact_path = model.model_id, model.artifact_location
-        about.save(str(folder / "MLmodel"))
-        self._client.log_model_artifacts(model.model_id, str(folder))
-        self._client.finalize_logged_model(model.model_id, _READY)
-        self._client.log_outputs(self._parent_run_id, [LoggedModelOutput(model.model_id, step=0)])
-
     def _supersede(self, before: "LoggedModel", best: BestModel) -> None:
         trial_run_id = before.tags.get(_TRIAL_RUN)
         if trial_run_id is not None and trial_run_id != best.trial_run_id:
@@ -210,6 +216,56 @@ class BestModelRuns:
     def _name_in_runs(self, best: BestModel, key: str, uri: str) -> None:
         for run_id in (best.trial_run_id, self._parent_run_id):
             self._client.set_tag(run_id, key, uri)
+
+
+def log_model(
+    client: "MlflowClient",
+    run_id: str,
+    folder: Path,
+    *,
+    name: str,
+    tags: Mapping[str, str],
+    params: Mapping[str, str],
+) -> str:
+    """Log the model in a folder as one of a run's; return its URI.
+
+    Args:
+        client: MLflow's client.
+        run_id: The run.
+        folder: As ``mlflow.keras.save_model`` writes it; gets the ids that MLflow gives.
+        name: Of the logged model.
+        tags: Where it comes from.
+        params: The config that it was trained with.
+    """
+    model = client.create_logged_model(
+        client.get_run(run_id).info.experiment_id,
+        name=name,
+        source_run_id=run_id,
+        tags=dict(tags),
+        params=dict(params),
+        model_type=_MODEL_TYPE,
+    )
+    try:
+        _upload(client, run_id, model, folder)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to tell
+            client.finalize_logged_model(model.model_id, "FAILED")
+            client.delete_logged_model(model.model_id)
+        raise
+    return f"models:/{model.model_id}"
+
+
+def _upload(client: "MlflowClient", run_id: str, model: "LoggedModel", folder: Path) -> None:
+    from mlflow.entities import LoggedModelOutput
+    from mlflow.models import Model
+
+    about = Model.load(str(folder))
+    about.run_id, about.model_id = run_id, model.model_id
+    about.model_uuid, about.artifact_path = model.model_id, model.artifact_location
+    about.save(str(folder / "MLmodel"))
+    client.log_model_artifacts(model.model_id, str(folder))
+    client.finalize_logged_model(model.model_id, _READY)
+    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
 
 
 def _model_id(uri: str) -> str:

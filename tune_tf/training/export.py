@@ -1,12 +1,28 @@
-"""A trained model out of a checkpoint."""
+"""A trained model out of a checkpoint, and as files that serve it."""
 
+import contextlib
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import keras
 
+from tune_tf.errors import WorkloadError
 from tune_tf.training.build import build_to_load
 from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.example import input_example
 from tune_tf.workload import Config, Workload
+
+FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
+"""How a model is written: for Keras, for TensorFlow Serving, for LiteRT or for ONNX Runtime."""
+
+_OF_KERAS = {"saved_model": "tf_saved_model", "tflite": "litert"}
 
 
 def trained_model(workload: Workload, config: Config, folder: Path) -> keras.Model:
@@ -21,3 +37,85 @@ def trained_model(workload: Workload, config: Config, folder: Path) -> keras.Mod
     if getattr(model.optimizer, "use_ema", False):
         model.optimizer.finalize_variable_values(model.trainable_variables)
     return model
+
+
+def export_trained(
+    workload: Workload, config: Config, checkpoint: Path, path: Path, file_format: FileFormat
+) -> keras.Model:
+    """Write the model of a checkpoint in a format, in place of what was there before.
+
+    Args:
+        workload: Whose model.
+        config: The trial's values.
+        checkpoint: Folder of its checkpoint.
+        path: The file, or the folder of a ``saved_model``; it is whole or not there.
+        file_format: How it is written.
+
+    Returns:
+        The model.
+
+    Raises:
+        CheckpointError: As for :func:`trained_model`.
+        WorkloadError: The model cannot be written so.
+    """
+    model = trained_model(workload, config, checkpoint)
+    if file_format != "keras":  # Keras writes a model only once it was called
+        symbolic = getattr(model, "inputs", None) is not None
+        model(model.input if symbolic else input_example(workload, config, model))
+    with _in_place_of(path) as partial:
+        try:
+            if file_format == "keras":
+                model.save(partial)
+            elif file_format == "onnx":
+                _export_onnx(model, partial)
+            else:
+                model.export(partial, format=_OF_KERAS[file_format], verbose=False)
+        except OSError:
+            raise
+        except Exception as error:
+            told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise WorkloadError(
+                f"the model cannot be written as {file_format}: {told}; format keras takes every "
+                "model"
+            ) from error
+    return model
+
+
+def _export_onnx(model: keras.Model, path: Path) -> None:
+    """Write a model for ONNX Runtime.
+
+    ``model.export(format="onnx")`` would ask callers for the constants of normalising layers: what
+    such a layer keeps in a tensor becomes an input of the graph. A SavedModel has them inside.
+
+    Raises:
+        RuntimeError: It has what ONNX has not, as tf2onnx says.
+    """
+    with tempfile.TemporaryDirectory(prefix="tune_tf-") as folder:
+        model.export(folder, format="tf_saved_model", verbose=False)
+        arguments = ["--saved-model", folder, "--output", str(path)]
+        done = subprocess.run(  # noqa: S603  its documented way for a SavedModel
+            [sys.executable, "-m", "tf2onnx.convert", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode or not path.exists():
+        raise RuntimeError((done.stderr.strip().splitlines() or ["tf2onnx failed"])[-1])
+    onnx = importlib.import_module("onnx")  # an extra
+    onnx.checker.check_model(str(path))  # tf2onnx writes what it cannot translate all the same
+
+
+@contextlib.contextmanager
+def _in_place_of(path: Path) -> Iterator[Path]:
+    """Make a file or folder that takes the place of another once it is whole."""
+    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield partial
+        if path.is_dir():
+            shutil.rmtree(path)
+        partial.replace(path)
+    finally:
+        if partial.is_dir():
+            shutil.rmtree(partial)
+        partial.unlink(missing_ok=True)

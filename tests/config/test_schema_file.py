@@ -1,0 +1,73 @@
+"""The JSON schema of sweep files, as editors use it."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from tune_tf.config import FIRST_LINE, SCHEMA_FILE, SweepConfig, schema_text, write_schema
+from tune_tf.errors import InvalidSettingsError
+
+READY = Path(__file__).parents[2] / "search_spaces"
+FILES = sorted(READY.glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def faults_in():
+    """Return the faults that an editor finds in the text of a sweep file."""
+    schema = SweepConfig.json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    yaml = YAML(typ="safe")
+    return lambda text: [error.message for error in validator.iter_errors(yaml.load(text))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_ready_sweep_file_names_the_schema_and_keeps_it(path, faults_in):
+    text = path.read_text()
+    assert text.splitlines()[0] == FIRST_LINE
+    assert faults_in(text) == []
+
+
+def test_the_schema_beside_the_ready_sweep_files_is_that_of_the_settings():
+    assert (READY / SCHEMA_FILE).read_text() == schema_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("num_samples", "num_sample"), "num_sample"),
+        (("mode: max", "mode: up"), "up"),
+        (("name: asha", "name: ashes"), "ashes"),
+        (("cpus: 1", "cpus: one"), "one"),
+    ],
+    ids=["an unknown key", "a wrong mode", "a wrong scheduler", "text for a number"],
+)
+def test_an_editor_finds_a_fault(change, told, faults_in):
+    text = (READY / "digits_cnn.yaml").read_text()
+    assert any(told in fault for fault in faults_in(text.replace(*change)))
+
+
+def test_a_sweep_file_may_leave_the_space_to_its_workload(faults_in):
+    text = "{name: a, workload: a:b, objective: {metric: m, mode: min}, budget: {num_samples: 1}}"
+    assert faults_in(text) == []
+
+
+def test_every_setting_tells_what_it_is():
+    schema = SweepConfig.json_schema()
+    sections = [schema, *(each for each in schema["$defs"].values() if "properties" in each)]
+    silent = [
+        f"{section['title']}.{name}"
+        for section in sections
+        for name, setting in section["properties"].items()
+        if not setting.get("description")
+    ]
+    assert silent == []
+    told = schema["$defs"]["BudgetSettings"]["properties"]["time_budget_s"]["description"]
+    assert told == "Seconds after which the sweep ends, None for no limit."
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(InvalidSettingsError, match=r"missing/a\.json cannot be written: No such"):
+        write_schema(tmp_path / "missing" / "a.json")

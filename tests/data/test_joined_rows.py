@@ -1,0 +1,63 @@
+"""Training and validation rows put together."""
+
+import numpy as np
+import pytest
+
+from tune_tf import Data
+from tune_tf.data import Pipeline
+from tune_tf.data.joined_rows import all_to_train
+from tune_tf.errors import WorkloadError
+
+
+def part(start, count, **more):
+    x = np.arange(start, start + count, dtype=np.float32)[:, None]
+    return (x, x[:, 0].astype(np.int32), *more.values())
+
+
+def test_rows_to_validate_on_follow_those_to_train_on():
+    test = part(9, 2)
+    joined = all_to_train(Data(part(0, 3), part(3, 2), test))
+
+    assert joined.train[0][:, 0].tolist() == joined.train[1].tolist() == [0, 1, 2, 3, 4]
+    assert joined.validation is None
+    assert joined.test is test
+
+
+def test_several_inputs_are_put_together_by_name():
+    x, y = part(0, 2)
+    joined = all_to_train(Data(({"a": x, "b": x + 1}, y), ({"a": x, "b": x}, y)))
+
+    assert joined.train[0]["b"][:, 0].tolist() == [1, 2, 0, 1]
+
+
+def test_rows_without_a_weight_count_as_one():
+    joined = all_to_train(Data(part(0, 2, weights=np.array([2.0, 3.0])), part(2, 1)))
+
+    assert joined.train[2].tolist() == [2, 3, 1]
+
+
+def test_class_weights_are_of_all_rows():
+    weighed = part(2, 1, weights=np.array([5.0]))
+    joined = all_to_train(Data(part(0, 2), weighed, class_weight={2: 4.0}))
+
+    assert len(joined.train) == 2
+    assert joined.class_weight == {2: 4.0}
+
+
+def test_without_rows_to_validate_on_nothing_changes():
+    data = Data(part(0, 2))
+    assert all_to_train(data) is data
+
+
+def test_rows_of_another_form_are_refused():
+    with pytest.raises(
+        WorkloadError, match=r"must be of one form to be put together.*\[1\].*\[2\]"
+    ):
+        all_to_train(Data(part(0, 2), (np.zeros((2, 2), np.float32), np.zeros(2, np.int32))))
+
+
+def test_rows_that_are_read_while_a_trial_trains_are_refused():
+    with pytest.raises(
+        WorkloadError, match=r"put together as arrays, but Data.train is a Pipeline"
+    ):
+        all_to_train(Data(Pipeline(part(0, 2)), part(2, 1)))

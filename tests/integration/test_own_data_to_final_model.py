@@ -1,0 +1,129 @@
+"""From a table of one's own to a model that is served, by the verbs alone."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import own_data_files
+import pytest
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+PREDICT = """
+import sys
+import keras
+import numpy as np
+path, rows = sys.argv[1:]
+with np.load(rows) as given:
+    x, y = {name: given[name] for name in given if name != "y"}, given["y"]
+loss, accuracy = keras.models.load_model(path).evaluate(x, y, verbose=0)
+assert "tune_tf" not in sys.modules
+print(loss, accuracy)
+"""
+
+VALIDATION = """
+import sys
+import numpy as np
+from tune_tf.workloads.tabular import TabularMLP
+x, y = TabularMLP(path="wine.csv", target="class").load_data({}).validation
+np.savez("rows.npz", y=y, **x)
+"""
+
+
+def python(code, *arguments, cwd):
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def told(finished, tmp_path):
+    """Run a verb; return what it tells as JSON."""
+
+    def told(*arguments):
+        code, out, err = finished(*arguments, "--json", cwd=tmp_path)
+        assert code == 0, err
+        return json.loads(out)
+
+    return told
+
+
+def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
+    import mlflow
+
+    own_data_files.wine(tmp_path / "wine.csv")
+    written = told("init", "wine.csv", "--target", "class")
+    assert written["path"] == "sweep.yaml"
+
+    budget = ("budget.num_samples=2", "scheduler={name: fifo, max_t: 3}")
+    swept = told("run", "sweep.yaml", "--set", *budget)
+    best = swept["best"]
+
+    # The exported model gives the trial's own numbers where tune_tf is not.
+    exported = told("export", "wine", "--output", "wine.keras")
+    assert exported["trial_id"] == best["trial_id"]
+    python(VALIDATION, cwd=tmp_path)
+    loss, accuracy = map(float, python(PREDICT, "wine.keras", "rows.npz", cwd=tmp_path).split())
+    assert accuracy == pytest.approx(best["metrics"]["val_accuracy"])
+    assert loss == pytest.approx(best["metrics"]["val_loss"], rel=1e-4)
+
+    # The alias is of the version of the model that the sweep has logged.
+    promoted = told("promote", "wine", "--alias", "live", "--name", "vino")
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    version = client.get_model_version_by_alias("vino", "live")
+    parent = client.get_run(swept["mlflow_run_id"])
+    assert version.source == promoted["model_uri"] == parent.data.tags["tune_tf.best_model"]
+    assert version.tags["tune_tf.trial_id"] == best["trial_id"]
+    assert told("promote", "wine", "--alias", "live", "--name", "vino") == promoted
+
+    # Trained again on the same rows, it has the trial's numbers.
+    again = told("retrain", "wine", "--on", "train")
+    for name, value in best["metrics"].items():
+        assert again["metrics"][name] == pytest.approx(value, rel=1e-4), name
+
+    # Trained on more rows, it is tested on those that no trial has seen.
+    final = told("retrain", "wine", "--epochs", "2")
+    assert final["num_epochs"] == 2
+    assert "val_loss" not in final["metrics"]
+    assert final["metrics"]["loss"] != again["metrics"]["loss"]
+    assert 0 <= final["metrics"]["test_accuracy"] <= 1
+    loss, accuracy = map(
+        float, python(PREDICT, final["model_path"], "rows.npz", cwd=tmp_path).split()
+    )
+    assert 0 < loss < 5
+
+    run = client.get_run(final["mlflow_run_id"])
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["tune_tf.retrained_sweep_id"] == swept["sweep_id"]
+    assert run.data.tags["tune_tf.retrained_trial_id"] == best["trial_id"]
+    assert run.data.params["width"] == str(best["config"]["width"])
+    points = client.get_metric_history(run.info.run_id, "loss")
+    assert [point.step for point in points] == [1, 2]
+    assert run.data.metrics["test_accuracy"] == pytest.approx(final["metrics"]["test_accuracy"])
+    trial_run = client.get_run(run.data.tags["tune_tf.retrained_trial_run_id"])
+    assert trial_run.data.tags["tune_tf.retrained_run_id"] == run.info.run_id
+    model = client.get_logged_model(final["model_uri"].rpartition("/")[2])
+    assert (model.source_run_id, str(model.status)) == (run.info.run_id, "READY")
+
+    # What cannot be is told in one message.
+    for arguments, text in (
+        (("export", "wine", "--trial", "7"), "has no trial '7'; there are 0 ("),
+        (("retrain", "win"), "there is no sweep 'win'"),
+        (("export", "wine", "--output", "wine.keras"), "wine.keras is there already"),
+    ):
+        code, _, err = finished(*arguments, cwd=tmp_path)
+        assert (code, "Traceback" in err) == (2, False)
+        assert text in err
+    (tmp_path / "wine.csv").unlink()
+    code, _, err = finished("retrain", "wine", cwd=tmp_path)
+    assert code == 2
+    assert f"there is no file {tmp_path / 'wine.csv'}" in err
+    assert "Traceback" not in err
+    assert Path(swept["path"]).is_dir()

@@ -1,0 +1,74 @@
+"""Aliases of registered versions, and the runs of a sweep that are looked for."""
+
+import pytest
+
+from tune_tf.tracking.entry import PARENT, SWEEP_ID, TRIAL_ID
+from tune_tf.tracking.found_runs import run_ids_of
+from tune_tf.tracking.registry import BestModel, BestModelRuns
+
+pytestmark = pytest.mark.mlflow
+
+
+@pytest.fixture
+def registered(client, tmp_path):
+    """Return a function that logs and registers a sweep's model: its runs, model and version."""
+    from mlflow.models import Model
+
+    experiment = client.create_experiment("digits")
+
+    def registered(sweep_id, name="digits"):
+        parent, trial = (client.create_run(experiment).info.run_id for _ in range(2))
+        best = BestModel(sweep_id, "t1", trial, "/c/1", "val_loss", 0.5)
+        folder = tmp_path / sweep_id
+        folder.mkdir()
+        Model().save(str(folder / "MLmodel"))
+        runs = BestModelRuns(client, parent)
+        uri = runs.log(best, folder)
+        return runs, best, uri, runs.register(best, uri, name, None)
+
+    return registered
+
+
+def test_an_alias_goes_from_one_version_to_another(client, registered):
+    first, _, _, first_uri = registered("s1")
+    second, _, second_model, second_uri = registered("s2")
+
+    assert first.give_alias(first_uri, "champion") is None
+    assert second.give_alias(second_uri, "champion") == first_uri == "models:/digits/1"
+    assert client.get_model_version_by_alias("digits", "champion").source == second_model
+
+
+def test_a_version_that_has_the_alias_keeps_it(client, registered):
+    runs, _, _, uri = registered("s1")
+    runs.give_alias(uri, "champion")
+
+    assert runs.give_alias(uri, "champion") is None
+
+
+def test_a_model_has_a_version_under_each_name(registered):
+    runs, best, uri, version = registered("s1")
+    other = runs.register(best, uri, "other", None)
+    logged = runs.logged()
+
+    assert runs.version_of(logged, "digits") == version
+    assert runs.version_of(logged, "other") == other
+    assert runs.version_of(logged, "third") is None
+
+
+def test_a_version_that_was_deleted_is_none(client, registered):
+    runs, _, _, _ = registered("s1")
+    client.delete_model_version("digits", "1")
+
+    assert runs.version_of(runs.logged(), "digits") is None
+
+
+def test_the_runs_of_a_sweep_are_found_by_their_trials(client):
+    experiment = client.create_experiment("digits")
+    tags = [{SWEEP_ID: "s1"}, {SWEEP_ID: "s1", TRIAL_ID: "t1"}, {SWEEP_ID: "s2", TRIAL_ID: "t1"}]
+    parent, trial, _ = (client.create_run(experiment, tags=each).info.run_id for each in tags)
+
+    assert run_ids_of(client, "digits", "s1") == {PARENT: parent, "t1": trial}
+
+
+def test_an_experiment_that_is_not_there_has_no_runs(client):
+    assert run_ids_of(client, "digits", "s1") == {}

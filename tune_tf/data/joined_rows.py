@@ -1,0 +1,99 @@
+"""The rows of the training and the validation part of a data set, put together."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tune_tf.data.nested import Nested, is_sequence, leaves_of
+from tune_tf.data.rows import rows_of
+from tune_tf.errors import WorkloadError
+from tune_tf.workload import Data
+
+
+def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
+    """Return a data set that trains on the rows that it validated on, too.
+
+    Rows have weights where those of ``Data.train`` have; a row to validate on without one counts
+    as 1. ``class_weight`` weighs all of them. Rows to test on stay as they are.
+
+    Args:
+        data: What the workload loaded.
+        floatx: What floats become.
+
+    Raises:
+        WorkloadError: The parts are no arrays, or their rows of other forms.
+    """
+    if not isinstance(data, Data) or data.validation is None:
+        return data
+    refuse_pipelines(data, "training and validation rows are put together as arrays")
+    rows = rows_of(replace(data, class_weight=None), floatx=floatx)
+    parts: list[Any] = [rows.train, rows.validation]
+    x, y = (joined_rows(name, [part[at] for part in parts]) for at, name in enumerate("xy"))
+    weights = joined_weights(parts, False, floatx) if len(parts[0]) == 3 else None
+    train = (x, y) if weights is None else (x, y, weights)
+    return replace(data, train=train, validation=None, groups=None)
+
+
+def refuse_pipelines(data: Data, why: str) -> None:
+    """Refuse data that are no arrays.
+
+    Args:
+        data: What the workload loaded.
+        why: What is done with rows, for the message.
+
+    Raises:
+        WorkloadError: Tells which part it is.
+    """
+    for name in ("train", "validation"):
+        part = getattr(data, name)
+        if not isinstance(part, tuple | type(None)):
+            raise WorkloadError(
+                f"{why}, but Data.{name} is a {type(part).__name__}: "
+                "let load_data return tuples (x, y) of arrays"
+            )
+
+
+def joined_rows(name: str, parts: list[Nested]) -> Nested:
+    """Return nested arrays of several parts, one after another.
+
+    Raises:
+        WorkloadError: They are not nested alike, or a row has another shape or type.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first, second = parts
+    specs = [
+        {label: (leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
+        for part in parts
+    ]
+    if specs[0] != specs[1]:
+        told = [
+            ", ".join(f"{dtype}{list(shape)}" for shape, dtype in spec.values()) for spec in specs
+        ]
+        raise WorkloadError(
+            "the rows of Data.train and Data.validation must be of one form to be put together, "
+            f"but a row of {name} is {told[0]} in the one and {told[1]} in the other"
+        )
+    if isinstance(first, Mapping):
+        return {key: joined_rows(name, [value, second[key]]) for key, value in first.items()}
+    if is_sequence(first):
+        return type(first)(joined_rows(name, [*pair]) for pair in zip(first, second, strict=True))
+    return np.concatenate(parts)
+
+
+def joined_weights(parts: list[tuple[Nested, ...]], by_class: bool, floatx: str) -> Any:
+    """Return the user's own weights of all rows, shape ``[rows]``; None where there are none."""
+    own = [
+        None if len(part) == 2 or (by_class and number == 0) else part[2]
+        for number, part in enumerate(parts)
+    ]
+    if all(weights is None for weights in own):
+        return None
+    return np.concatenate(
+        [
+            np.ones(len(next(leaves_of("", part))[1]), floatx) if weights is None else weights
+            for part, weights in zip(parts, own, strict=True)
+        ]
+    )

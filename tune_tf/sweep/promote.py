@@ -1,0 +1,119 @@
+"""The best model of a sweep as the one that is served: an alias in MLflow's registry."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from tune_tf.config import MLflowSettings
+from tune_tf.errors import StoreSilentError
+from tune_tf.folder import SweepFolder
+from tune_tf.results import TrialResult
+from tune_tf.secrets import masked
+from tune_tf.sweep.best_model import logged_best
+from tune_tf.sweep.cluster import cluster
+from tune_tf.sweep.model_writer import ModelWriter
+from tune_tf.sweep.read import read_sweep
+from tune_tf.sweep.store import SweepStore
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A version that was given an alias.
+
+    Args:
+        uri: What ``mlflow.keras.load_model`` takes: ``models:/name@alias``.
+        version_uri: The same by number: ``models:/name/3``.
+        model_uri: The logged model that it is a version of.
+        before: The version that had the alias until now; None if none had it, or this one.
+        sweep_id: The sweep.
+        trial: Its best trial.
+    """
+
+    uri: str
+    version_uri: str
+    model_uri: str
+    before: str | None
+    sweep_id: str
+    trial: TrialResult
+
+
+def promote_best(
+    sweep: str | Path,
+    alias: str = "champion",
+    *,
+    name: str | None = None,
+    storage_path: str | Path = "sweeps",
+) -> Promotion:
+    """Give an alias to the version that a sweep's best model is registered as.
+
+    The model is logged and registered first, if it is not yet: never twice.
+
+    Args:
+        sweep: The sweep's folder, its id, or its name for the latest sweep of that name.
+        alias: The alias; another version of the model that has it loses it.
+        name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
+            sweep's name.
+        storage_path: Where sweeps are looked for by id or name.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        UnknownMetricError: No trial is the best.
+        CheckpointError: The best trial has no checkpoint to log a model from.
+        InvalidSettingsError: The sweep is not tracked, or MLflow takes no such name or alias.
+        StoreSilentError: MLflow does not answer, or has no runs of the sweep.
+    """
+    folder = SweepFolder.open(sweep, storage_path)
+    given = folder.config.mlflow
+    name = name or (given and given.register_best) or folder.config.name
+    settings = MLflowSettings(register_best=name, best_alias=alias)
+    result = read_sweep(folder.path)
+    trial = result.best_trial
+    store = SweepStore.open(folder)
+    result = replace(result, mlflow_run_id=store.parent_run_id)
+    with _Writer() as writer, _told_plainly(store):
+        best, logged, runs = logged_best(
+            result, settings, writer, store.tracking_uri, store.run_ids
+        )
+        version_uri = logged.version_uri or runs.register(best, logged.uri, name, None)
+        before = runs.give_alias(version_uri, alias)
+    return Promotion(
+        f"models:/{name}@{alias}", version_uri, logged.uri, before, result.sweep_id, trial
+    )
+
+
+class _Writer(ModelWriter):
+    """A writer with a Ray cluster, which is started only if there is something to write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cluster = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Start the process, and a cluster where none is connected."""
+        if self._actor is None:
+            self._cluster.enter_context(cluster())
+        super().start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End both."""
+        with self._cluster:
+            super().__exit__(kind, error, traceback)
+
+
+@contextlib.contextmanager
+def _told_plainly(store: SweepStore) -> Iterator[None]:
+    """Raise what MLflow refuses as one message, without a password in it."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        told = masked(str(error).replace(store.tracking_uri, "the store")).strip()
+        raise StoreSilentError(f"MLflow refuses: {told}") from error
