@@ -98,6 +98,10 @@ class UnknownSweepError(TuneTfError, LookupError):
     """No sweep of that name is stored: choose one of those that are."""
 
 
+class UnknownTrialError(TuneTfError, LookupError):
+    """The sweep has no such trial: choose one of those that it has."""
+
+
 class SweepConflictError(TuneTfError, RuntimeError):
     """The sweep cannot go on as asked: another driver holds it, or its settings changed."""
 

@@ -8,6 +8,7 @@ from tune_tf.config.settings import (
 )
 from tune_tf.config.sweep_config import SweepConfig
 from tune_tf.config.workload_reference import import_workload
+from tune_tf.config.yaml_text import yaml_text
 
 __all__ = [
     "SCHEDULERS",
@@ -18,4 +19,5 @@ __all__ = [
     "SweepConfig",
     "import_workload",
     "scheduler_settings",
+    "yaml_text",
 ]

@@ -1,0 +1,23 @@
+"""A curve in one line of text."""
+
+from collections.abc import Sequence
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """Return a line of bars, the lowest value the lowest bar.
+
+    Args:
+        values: Finite, in order; empty for an empty line.
+        width: Bars at most; of more values, evenly spaced ones with the first and the last.
+    """
+    if len(values) > width:
+        step = (len(values) - 1) / (width - 1)
+        values = [values[round(place * step)] for place in range(width)]
+    if not values:
+        return ""
+    low, span = min(values), max(values) - min(values)
+    if span == 0:
+        return _BARS[0] * len(values)
+    return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in values)
