@@ -12,6 +12,7 @@ from tune_tf.cli.close import close
 from tune_tf.cli.compare import compare
 from tune_tf.cli.exit_codes import guarded
 from tune_tf.cli.list import list_sweeps
+from tune_tf.cli.logs import logs
 from tune_tf.cli.resume import resume
 from tune_tf.cli.run import run
 from tune_tf.cli.scale import scale
@@ -36,6 +37,7 @@ app.command("list")(list_sweeps)
 app.command()(status)
 app.command()(trials)
 app.command()(show)
+app.command()(logs)
 app.command()(best)
 app.command()(compare)
 app.command()(sync)

@@ -8,6 +8,9 @@ import typer
 SweepArgument = Annotated[
     str, typer.Argument(help="The sweep's folder, id, or name for its latest.")
 ]
+TrialArgument = Annotated[
+    str, typer.Argument(help="The trial's number, id, or an unambiguous beginning of its id.")
+]
 StoragePathOption = Annotated[Path, typer.Option(help="Where sweeps are looked for by id or name.")]
 FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]
 OverridesArgument = Annotated[

@@ -1,20 +1,20 @@
 """``sweep.py show``: one trial."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from tune_tf.cli.options import STORAGE_PATH, JsonOption, StoragePathOption, SweepArgument
+from tune_tf.cli.options import (
+    STORAGE_PATH,
+    JsonOption,
+    StoragePathOption,
+    SweepArgument,
+    TrialArgument,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from tune_tf.view import SweepView, TrialView
-
-TrialArgument = Annotated[
-    str, typer.Argument(help="The trial's number, id, or an unambiguous beginning of its id.")
-]
 
 
 def show(
@@ -40,6 +40,7 @@ def show(
                 **found.to_dict(),
                 "curve": {"metric": metric, "values": found.curve(metric)},
                 "checkpoints": [str(path) for path in found.checkpoints],
+                "log": str(found.log) if found.log else None,
                 "error": found.error or None,
             }
         )
@@ -70,7 +71,7 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
     console.print(Text(f"Curve of {metric}", style="bold"))
     console.print(Text(f"  {_curve(trial, metric)}"), soft_wrap=True)
     console.print(Text("Checkpoints", style="bold"))
-    for path in trial.checkpoints or ["none"]:
+    for path in [*map(str, trial.checkpoints)] or ["none"]:
         console.print(Text(f"  {path}"), soft_wrap=True)
     if trial.error:
         console.print(Text("Error", style="bold red"))
@@ -90,6 +91,7 @@ def _facts(sweep: "SweepView", trial: "TrialView") -> dict[str, str]:
         "began": told_time(trial.began_s) or "never",
         "ended": told_time(trial.ended_s),
         "node": trial.node and f"{trial.node}, process {trial.pid}",
+        "log": str(trial.log) if trial.log else None,
         "MLflow run": trial.mlflow_run_id or "not known",
     }
     return {name: value for name, value in facts.items() if value}

@@ -17,7 +17,8 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
         values = [values[round(place * step)] for place in range(width)]
     if not values:
         return ""
-    low, span = min(values), max(values) - min(values)
+    halves = [value / 2 for value in values]  # the difference of two is finite
+    low, span = min(halves), max(halves) - min(halves)
     if span == 0:
         return _BARS[0] * len(values)
-    return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in values)
+    return "".join(_BARS[round((half - low) / span * (len(_BARS) - 1))] for half in halves)

@@ -179,13 +179,13 @@ def _running(sweep: "SweepView") -> "RenderableType":
 
 def _line(sweep: "SweepView") -> str:
     from tune_tf.cli.states import counted_states
-    from tune_tf.report.value_text import shown
+    from tune_tf.report.value_text import counted, shown
 
     metric = sweep.config.leading_objective.metric
     best = "no result yet" if sweep.best is None else f"best {metric} {shown(sweep.best_value)}"
     return (
         f"{sweep.sweep_id}: {sweep.num_ended}/{sweep.config.budget.num_samples} trials "
-        f"({counted_states(sweep.counts)}), {sweep.num_iterations} iterations, {best}"
+        f"({counted_states(sweep.counts)}), {counted(sweep.num_iterations, 'iteration')}, {best}"
     )
 
 

@@ -138,6 +138,7 @@ def _run(
                 seed=config.seed,
                 checkpoint_interval_s=config.checkpoint_interval_s,
                 tracking=make_trial_tracking(folder),
+                log_folder=folder.path,
                 elastic=scheduler.fresh_actors,  # those that resize trials need them
             ),
             name=folder.sweep_id,

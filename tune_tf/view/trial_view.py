@@ -8,7 +8,7 @@ from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
-from tune_tf.diary import TrialPage
+from tune_tf.diary import TRIAL_LOG, TrialPage
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
 from tune_tf.results import TrialResult, told_metrics
 from tune_tf.secrets import masked
@@ -128,6 +128,12 @@ class TrialView:
     def checkpoints(self) -> Sequence[Path]:
         """The folders of its checkpoints that are kept, oldest first."""
         return _checkpoints(self.folder)
+
+    @property
+    def log(self) -> Path | None:
+        """The file of what its processes wrote to stdout and stderr; None where there is none."""
+        path = self.folder / TRIAL_LOG
+        return path if path.is_file() else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data; times in seconds since 1970."""
