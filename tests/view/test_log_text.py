@@ -18,18 +18,18 @@ def test_each_trial_gets_what_is_written_while_it_is_served(stream, tmp_path):
     log = TrialLog(streams=(stream,))
     os.write(stream, b"before\n")
     for name in ("a", "b", "a"):
-        log.begin(tmp_path / name)
+        log.begin(log_path(tmp_path, name))
         os.write(stream, f"during {name}\n".encode())
     log.end()
     os.write(stream, b"after\n")
-    assert (tmp_path / "a").read_text() == "during a\nduring a\n"
-    assert (tmp_path / "b").read_text() == "during b\n"
+    assert (tmp_path / "a" / "log.txt").read_text() == "during a\nduring a\n"
+    assert (tmp_path / "b" / "log.txt").read_text() == "during b\n"
     assert (tmp_path / "stdout").read_text() == "before\nafter\n"
 
 
 def test_a_log_that_cannot_be_written_is_a_warning_and_the_stream_stays(stream, tmp_path, caplog):
     log = TrialLog(streams=(stream,))
-    log.begin(tmp_path / "nowhere" / "log.txt")
+    log.begin(tmp_path / "nowhere" / "trial_00000" / "log.txt")
     os.write(stream, b"here\n")
     log.end()
     assert "the trial has no log" in caplog.text

@@ -29,12 +29,16 @@ class TrialLog:
     def begin(self, path: Path | None) -> None:
         """Write to a trial's log from now on; to where it was before for None.
 
-        A folder that cannot be reached from this node is a warning, and no more.
+        A sweep's folder that cannot be reached from this node is a warning, and no more.
+
+        Args:
+            path: The log; the trial's folder is made where it is missing.
         """
         self.end()
         if path is None:
             return
         try:
+            path.parent.mkdir(exist_ok=True)  # Tune makes it later
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as error:
             _log.warning("the trial has no log: %s", error)
