@@ -36,6 +36,7 @@ def test_every_block_of_code_says_how_it_is_tested(page):
         "own_model",
         "prepared",
         "pipeline",
+        "augment",
         "per_example",
         "own_data",
         "looking",

@@ -204,3 +204,17 @@ def test_an_unknown_trial_is_an_error(told, ended):
 )
 def test_a_sparkline_spans_from_the_lowest_to_the_highest_value(values, width, line):
     assert sparkline(values, width) == line
+
+
+def test_logs_prints_what_a_trial_wrote_from_the_lines_asked_for(told, ended):
+    (ended.path / "trial_00002" / "log.txt").write_bytes(b"one\ntwo \xe2\x82\xac\nthree\n")
+    assert told("logs", "small", "63e", "--tail", "2") == "two €\nthree\n"
+    assert told("logs", "small", "2", "--follow") == "one\ntwo €\nthree\n"  # it has ended
+    assert json.loads(told("logs", "small", "2", "--json"))["text"] == "one\ntwo €\nthree\n"
+
+
+def test_logs_of_a_trial_without_one_says_so(sweeps, ended):
+    where = ("--storage-path", str(sweeps.storage_path))
+    done = CliRunner().invoke(app, ["logs", "small", "0", *where])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "trial 0 has no log" in done.stderr

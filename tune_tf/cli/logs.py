@@ -57,3 +57,5 @@ def logs(
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
+    if found.log is None:
+        sys.stderr.write(f"trial {found.number} has no log: {path} is not there\n")

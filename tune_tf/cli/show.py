@@ -92,7 +92,7 @@ def _facts(sweep: "SweepView", trial: "TrialView") -> dict[str, str]:
         "ended": told_time(trial.ended_s),
         "node": trial.node and f"{trial.node}, process {trial.pid}",
         "log": str(trial.log) if trial.log else None,
-        "MLflow run": trial.mlflow_run_id or "not known",
+        "MLflow run": trial.mlflow_run_id or (sweep.config.mlflow and "not known"),
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -105,7 +105,7 @@ def _table(values: "Mapping[str, str]") -> "RenderableType":
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in values.items():
         table.add_row(Text(name), Text(value, overflow="fold"))
-    return Padding(table, (0, 0, 0, 2))
+    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def _curve(trial: "TrialView", metric: str) -> str:

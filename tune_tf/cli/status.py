@@ -151,7 +151,7 @@ def _best(sweep: "SweepView") -> "list[RenderableType]":
     table = Table.grid(padding=(0, 2, 0, 0))
     for path, value in flat(space.active(best.result.config), space.parameters).items():
         table.add_row(Text(path), Text(shown(value)))
-    return [title, Padding(table, (0, 0, 0, 2))]
+    return [title, Padding(table, (0, 0, 0, 2), expand=False)]
 
 
 def _running(sweep: "SweepView") -> "RenderableType":
