@@ -94,7 +94,7 @@ def watched(sweep, *happenings, **console):
     text = io.StringIO()
     left = iter(happenings)
     watch(
-        lambda: SweepView.of(sweep.folder, clock=lambda: sweep.now),
+        lambda before: SweepView.of(sweep.folder, lambda: sweep.now, before),
         Console(file=text, width=120, **console),
         wait=lambda seconds: next(left)(),
     )

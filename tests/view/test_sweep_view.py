@@ -239,3 +239,26 @@ def test_a_second_driver_is_refused_with_who_drives(sweep, monkeypatch):
     monkeypatch.setattr("tune_tf.diary.diary._PAUSE_S", 0.0)
     with pytest.raises(SweepConflictError, match=r"still running \(process \d+ on .*\): wait"):
         sweep.drive()
+
+
+def test_a_later_look_reads_only_what_has_not_ended_before(sweep):
+    sweep.run(0, 0.5)
+    sweep.start(1)
+    before = seen(sweep)
+    (sweep.path / "trial_00000" / "result.json").unlink()
+    sweep.report(1, 0.6, done=Outcome.COMPLETED)
+    sweep.end(1)
+    sweep.finish(run_ids={"a8624273": "f" * 32})
+    after = SweepView.of(sweep.folder, lambda: sweep.now, before)
+    assert [trial.result.metrics["val_accuracy"] for trial in after.trials] == [0.5, 0.6]
+    assert after.trials[0].mlflow_run_id == "f" * 32
+    assert after.counts == {"completed": 2}
+
+
+def test_a_trial_that_a_resume_took_up_again_is_read_anew(sweep):
+    sweep.run(0, 0.5)
+    before = seen(sweep)
+    sweep.start(0)  # Tune's own snapshot was older than the trial's end
+    sweep.report(0, 0.6)
+    after = SweepView.of(sweep.folder, lambda: sweep.now, before)
+    assert (after.trials[0].state, after.trials[0].result.iterations) == ("running", 2)

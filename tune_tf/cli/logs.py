@@ -35,9 +35,9 @@ def logs(
     Example: `sweep.py logs digits-cnn 3 --follow --tail 20`
     """
     from tune_tf.cli.console import print_json
-    from tune_tf.diary import TRIAL_LOG
+    from tune_tf.diary import TRIAL_LOG, Pages, is_driven
     from tune_tf.folder import SweepFolder
-    from tune_tf.view import SweepState, SweepView, log_text
+    from tune_tf.view import SweepView, log_text
 
     folder = SweepFolder.open(sweep, storage_path)
     found = SweepView.of(folder).trial(trial)
@@ -46,8 +46,8 @@ def logs(
     def is_over() -> bool:
         if not follow:
             return True
-        seen = SweepView.of(folder)
-        return seen.state is not SweepState.RUNNING or seen.trial(found.trial_id).has_ended
+        page = Pages.of(folder.path).trials.get(found.trial_id)
+        return not is_driven(folder.path) or (page is not None and page.outcome is not None)
 
     chunks = log_text(path, last_lines=tail, is_over=is_over, wait=time.sleep)
     if as_json:

@@ -39,8 +39,8 @@ def status(
 
     folder = SweepFolder.open(sweep, storage_path)
 
-    def look() -> SweepView:
-        return SweepView.of(folder)
+    def look(before: SweepView | None = None) -> SweepView:
+        return SweepView.of(folder, before=before)
 
     console = make_console()
     console.quiet = as_json
@@ -56,7 +56,7 @@ def status(
 
 
 def watch(
-    look: "Callable[[], SweepView]",
+    look: "Callable[[SweepView | None], SweepView]",
     console: "Console",
     wait: Callable[[float], None] = time.sleep,
 ) -> "SweepView":
@@ -65,7 +65,7 @@ def watch(
     Where there is no terminal, a line is printed whenever something has changed.
 
     Args:
-        look: Reads the sweep.
+        look: Reads the sweep; it is given what was read before.
         console: Where to draw.
         wait: Waits for some seconds.
     """
@@ -73,7 +73,7 @@ def watch(
 
     from tune_tf.view import SweepState
 
-    seen, line = look(), ""
+    seen, line = look(None), ""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while seen.state is SweepState.RUNNING:
             if console.is_terminal:
@@ -81,7 +81,7 @@ def watch(
             elif line != (line := _line(seen)):
                 console.print(line, soft_wrap=True)
             wait(_LOOK_EVERY_S)
-            seen = look()
+            seen = look(seen)
     console.print(picture(seen))
     return seen
 

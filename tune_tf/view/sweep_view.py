@@ -4,8 +4,8 @@ import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,24 @@ class SweepView:
         return cls.of(SweepFolder.open(sweep, storage_path), clock)
 
     @classmethod
-    def of(cls, folder: SweepFolder, clock: Callable[[], float] = time.time) -> "SweepView":
-        """Read a sweep's folder, as :meth:`open` does."""
+    def of(
+        cls,
+        folder: SweepFolder,
+        clock: Callable[[], float] = time.time,
+        before: "SweepView | None" = None,
+    ) -> "SweepView":
+        """Read a sweep's folder, as :meth:`open` does.
+
+        Args:
+            folder: The sweep's folder.
+            clock: Seconds since 1970.
+            before: An earlier look, to read what has ended since; None to read all.
+        """
         driven = is_driven(folder.path)
         pages = Pages.of(folder.path)
         last_s = _last_write(folder.path)
-        trials = _trials(folder, pages, driven=driven)
+        known = {trial.number: trial for trial in before.trials} if before else {}
+        trials = _trials(folder, pages, known, driven=driven)
         spans = [(session.begun_s, session.last_s) for session in pages.sessions]
         if not spans:
             begun_s = folder.began_s
@@ -243,21 +255,28 @@ class SweepView:
         )
 
 
-def _trials(folder: SweepFolder, pages: Pages, *, driven: bool) -> tuple[TrialView, ...]:
+def _trials(
+    folder: SweepFolder, pages: Pages, known: Mapping[int, TrialView], *, driven: bool
+) -> tuple[TrialView, ...]:
     of_number = {page.number: page for page in pages.trials.values()}
     there = (_TRIAL.fullmatch(path.name) for path in folder.path.iterdir())
     numbers = {int(match[1]) for match in there if match} | set(of_number)
-    return tuple(
-        TrialView.of(
+
+    def look(number: int) -> TrialView:
+        page, before = of_number.get(number), known.get(number)
+        if before and before.has_ended and page and page.ended_s == before.ended_s:
+            run_id = before.mlflow_run_id or pages.run_ids.get(before.trial_id)
+            return replace(before, mlflow_run_id=run_id)
+        return TrialView.of(
             folder.path / f"trial_{number:05d}",
             number,
-            of_number.get(number),
+            page,
             folder.config,
             driven=driven,
             run_ids=pages.run_ids,
         )
-        for number in sorted(numbers)
-    )
+
+    return tuple(look(number) for number in sorted(numbers))
 
 
 def _last_write(path: Path) -> float:
