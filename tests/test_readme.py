@@ -39,6 +39,7 @@ def test_every_block_of_code_says_how_it_is_tested(page):
         "shared_pipeline",
         "per_example",
         "own_data",
+        "looking",
         "stages",
         "folds",
         "scale",

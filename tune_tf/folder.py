@@ -106,6 +106,11 @@ class SweepFolder:
         """Whether Tune has written its state at least once."""
         return any(self.path.glob("experiment_state-*.json"))
 
+    @property
+    def began_s(self) -> float:
+        """When it was made, in seconds since 1970."""
+        return (self.path / _ABOUT).stat().st_mtime
+
     @classmethod
     def create(
         cls, config: SweepConfig, base_dir: Path, now: datetime | None = None
@@ -152,11 +157,14 @@ class SweepFolder:
         path = _find(str(sweep), Path(storage_path))
         try:
             about = json.loads((path / _ABOUT).read_text())
-        except (OSError, ValueError) as error:
-            raise UnknownSweepError(f"{path} holds no sweep that can be read: {error}") from error
-        if about["format"] > _FORMAT:
+            written, version = int(about["format"]), about.get("tune_tf")
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise UnknownSweepError(
+                f"{path} holds no sweep that can be read: its file {_ABOUT} is damaged ({error})"
+            ) from error
+        if written > _FORMAT:
             raise SweepConflictError(
-                f"{path} was written by tune_tf {about['tune_tf']}, which is newer than this "
+                f"{path} was written by tune_tf {version}, which is newer than this "
                 f"{__version__}: update, then go on"
             )
         config = SweepConfig.from_yaml(path / _CONFIG)
@@ -183,13 +191,22 @@ def write_whole(path: Path, text: str) -> None:
     partial.replace(path)
 
 
+def sweep_paths(storage_path: Path) -> list[Path]:
+    """Return the folders of all sweeps under a storage path, in order of their names."""
+    return sorted(path.parent for path in storage_path.glob(f"*/{_ABOUT}"))
+
+
 def _find(sweep: str, root: Path) -> Path:
     for path in (Path(sweep), root / sweep):
         if (path / _ABOUT).is_file():
             return path
-    known = sorted(path.parent.name for path in root.glob(f"*/{_ABOUT}"))
+    known = [path.name for path in sweep_paths(root)]
     of_that_name = [name for name in known if name.rpartition("-")[0].rpartition("-")[0] == sweep]
     if of_that_name:
         return root / of_that_name[-1]
     there = f"those in {root} are {', '.join(known)}" if known else f"there are none in {root}"
-    raise UnknownSweepError(f"there is no sweep {sweep!r}{near_ones(sweep, known)}; {there}")
+    if Path(sweep).is_dir():
+        raise UnknownSweepError(f"{sweep} is a folder, but not that of a sweep; {there}")
+    names = [name.rpartition("-")[0].rpartition("-")[0] for name in known]
+    near = near_ones(sweep, [*known, *names])
+    raise UnknownSweepError(f"there is no sweep {sweep!r}{near}; {there}")

@@ -1,14 +1,16 @@
 """A sweep's trials and what came of them, as plain data."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tune_tf.bookkeeping import is_of_machine, reported
 from tune_tf.config import SweepConfig, import_workload
+from tune_tf.constraint import Constraint
 from tune_tf.errors import (
     CheckpointError,
     InvalidSettingsError,
@@ -57,6 +59,27 @@ class TrialResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     checkpoint: Path | None = None
     feasible: bool = True
+
+
+def told_metrics(
+    last: Mapping[str, Any], constraints: Sequence[Constraint], objectives: Sequence[Objective]
+) -> dict[str, float]:
+    """Return the metrics of a trial that are kept of its last result.
+
+    Args:
+        last: The result, flat.
+        constraints: What the sweep's trials are to keep.
+        objectives: What it optimises. The load of the machine is left out, apart from what these
+            or the constraints name.
+    """
+    named = {each.metric for each in constraints} | {each.metric for each in objectives}
+    return {
+        name: float(value)
+        for name, value in reported(last).items()
+        if isinstance(value, float | int)
+        and not isinstance(value, bool)
+        and (name in named or not is_of_machine(name))
+    }
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,25 @@ be resumed.
 
 import typer
 
+from tune_tf.cli.best import best
 from tune_tf.cli.close import close
+from tune_tf.cli.compare import compare
 from tune_tf.cli.exit_codes import guarded
 from tune_tf.cli.export import export
 from tune_tf.cli.init import init
+from tune_tf.cli.list import list_sweeps
+from tune_tf.cli.logs import logs
 from tune_tf.cli.promote import promote
 from tune_tf.cli.resume import resume
 from tune_tf.cli.retrain import retrain
 from tune_tf.cli.run import run
 from tune_tf.cli.scale import scale
 from tune_tf.cli.schema import schema
+from tune_tf.cli.show import show
 from tune_tf.cli.simulate import simulate
+from tune_tf.cli.status import status
 from tune_tf.cli.sync import sync
+from tune_tf.cli.trials import trials
 from tune_tf.version import __version__
 
 app = typer.Typer(
@@ -32,6 +39,13 @@ app = typer.Typer(
 app.command()(init)
 app.command()(run)
 app.command()(resume)
+app.command("list")(list_sweeps)
+app.command()(status)
+app.command()(trials)
+app.command()(show)
+app.command()(logs)
+app.command()(best)
+app.command()(compare)
 app.command()(sync)
 app.command()(close)
 app.command()(simulate)

@@ -12,6 +12,9 @@ TrialOption = Annotated[
     str | None,
     typer.Option(help="The trial's id, its beginning, or its number; the best by default."),
 ]
+TrialArgument = Annotated[
+    str, typer.Argument(help="The trial's number, id, or an unambiguous beginning of its id.")
+]
 StoragePathOption = Annotated[Path, typer.Option(help="Where sweeps are looked for by id or name.")]
 FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]
 OverridesArgument = Annotated[

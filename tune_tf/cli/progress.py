@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tune_tf.cli.states import STATE_STYLES, counted_states
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import Outcome, is_finite
@@ -22,16 +23,6 @@ from tune_tf.tracking.endings import last_report
 
 _LIVE_EVERY_S = 0.25
 _LOG_EVERY_S = 10.0
-_SHOWN = (
-    ("running", "cyan"),
-    ("pending", "dim"),
-    ("completed", "green"),
-    ("pruned", "yellow"),
-    ("out_of_budget", "yellow"),
-    ("diverged", "red"),
-    ("oom", "red"),
-    ("error", "red"),
-)
 
 
 class Progress(Callback):
@@ -96,15 +87,10 @@ class Progress(Callback):
             f"{done}/{total} trials",
             self._times(done),
         )
-        states = Text("  ").join(
-            Text(f"{counts[name]} {name.replace('_', ' ')}", style=style)
-            for name, style in _SHOWN
-            if counts[name]
-        )
-        return Group(table, states, Text(self._best(trials)))
+        return Group(table, counted_states(counts), Text(self._best(trials)))
 
     def _line(self, counts: Counter[str], done: int) -> str:
-        states = ", ".join(f"{counts[name]} {name}" for name, _ in _SHOWN if counts[name])
+        states = ", ".join(f"{counts[name]} {name}" for name in STATE_STYLES if counts[name])
         return f"{done}/{self._config.budget.num_samples} trials ({states}), {self._times(done)}"
 
     def _times(self, done: int) -> str:

@@ -9,6 +9,7 @@ from tune_tf.config.settings import (
 )
 from tune_tf.config.sweep_config import SweepConfig
 from tune_tf.config.workload_reference import import_workload
+from tune_tf.config.yaml_text import yaml_text
 
 __all__ = [
     "FIRST_LINE",
@@ -23,4 +24,5 @@ __all__ = [
     "scheduler_settings",
     "schema_text",
     "write_schema",
+    "yaml_text",
 ]

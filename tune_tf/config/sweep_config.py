@@ -1,6 +1,5 @@
 """All settings of a sweep."""
 
-import io
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
-from ruamel.yaml import YAML
 
 from tune_tf.config.json_schema import for_editors
 from tune_tf.config.parallelism_section import ParallelismSection
@@ -30,6 +28,7 @@ from tune_tf.config.settings import (
     Settings,
 )
 from tune_tf.config.workload_reference import import_workload
+from tune_tf.config.yaml_text import yaml_text
 from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
@@ -208,12 +207,7 @@ class SweepConfig(Settings):
 
     def to_yaml(self) -> str:
         """Return the text of a sweep file with every default written out."""
-        yaml = YAML(typ="safe", pure=True)
-        yaml.default_flow_style = None
-        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-        text = io.StringIO()
-        yaml.dump(self.to_dict(), text)
-        return text.getvalue()
+        return yaml_text(self.to_dict())
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

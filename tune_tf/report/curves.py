@@ -1,13 +1,14 @@
 """What each trial reported, as Ray Tune's ``result.json`` in its folder tells it."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tune_tf.view.reports import found, reports
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ def read_curve(path: Path, metric: str) -> Curve:
     values: dict[int, float] = {}
     stints: list[Stint] = []
     since = trained_s = 0.0
-    for report in _reports(path):
+    for report in reports(path):
         iteration = _number(report.get("training_iteration"))
         if not np.isfinite(iteration):
             continue
-        values[int(iteration)] = _number(_found(report, metric))
+        values[int(iteration)] = _number(found(report, metric))
         trained_s = max(trained_s, np.nan_to_num(_number(report.get("time_total_s"))))
         since = _extend(stints, report, since)
     iterations = sorted(values)
@@ -75,20 +76,6 @@ def read_curve(path: Path, metric: str) -> Curve:
         tuple(stints),
         trained_s,
     )
-
-
-def _reports(path: Path) -> Iterator[Mapping[str, Any]]:
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return
-    for line in text.splitlines():
-        try:
-            report = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(report, dict):
-            yield report
 
 
 def _extend(stints: list[Stint], report: Mapping[str, Any], before_s: float) -> float:
@@ -111,15 +98,6 @@ def _extend(stints: list[Stint], report: Mapping[str, Any], before_s: float) -> 
         start = now - since
     stints.append(Stint(process, host, start, max(now, start + since)))
     return since
-
-
-def _found(report: Mapping[str, Any], metric: str) -> Any:
-    if metric in report:
-        return report[metric]
-    value: Any = report
-    for name in metric.split("/"):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _number(value: Any) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.results import SUFFIXES, TrialResult, check_export
-from tune_tf.sweep.read import read_sweep, trial_named
+from tune_tf.view.sweep_view import SweepView
 
 if TYPE_CHECKING:
     from tune_tf.training.export import FileFormat
@@ -62,8 +62,9 @@ def export_trial(
             needs a package that is not installed.
         WorkloadError: The workload cannot be imported, or its model not be written so.
     """
-    result = read_sweep(sweep, storage_path=storage_path)
-    chosen = result.best_trial if trial is None else trial_named(result, trial)
+    view = SweepView.open(sweep, storage_path)
+    result = view.result
+    chosen = result.best_trial if trial is None else view.trial(trial).result
     suffix = SUFFIXES.get(file_format, "")
     path = Path(output or f"{result.sweep_id}-trial-{chosen.number}{suffix}")
     check_export(path, file_format)

@@ -14,8 +14,8 @@ from tune_tf.secrets import masked
 from tune_tf.sweep.best_model import logged_best
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.model_writer import ModelWriter
-from tune_tf.sweep.read import read_sweep
 from tune_tf.sweep.store import SweepStore
+from tune_tf.view.sweep_view import SweepView
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def promote_best(
     given = folder.config.mlflow
     name = name or (given and given.register_best) or folder.config.name
     settings = MLflowSettings(register_best=name, best_alias=alias)
-    result = read_sweep(folder.path)
+    result = SweepView.open(folder.path).result
     trial = result.best_trial
     store = SweepStore.open(folder)
     result = replace(result, mlflow_run_id=store.parent_run_id)

@@ -30,7 +30,6 @@ from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment
 from tune_tf.sweep.final_spread import final_parallelism, final_resources
 from tune_tf.sweep.guards import RefuseBrokenWorkload
 from tune_tf.sweep.model_writer import ModelFolder, ModelWriter
-from tune_tf.sweep.read import read_sweep, trial_named
 from tune_tf.sweep.retrained_run import RetrainedRun, record
 from tune_tf.sweep.store import SweepStore
 from tune_tf.tracking.ending import cause_of
@@ -39,6 +38,7 @@ from tune_tf.tracking.names import metrics_of
 from tune_tf.trainables import trainable
 from tune_tf.trainables.factory import check_cluster
 from tune_tf.trainables.oom_retries import OomRetries
+from tune_tf.view.sweep_view import SweepView
 from tune_tf.workload import Config, Data, Workload, mixed_in
 
 _log = logging.getLogger(__name__)
@@ -157,8 +157,9 @@ def retrain_trial(
     _check(on, num_replicas, num_epochs)
     folder = SweepFolder.open(sweep, storage_path)
     config = folder.config
-    result = read_sweep(folder.path)
-    chosen = result.best_trial if trial is None else trial_named(result, trial)
+    view = SweepView.open(folder.path)
+    result = view.result
+    chosen = result.best_trial if trial is None else view.trial(trial).result
     epochs = num_epochs or chosen.iterations
     if not epochs:
         raise InvalidSettingsError(

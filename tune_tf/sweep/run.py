@@ -10,11 +10,13 @@ from ray.tune.logger import JsonLoggerCallback
 from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig
+from tune_tf.diary import Diary
 from tune_tf.folder import SweepFolder
 from tune_tf.outcome import MLFLOW_RUN_ID
 from tune_tf.results import SweepResult
 from tune_tf.sweep.best_model import log_best_model
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment
+from tune_tf.sweep.diarist import Diarist
 from tune_tf.sweep.guards import KeepScheduler, RefuseBrokenWorkload, told_plainly
 from tune_tf.sweep.model_writer import ModelWriter, StartEarly
 from tune_tf.sweep.parts import (
@@ -63,7 +65,8 @@ def run_sweep(
     with cluster():
         plan = plan_sweep(config, base_dir=base_dir)
         folder = SweepFolder.create(config, base_dir)
-        return _run(folder, plan, resume=False, callbacks=callbacks)
+        with Diary(folder.path) as diary:
+            return _run(folder, plan, diary, resume=False, callbacks=callbacks)
 
 
 def resume_sweep(
@@ -84,16 +87,22 @@ def resume_sweep(
 
     Raises:
         UnknownSweepError: There is no such sweep.
+        SweepConflictError: It is still running.
         TuneTfError: As for :func:`run_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
-    with cluster():
+    with Diary(folder.path) as diary, cluster():
         plan = plan_sweep(folder.config, base_dir=folder.base_dir)
-        return _run(folder, plan, resume=folder.was_snapshot, callbacks=callbacks)
+        return _run(folder, plan, diary, resume=folder.was_snapshot, callbacks=callbacks)
 
 
 def _run(
-    folder: SweepFolder, plan: SweepPlan, *, resume: bool, callbacks: Sequence[tune.Callback]
+    folder: SweepFolder,
+    plan: SweepPlan,
+    diary: Diary,
+    *,
+    resume: bool,
+    callbacks: Sequence[tune.Callback],
 ) -> SweepResult:
     config = folder.config
     scheduler = make_scheduler(config, plan.mutations)
@@ -112,6 +121,7 @@ def _run(
         ),
         WatchReservations(config.parallelism.shares(plan.resources)[0]),
         WatchInput(),
+        Diarist(diary, endings, tracker),
     ]
     with ModelWriter() as writer, environment(TUNE_ENVIRONMENT), told_plainly(folder):
         if tracker and config.mlflow and config.mlflow.log_best_model:
@@ -128,6 +138,7 @@ def _run(
                 seed=config.seed,
                 checkpoint_interval_s=config.checkpoint_interval_s,
                 tracking=make_trial_tracking(folder),
+                log_folder=folder.path,
                 elastic=scheduler.fresh_actors,  # those that resize trials need them
             ),
             name=folder.sweep_id,
@@ -162,6 +173,7 @@ def _run(
         searcher.finish(endings.outcomes, last)
         result = _result(folder, analysis.trials, endings, tracker)
         _finish(result, folder, tracker, writer)
+        diary.over(interrupted=result.interrupted, run_ids=run_ids)
     return result
 
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from ray.tune.experiment import Trial
 
-from tune_tf.bookkeeping import is_of_machine, reported
 from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.results import TrialResult
+from tune_tf.results import TrialResult, told_metrics
 from tune_tf.tracking.details import trial_number
 from tune_tf.tracking.ending import cause_of
 from tune_tf.tracking.endings import error_of, last_report
@@ -18,6 +17,14 @@ from tune_tf.tracking.endings import error_of, last_report
 def trial_name(trial: Trial) -> str:
     """Name a trial by its place in the order of proposal, which its seed follows from."""
     return f"trial_{trial_number(trial):05d}"
+
+
+def cause_in(trial: Trial) -> str | None:
+    """Return why a trial ended, where there is more to say than how."""
+    if trial.status == Trial.ERROR:
+        return cause_of(error_of(trial))
+    cause: str | None = last_report(trial).get(STOP_CAUSE)
+    return cause
 
 
 def trial_result(
@@ -36,22 +43,15 @@ def trial_result(
             apart from what these or the constraints name.
     """
     last = last_report(trial)
-    named = {each.metric for each in constraints} | {each.metric for each in objectives}
     checkpoint = trial.checkpoint
     return TrialResult(
         trial_id=trial.trial_id,
         number=trial_number(trial),
         config=trial.config,
         outcome=outcome,
-        cause=cause_of(error_of(trial)) if trial.status == Trial.ERROR else last.get(STOP_CAUSE),
+        cause=cause_in(trial),
         iterations=int(last.get("training_iteration", 0)),
-        metrics={
-            name: float(value)
-            for name, value in reported(last).items()
-            if isinstance(value, float | int)
-            and not isinstance(value, bool)
-            and (name in named or not is_of_machine(name))
-        },
+        metrics=told_metrics(last, constraints, objectives),
         checkpoint=Path(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(constraints, last),
     )

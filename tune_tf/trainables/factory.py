@@ -2,6 +2,7 @@
 
 import functools
 import uuid
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -44,6 +45,7 @@ def trainable(
     recycling: Recycling | None = None,
     tracking: TrialTracking | None = None,
     elastic: bool = False,
+    log_folder: Path | None = None,
 ) -> type[tune.Trainable]:
     """Return a Trainable that trains a workload, ready for ``tune.run`` and ``tune.Tuner``.
 
@@ -68,6 +70,9 @@ def trainable(
         elastic: Whether a trial that is given more devices while it runs, as the scheduler
             ``resource_changing`` does it, goes on with more replicas; those of several workers
             always do.
+        log_folder: The sweep's folder, reachable from every node: what the processes of a trial
+            write to stdout and stderr goes to ``log.txt`` in its folder there. None to leave it to
+            Ray.
 
     Raises:
         InvalidSettingsError: The arguments do not fit each other.
@@ -109,6 +114,7 @@ def trainable(
         "recycling": recycling,
         "tracking": tracking,
         "data_id": uuid.uuid4().hex,
+        "log_folder": log_folder,
     }
     if in_processes := _IN_PROCESSES.get(type(parallelism)):
         prepared = tune.with_parameters(

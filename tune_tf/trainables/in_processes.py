@@ -4,6 +4,7 @@ import abc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import ray
@@ -11,6 +12,7 @@ from ray import tune
 from ray.tune.result import SHOULD_CHECKPOINT
 from ray.util.placement_group import PlacementGroup
 
+from tune_tf.diary import log_path
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.bundles import Bundles
@@ -89,6 +91,7 @@ class InProcesses(tune.Trainable, abc.ABC):
         recycling: Recycling | None = None,
         tracking: TrialTracking | None = None,
         data_id: str | None = None,
+        log_folder: Path | None = None,
         watch: Watch = Watch(),  # noqa: B008  frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -107,6 +110,7 @@ class InProcesses(tune.Trainable, abc.ABC):
                 has none.
             data_id: Names the workload's data, for the processes of a node to share them; None if
                 each loads them by itself.
+            log_folder: The sweep's folder, for the logs of its trials; None for no log.
             watch: When a worker counts as lost.
             clock: Seconds that only grow.
 
@@ -114,6 +118,7 @@ class InProcesses(tune.Trainable, abc.ABC):
             UnavailableResourcesError: There is no Ray cluster, or no room on it.
         """
         self._sweep_seed = seed
+        self._log_folder = log_folder
         self._checkpoint_interval_s = checkpoint_interval_s
         self._clock = clock
         self._micro_batches = micro_batches_of(self.trial_resources, parallelism)
@@ -170,7 +175,8 @@ class InProcesses(tune.Trainable, abc.ABC):
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
         seed = seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
-        self.begin(TrialStart(self.trial_id, dict(config), seed))
+        log = log_path(self._log_folder, self.trial_name)
+        self.begin(TrialStart(self.trial_id, dict(config), seed, log))
 
 
 class OneModelInProcesses(InProcesses):

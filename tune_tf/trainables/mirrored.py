@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ray import tune
 from ray.tune.result import SHOULD_CHECKPOINT
 
+from tune_tf.diary import TrialLog, log_path
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
@@ -58,6 +59,7 @@ class MirroredTrainable(tune.Trainable):
         tracking: TrialTracking | None = None,
         elastic: bool = False,
         data_id: str | None = None,
+        log_folder: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Claim the devices of this process and begin the first trial.
@@ -79,8 +81,12 @@ class MirroredTrainable(tune.Trainable):
                 ``resources``.
             data_id: Names the workload's data, for the trials of a node to share them; None if
                 this one loads them by itself.
+            log_folder: The sweep's folder, for the logs of its trials; None for no log.
             clock: Seconds that only grow.
         """
+        self._log_folder = log_folder
+        self._log = TrialLog()
+        self._log.begin(log_path(log_folder, self.trial_name))
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import keras
 
@@ -165,6 +171,7 @@ class MirroredTrainable(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Begin another trial in this process, with the numbers that a fresh one would give."""
         self._loop.finish()
+        self._log.begin(log_path(self._log_folder, self.trial_name))
         self._start(new_config)
         return True
 
@@ -172,6 +179,7 @@ class MirroredTrainable(tune.Trainable):
         """End the trial."""
         self._loop.finish()
         leave_trial()
+        self._log.end()
 
     def _loop_on(
         self, devices: "Devices", spread: Any, workload: Workload, kind: LoopKind

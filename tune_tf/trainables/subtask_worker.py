@@ -112,7 +112,7 @@ class SubtaskWorker(TrialProcess):
         """
         self._end_all()
         self._number, self._trial = number, trial
-        with self._beginning(trial.trial_id):
+        with self._beginning(trial):
             self._placing = self._data.get(trial.config)
 
     def epoch(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ray import cloudpickle
 
+from tune_tf.diary import TrialLog
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
@@ -106,11 +107,13 @@ class TrialStart:
         trial_id: Ray Tune's id.
         config: Its values.
         seed: Of its weights, dropout and data order.
+        log: Where its processes write to; None for no log.
     """
 
     trial_id: str
     config: dict[str, Any]
     seed: int
+    log: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,7 @@ class TrialProcess:
         self._host = host
         self._node = node
         self._trial_id = ""
+        self._log = TrialLog()
         self._assignment: Assignment
         self._system_metrics: SystemMetrics | None
         self._workload: Workload
@@ -176,10 +180,11 @@ class TrialProcess:
         self._devices = claim_devices(assignment.resources, assignment.spread.num_replicas)
 
     @contextlib.contextmanager
-    def _beginning(self, trial_id: str) -> Iterator[None]:
+    def _beginning(self, trial: TrialStart) -> Iterator[None]:
         """Begin a trial around what its user's code does."""
-        self._trial_id = trial_id
-        enter_trial(trial_id, self._assignment.tracking, starting=True)
+        self._trial_id = trial.trial_id
+        self._log.begin(trial.log)
+        enter_trial(trial.trial_id, self._assignment.tracking, starting=True)
         self._stop_autologging()
         yield
         self._stop_autologging()  # the workload's code may have switched it on
@@ -286,7 +291,7 @@ class Worker(TrialProcess):
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the one before."""
         self._loop.finish()
-        with self._beginning(trial.trial_id):
+        with self._beginning(trial):
             self._loop.start(trial.config, self._data.get(trial.config), trial.seed)
 
     def epoch(self) -> EpochReport:

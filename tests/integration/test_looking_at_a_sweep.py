@@ -1,0 +1,168 @@
+"""The verbs that look at a sweep, used while it runs, after it was killed, and after its end."""
+
+import csv
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from three_systems import in_tune, seen_in
+
+from tune_tf.folder import SweepFolder
+from tune_tf.view import SweepState, SweepView
+
+pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow]
+
+WORKLOAD = """
+from tune_tf.workloads.digits import DigitsMLP
+
+class Moody(DigitsMLP):
+    def build_model(self, config):
+        print("building a model of width", config["width"])
+        if config["width"] == 32 and config["optimizer"] == "sgd":
+            raise ValueError("no sgd of that width")
+        return super().build_model(config)
+"""
+
+
+def _until(holds, timeout_s=120):
+    deadline = time.monotonic() + timeout_s
+    while not (found := holds()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"it did not come to be in {timeout_s} s")
+        time.sleep(0.05)
+    return found
+
+
+def _view(cwd):
+    return SweepView.open("tiny", cwd / "sweeps")
+
+
+def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
+    command, finished, sweep_file, tmp_path
+):
+    (tmp_path / "mine.py").write_text(WORKLOAD)
+    settings = (
+        "workload=mine.py:Moody",
+        "budget.num_samples=12",
+        "scheduler.max_t=150",
+        "checkpoint_interval_s=0.1",
+    )
+    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    _until(lambda: list(tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")))
+    _until(lambda: any(trial.result.iterations for trial in _view(tmp_path).active))
+    code, out, err = finished("status", "tiny", "--json", cwd=tmp_path)
+    assert code == 0, err
+    status = json.loads(out)
+    assert status["state"] == "running"
+    assert str(process.pid) in status["driver"]
+    assert status["running"]
+    assert process.poll() is None
+
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    os.rename(tmp_path / "mlflow.db", tmp_path / "away.db")  # noqa: PTH104 - no store is needed
+    code, out, err = finished("list", "--json", cwd=tmp_path)
+    assert code == 0, err
+    (listed,) = json.loads(out)["sweeps"]
+    assert listed["state"] == "interrupted"
+    assert listed["trials"].get("interrupted", 0) >= 1
+    assert "running" not in listed["trials"]
+    os.rename(tmp_path / "away.db", tmp_path / "mlflow.db")  # noqa: PTH104
+
+    resumed = command("resume", "tiny", cwd=tmp_path)
+    _until(lambda: _view(tmp_path).state is SweepState.RUNNING)
+    code, _, err = finished("resume", "tiny", cwd=tmp_path)
+    assert code == 2
+    assert f"process {resumed.pid} on" in err
+    drawn = _in_a_terminal("status", "tiny", "--follow", cwd=tmp_path)
+    assert "\x1b[2K" in drawn  # it drew again in place
+    assert "12/12 trials" in drawn
+    out, err = resumed.communicate(timeout=60)
+    assert resumed.returncode == 0, err
+
+    folder = SweepFolder.open("tiny", tmp_path / "sweeps").path
+    _assert_that_views_tell_the_truth(finished, folder, tmp_path)
+
+
+def _in_a_terminal(*arguments: str, cwd: Path, timeout_s: float = 200) -> str:
+    """Run a verb in a pseudo-terminal to its end; return what it drew."""
+    driver, terminal = pty.openpty()
+    script = Path(__file__).parents[2] / "scripts" / "sweep.py"
+    process = subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        cwd=cwd,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "COLUMNS": "120", "LINES": "40", "TERM": "xterm"},
+    )
+    os.close(terminal)
+    drawn, deadline = b"", time.monotonic() + timeout_s
+    try:
+        while time.monotonic() < deadline:
+            if not select.select([driver], [], [], 1.0)[0]:
+                continue
+            try:
+                drawn += os.read(driver, 65_536)
+            except OSError:  # the other end is closed
+                break
+        assert process.wait(timeout=30) == 0, drawn.decode()
+    finally:
+        process.kill()
+        os.close(driver)
+    return drawn.decode()
+
+
+def _assert_that_views_tell_the_truth(finished, folder, cwd):
+    tune, truth = in_tune(folder), seen_in(folder)
+    code, out, err = finished("trials", "tiny", "--json", cwd=cwd)
+    assert code == 0, err
+    rows = json.loads(out)
+    assert [row["number"] for row in rows] == list(range(12))
+    assert {row["trial_id"] for row in rows} == set(tune)
+    outcomes = {row["trial_id"]: row["outcome"] for row in rows}
+    assert outcomes == {trial_id: seen.reason for trial_id, seen in truth.items()}
+    result = SweepView.of(SweepFolder.open(folder)).result
+
+    code, out, _ = finished("best", "tiny", "--json", cwd=cwd)
+    assert code == 0
+    best = json.loads(out)
+    assert best["trial_id"] == result.best_trial.trial_id
+    assert Path(best["checkpoint"], "trial.npz").is_file()
+    top = ("--sort", "val_accuracy", "--where", "outcome=completed", "--limit", "1", "--csv")
+    code, out, _ = finished("trials", "tiny", *top, cwd=cwd)
+    (first,) = csv.DictReader(io.StringIO(out))
+    assert float(first["val_accuracy"]) == best["value"]
+
+    code, out, _ = finished("show", "tiny", best["trial_id"][:6], "--json", cwd=cwd)
+    shown = json.loads(out)
+    assert len(shown["curve"]["values"]) == shown["iterations"]
+    assert len(shown["mlflow_run_id"]) == 32
+    failed = next((row for row in rows if row["outcome"] == "error"), None)
+    assert failed is not None, outcomes
+    code, out, _ = finished("show", "tiny", str(failed["number"]), cwd=cwd)
+    assert "ValueError: no sgd of that width" in out
+
+    code, out, _ = finished("logs", "tiny", str(failed["number"]), "--follow", cwd=cwd)
+    assert (code, out.splitlines()[-1]) == (0, "building a model of width 32")
+    widths = {row["number"]: row["config/width"] for row in rows}
+    for number in (0, best["number"]):  # each in its own, though processes serve many trials
+        code, out, _ = finished("logs", "tiny", str(number), cwd=cwd)
+        told = {line.rpartition(" ")[2] for line in out.splitlines() if "a model of width" in line}
+        assert told == {str(widths[number])}
+
+    code, _, err = finished("show", "tiny", "zzz", cwd=cwd)
+    assert code == 2
+    assert "has no trial 'zzz'" in err
+    assert "Traceback" not in err
+    code, _, err = finished("compare", "tiny", "tinny", cwd=cwd)
+    assert code == 2
+    assert "did you mean 'tiny'" in err

@@ -1,0 +1,136 @@
+"""What the diary of a sweep is told, the hooks driven by hand as Tune calls them."""
+
+import pytest
+
+from tune_tf.diary import Diary, Pages
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def trial_of():
+    """Make Tune's own trial, without a trainable."""
+    from ray.tune.experiment import Trial
+
+    def trial_of(number, status="PENDING"):
+        trial = Trial(
+            "scripted",
+            stub=True,
+            trial_id=f"id{number}",
+            config={"width": number},
+            experiment_tag=f"{number + 1}_width={number}",
+        )
+        trial.set_status(status)
+        return trial
+
+    return trial_of
+
+
+class Driver:
+    """A driver that tells its callbacks what happens; ``outcomes`` is what a resume restores."""
+
+    def __init__(self, folder, outcomes=()):
+        from tune_tf.sweep.diarist import Diarist
+        from tune_tf.tracking import Endings
+
+        self.folder = folder
+        self.diary = Diary(folder)
+        self.diary.__enter__()
+        endings = Endings(Objective("loss", "min"))
+        endings.set_state({"ended": {each: outcome.value for each, outcome in outcomes}})
+        self.callbacks = [endings, Diarist(self.diary, endings)]
+
+    def tell(self, hook, *trials, **more):
+        for callback in self.callbacks:
+            getattr(callback, hook)(iteration=1, trials=list(trials), **more)
+
+    def start(self, *trials):
+        for trial in trials:
+            trial.set_status("RUNNING")
+            self.tell("on_trial_start", *trials, trial=trial)
+
+    def report(self, trial, **more):
+        result = {"loss": 0.5, "training_iteration": 1, "trial_id": trial.trial_id, **more}
+        self.tell("on_trial_result", trial, trial=trial, result=result)
+        trial.run_metadata.last_result = result
+
+    def end(self, *trials):
+        for callback in self.callbacks:
+            callback.on_experiment_end(list(trials))
+        self.leave()
+
+    def leave(self):
+        self.diary.__exit__(None, None, None)
+
+    @property
+    def pages(self):
+        return Pages.of(self.folder).trials
+
+
+def test_a_trial_is_told_with_its_number_config_outcome_and_cause(trial_of, tmp_path):
+    driver, trial = Driver(tmp_path), trial_of(4)
+    driver.start(trial)
+    driver.report(trial, done=True, stop_reason="diverged", stop_cause="loss is NaN")
+    driver.tell("on_trial_complete", trial, trial=trial)
+    page = driver.pages["id4"]
+    assert (page.number, page.config, page.outcome) == (4, {"width": 4}, Outcome.DIVERGED)
+    assert page.cause == "loss is NaN"
+    assert page.started_s <= page.ended_s
+    driver.leave()
+
+
+def test_a_trial_that_the_scheduler_pauses_waits_until_it_goes_on(trial_of, tmp_path):
+    driver, trial = Driver(tmp_path), trial_of(0)
+    driver.start(trial)
+    trial.set_status("PAUSED")
+    driver.tell("on_step_end", trial)
+    assert driver.pages["id0"].waits == "paused"
+    driver.start(trial)
+    assert driver.pages["id0"].waits is None
+    driver.leave()
+
+
+def test_trials_that_tune_stops_without_a_word_are_told(trial_of, tmp_path):
+    driver, running, waiting = Driver(tmp_path), trial_of(0), trial_of(1)
+    driver.start(running)
+    driver.report(running)
+    driver.tell("on_step_end", running, waiting)
+    for trial in (running, waiting):
+        trial.set_status("TERMINATED")
+    driver.tell("on_step_end", running, waiting)
+    outcomes = {trial_id: page.outcome for trial_id, page in driver.pages.items()}
+    assert outcomes == {"id0": Outcome.OUT_OF_BUDGET, "id1": Outcome.OUT_OF_BUDGET}
+    assert driver.pages["id1"].started_s is None
+    driver.leave()
+
+
+def test_a_resume_tells_no_end_again_and_lets_interrupted_trials_wait(trial_of, tmp_path):
+    first, ended, running = Driver(tmp_path), trial_of(0), trial_of(1)
+    first.start(ended, running)
+    first.report(ended, done=True, stop_reason="completed")
+    first.tell("on_trial_complete", ended, trial=ended)
+    ended.set_status("TERMINATED")
+    first.end(ended, running)
+    assert first.pages["id1"].outcome is Outcome.INTERRUPTED
+    size = len((tmp_path / "diary.lines").read_text().splitlines())
+
+    restored = [("id0", Outcome.COMPLETED), ("id1", Outcome.INTERRUPTED)]
+    second = Driver(tmp_path, restored)
+    running.set_status("PENDING")
+    second.tell("on_step_end", ended, running)
+    assert len((tmp_path / "diary.lines").read_text().splitlines()) == size + 1  # begun
+    assert second.pages["id1"].waits == "pending"
+    second.start(running)
+    second.report(running, done=True, stop_reason="pruned")
+    second.tell("on_trial_complete", running, trial=running)
+    assert second.pages["id1"].outcome is Outcome.PRUNED
+    second.leave()
+
+
+def test_a_resume_tells_an_end_that_the_diary_lost(trial_of, tmp_path):
+    driver, trial = Driver(tmp_path, [("id0", Outcome.PRUNED)]), trial_of(0, "TERMINATED")
+    driver.tell("on_step_end", trial)
+    assert driver.pages["id0"].outcome is Outcome.PRUNED
+    driver.leave()

@@ -1,0 +1,168 @@
+"""A sweep's diary: who drives it, and which trials began and ended how, a line an event.
+
+It is what others read while the sweep runs and after it was killed, so it is plain JSON, appended
+to and never rewritten. Whoever drives the sweep holds the file; the system gives it free when that
+process ends, however it ends.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tune_tf.diary.pages import DIARY, Pages
+from tune_tf.errors import SweepConflictError
+from tune_tf.outcome import Outcome
+from tune_tf.version import __version__
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
+_ATTEMPTS = 20  # one who looks whether the diary is held holds it for an instant
+_PAUSE_S = 0.05
+
+
+class Diary:
+    """The diary as the driver of the sweep writes it; use it in a ``with``.
+
+    Args:
+        folder: The sweep's folder.
+        clock: Seconds since 1970.
+
+    Raises:
+        SweepConflictError: Another process drives the sweep.
+        OSError: The file cannot be made or written to.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path = folder / DIARY
+        self._clock = clock
+        self._file = _hold(self._path)
+
+    def __enter__(self) -> Self:
+        """Note that the sweep begins, or goes on."""
+        self._write("begun", process=os.getpid(), host=socket.gethostname(), tune_tf=__version__)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Give the diary free."""
+        os.close(self._file)
+
+    @property
+    def pages(self) -> Pages:
+        """What it holds so far."""
+        return Pages.of(self._path.parent)
+
+    def tracked(self, run_id: str) -> None:
+        """Note MLflow's id of the sweep's parent run."""
+        self._write("tracked", run_id=run_id)
+
+    def started(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
+        """Note that a trial starts, or goes on."""
+        self._write("started", trial_id=trial_id, number=number, config=config)
+
+    def paused(self, trial_id: str) -> None:
+        """Note that the scheduler lets a trial wait."""
+        self._write("paused", trial_id=trial_id)
+
+    def ended(
+        self,
+        trial_id: str,
+        number: int,
+        config: Mapping[str, Any],
+        outcome: Outcome,
+        cause: str | None = None,
+    ) -> None:
+        """Note that a trial has ended.
+
+        Args:
+            trial_id: Ray Tune's id.
+            number: Place in the order of proposal, from 0.
+            config: Its sampled values; a trial may end that never started.
+            outcome: How it ended.
+            cause: Why, where there is more to say.
+        """
+        self._write(
+            "ended",
+            trial_id=trial_id,
+            number=number,
+            config=config,
+            outcome=outcome.value,
+            cause=cause,
+        )
+
+    def over(self, *, interrupted: bool, run_ids: Mapping[str, str]) -> None:
+        """Note that the sweep is over.
+
+        Args:
+            interrupted: Whether a resume would go on with it.
+            run_ids: MLflow's ids of the trials' runs, by Tune's id.
+        """
+        self._write("over", interrupted=interrupted, run_ids=dict(run_ids))
+        with suppress(OSError):
+            os.fsync(self._file)
+
+    def _write(self, event: str, **about: Any) -> None:
+        line = json.dumps({"at": self._clock(), "event": event, **about}, default=str) + "\n"
+        data = line.encode()
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            data = b"\n" + data  # a kill or a full disk has torn the line before
+        written = os.write(self._file, data)
+        if written < len(data):
+            os.ftruncate(self._file, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
+
+def is_driven(folder: Path) -> bool:
+    """Return whether a process that runs drives the sweep, as far as the system can tell."""
+    try:
+        file = os.open(folder / DIARY, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system that knows no locks
+    finally:
+        os.close(file)
+    return False
+
+
+def _hold(path: Path) -> int:
+    """Return the open file, held against other drivers."""
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return file
+            os.close(file)
+            raise
+        else:
+            return file
+    os.close(file)
+    raise SweepConflictError(
+        f"{path.parent} is in use by a sweep that is still running{_holder(path.parent)}: wait for "
+        "its end, or end it first"
+    )
+
+
+def _holder(folder: Path) -> str:
+    sessions = Pages.of(folder).sessions
+    return f" ({sessions[-1].driver})" if sessions else ""

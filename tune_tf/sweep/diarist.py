@@ -1,0 +1,82 @@
+"""Keeps a sweep's diary while it runs."""
+
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+
+from tune_tf.diary import Diary
+from tune_tf.outcome import Outcome
+from tune_tf.sweep.trial_results import cause_in
+from tune_tf.tracking import Endings, MLflowCallback
+from tune_tf.tracking.details import trial_number
+
+
+class Diarist(Callback):
+    """Writes into a sweep's diary what becomes of its trials; a Tune callback that only looks.
+
+    Args:
+        diary: Where to write.
+        endings: Knows how the trials end; called before this one.
+        tracker: Knows MLflow's id of the sweep's run; None where nothing is tracked.
+    """
+
+    def __init__(
+        self, diary: Diary, endings: Endings, tracker: MLflowCallback | None = None
+    ) -> None:
+        self._diary = diary
+        self._endings = endings
+        self._tracker = tracker
+        self._active: dict[str, Trial] = {}
+        pages = diary.pages.trials
+        self._told: dict[str, Outcome] = {
+            trial_id: page.outcome for trial_id, page in pages.items() if page.outcome is not None
+        }
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note that a trial starts, or goes on."""
+        self._active[trial.trial_id] = trial
+        self._told.pop(trial.trial_id, None)
+        self._diary.started(trial.trial_id, trial_number(trial), trial.config)
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note how a trial ended."""
+        self._note(trial)
+
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note that a trial failed for good."""
+        self._note(trial)
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Note the trials that are paused, or that ended without a word."""
+        for trial_id, trial in list(self._active.items()):
+            if trial.status == Trial.PAUSED:
+                del self._active[trial_id]
+                self._diary.paused(trial_id)
+        if len(self._told) != len(self._endings.outcomes):
+            for trial in trials:
+                if trial.is_finished():
+                    self._note(trial)
+        if self._tracker is not None and self._tracker.parent_run_id:
+            self._diary.tracked(self._tracker.parent_run_id)
+            self._tracker = None
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Note what became of the trials that have not ended by themselves."""
+        for trial in trials:
+            self._note(trial)
+
+    def _note(self, trial: Trial) -> None:
+        trial_id = trial.trial_id
+        outcome = self._endings.outcomes.get(trial_id)
+        if outcome is None or self._told.get(trial_id) is outcome:
+            return
+        self._told[trial_id] = outcome
+        self._active.pop(trial_id, None)
+        self._diary.ended(trial_id, trial_number(trial), trial.config, outcome, cause_in(trial))

@@ -1,0 +1,69 @@
+"""What a trial has reported: Ray Tune's ``result.json`` in its folder, a line a report."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+RESULTS: Final = "result.json"
+"""Name of the file, in a trial's folder."""
+
+_TAIL_BYTES = 16_384
+
+
+def reports(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the reports of a ``result.json`` in order; none where it cannot be read.
+
+    A line that is not whole, as a killed driver leaves it, is passed over.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return
+    for line in text.splitlines():
+        report = _parsed(line)
+        if report is not None:
+            yield report
+
+
+def last_report(path: Path) -> Mapping[str, Any]:
+    """Return the last whole report of a ``result.json``, reading no more than its end.
+
+    Empty where there is none.
+    """
+    try:
+        with path.open("rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+            file.seek(start)
+            lines = file.read().splitlines()
+    except OSError:
+        return {}
+    for line in reversed(lines[1:] if start else lines):
+        report = _parsed(line)
+        if report is not None:
+            return report
+    if not start:
+        return {}
+    last: Mapping[str, Any] = {}
+    for last in reports(path):  # noqa: B007 - the last one is wanted
+        pass
+    return last
+
+
+def found(report: Mapping[str, Any], metric: str) -> Any:
+    """Return a metric of a report; nested ones by their path, ``val/loss``; None without it."""
+    if metric in report:
+        return report[metric]
+    value: Any = report
+    for name in metric.split("/"):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _parsed(line: bytes) -> Mapping[str, Any] | None:
+    try:
+        report = json.loads(line)
+    except ValueError:
+        return None
+    return report if isinstance(report, dict) else None
