@@ -338,6 +338,16 @@ def test_cached_rows_are_mixed_by_the_seed_of_the_epoch():
     assert numbers_of(stream, 8, shuffled=False) == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
 
 
+def test_cached_rows_are_mixed_alike_whatever_seed_the_process_has():
+    orders = []
+    for seed in (1, 2):
+        keras.utils.set_random_seed(seed)
+        stream = Stream(Pipeline(draw(20).train, cache="memory"), "train")
+        orders.append([numbers_of(stream, 8, epoch=epoch) for epoch in (0, 1)])
+
+    assert orders[0] == orders[1]
+
+
 @pytest.mark.parametrize("settings", [{}, {"cache": "memory"}], ids=["read anew", "cached"])
 def test_the_same_seed_gives_the_same_batches(settings):
     def epochs(seed):

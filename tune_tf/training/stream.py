@@ -152,7 +152,7 @@ class Stream:
             self._cached = read.cache(self._cache_file(read.element_spec[1]))
         rows = self._cached
         if mixed_by is not None:
-            rows = rows.shuffle(self._pipeline.shuffle_buffer or self.num_rows, mixed_by)
+            rows = _mixed(rows, self._pipeline.shuffle_buffer or self.num_rows, mixed_by)
         if self._augment is None:
             return rows
         return rows.map(
@@ -250,6 +250,16 @@ class Stream:
         # Two processes must not write one file; it goes with the stream, at the latest at the end.
         self._folder = tempfile.TemporaryDirectory(prefix="tune_tf-cache-", dir=str(cache))
         return str(Path(self._folder.name, self._name))
+
+
+def _mixed(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
+    """Return rows mixed by a seed alone: TensorFlow adds its global one, which anyone may set."""
+
+    def mixed(_: tf.Tensor) -> tf.data.Dataset:
+        tf.compat.v1.set_random_seed(seed)  # of the graph of this function
+        return rows.shuffle(buffer, seed)
+
+    return tf.data.Dataset.from_tensors(0).flat_map(mixed)
 
 
 def first_rows_of(part: Any, name: str, count: int) -> Any:
