@@ -18,8 +18,8 @@ from tune_tf.tracking.endings import Endings
 from tune_tf.trainables import trainable
 from tune_tf.trainables.oom_retries import OomRetries
 
-ROOM = 2.2e9  # bytes above what is taken when the drill begins
-HELD = 6e9  # bytes that a whole batch holds, its square roots included
+ROOM = 6e9  # bytes above what is taken when the drill begins
+HELD = 12e9  # bytes that a whole batch holds, its square roots included
 
 
 class Told(logging.Handler):
