@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smoke run: few and small")
     parser.add_argument("--num-rounds", type=int, default=3, help="sweeps of each contestant")
-    parser.add_argument("--num-pictures", type=int, default=4000, help="JPEGs of 640 x 480")
+    parser.add_argument("--num-pictures", type=int, default=10_000, help="JPEGs of 640 x 480")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.num_rounds, arguments.num_pictures = 1, 300
