@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 EXTRAS ?= bench,cmaes
-TESTS  ?= --numprocesses 2 --dist loadfile
+TESTS  ?= --numprocesses 3 --dist loadfile
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
-.PHONY: help install sweep test test-again test-fast lint format bench clean
+.PHONY: help install sweep test test-again test-fast lint audit api format bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -38,6 +38,14 @@ lint: install    ## format, lint, types, architecture
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+audit: install   ## known weaknesses of what constraints.txt names; asks https://osv.dev
+	@test -x $(VENV)/audit/bin/pip-audit || $(PYTHON) -m venv $(VENV)/audit
+	@$(VENV)/audit/bin/python -m pip install --quiet "pip-audit>=2.7"
+	@$(VENV)/audit/bin/pip-audit --vulnerability-service osv --no-deps --disable-pip --progress-spinner off --requirement constraints.txt
+
+api: install     ## pages of all public names in build/api
+	@$(BIN)/pdoc --docformat google --output-directory build/api tune_tf
 
 format: install  ## write the format that lint asks for
 	@$(BIN)/ruff format .

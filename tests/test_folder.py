@@ -73,3 +73,18 @@ def test_a_sweep_without_a_password_is_written_as_it_is(folder_of):
     folder = folder_of({"tracking_uri": "sqlite:////data/mlflow.db"})
     assert folder.sweep_file == folder.config.to_yaml()
     assert SweepFolder.open(folder.path).config == folder.config
+
+
+def test_a_folder_may_be_given_as_a_uri_and_a_bucket_is_refused(tmp_path):
+    settings = {
+        "name": "digits",
+        "workload": "somewhere:Workload",
+        "objective": {"metric": "loss", "mode": "min"},
+        "space": {"lr": {"uniform": [0.0, 1.0]}},
+        "budget": {"num_samples": 1},
+    }
+    config = SweepConfig.from_dict(settings | {"storage_path": f"file://{tmp_path}/sweeps"})
+    assert SweepFolder.create(config, tmp_path).path.parent == tmp_path / "sweeps"
+    config = SweepConfig.from_dict(settings | {"storage_path": "s3://bucket/sweeps"})
+    with pytest.raises(InvalidSettingsError, match=r"not 's3://bucket/sweeps': mount the bucket"):
+        SweepFolder.create(config, tmp_path)

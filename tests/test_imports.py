@@ -19,6 +19,7 @@ CASES = {
     "arrays, image_folder, keras_datasets, tabular, tfrecords",
     "results": "import tune_tf.results",
     "looking at sweeps": "import tune_tf.view, tune_tf.diary",
+    "forecasts that were kept": "import tune_tf.forecast",
 }
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_of, pareto_front
+from tune_tf.ranking import Candidate, best_first, best_of, pareto_front
 
 LOSS = Objective("loss", "min")
 ACCURACY = Objective("accuracy", "max")
@@ -32,6 +32,17 @@ def test_the_best_is_a_feasible_trial_that_ran_to_its_end(candidates, best):
     found = best_of((Candidate(*each) for each in candidates), LOSS)
     assert found is not None
     assert found.key == best
+
+
+def test_the_best_come_in_order_and_those_that_cannot_be_the_best_not_at_all():
+    candidates = [
+        Candidate("a", STOPPED, 0.1),
+        Candidate("b", DONE, 3.0),
+        Candidate("c", DONE, 2.0),
+        Candidate("d", DONE, math.inf),
+        Candidate("e", DONE, 1.0, feasible=False),
+    ]
+    assert [each.key for each in best_first(candidates, LOSS)] == ["c", "b", "a"]
 
 
 @pytest.mark.parametrize("candidates", [[], [("a", DONE, 1.0, False)], [("a", DONE, None)]])

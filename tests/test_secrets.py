@@ -3,7 +3,14 @@ from urllib.parse import quote
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.secrets import all_masked, expanded, is_secret_name, masked, referring
+from tune_tf.secrets import (
+    all_masked,
+    expanded,
+    is_secret_name,
+    masked,
+    referring,
+    values_in,
+)
 
 AWS = "AKIA" + "Q7" * 8
 GITHUB = "ghp_" + "a1B2" * 9
@@ -128,3 +135,17 @@ def test_a_password_that_stands_in_a_uri_becomes_a_reference(uri, reference):
 def test_a_reference_brings_back_the_uri_that_it_was_made_of(password):
     uri = f"postgresql://ann:{quote(password, safe='')}@host/db"
     assert expanded(referring(uri, "PW"), "storage", {"PW": password}) == uri
+
+
+def test_passwords_in_uris_and_what_they_refer_to_are_found():
+    uris = [
+        "postgresql://ann:hunt%40er2@db/optuna",
+        "http://ann:s3cretly@host:5000",
+        "postgresql://db/x?user=u&password=in-query",
+        "mysql://ann:${DB}@db/x",
+        "http://ann:${UNSET}@host",
+        "sqlite:///study.db",
+        "http://ann:short@host",
+    ]
+    found = values_in(uris, {"DB": "of-the-environment"})
+    assert found == {"hunt@er2", "s3cretly", "in-query", "of-the-environment"}

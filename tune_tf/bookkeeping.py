@@ -39,7 +39,6 @@ BOOKKEEPING: Final = frozenset(
 SYSTEM_METRICS: Final = "system/"
 """What the keys start with that hold the load of a trial's machine and process."""
 
-
 PERFORMANCE: Final = "perf/"
 """What the keys start with that hold how fast a trial trains."""
 
@@ -48,6 +47,9 @@ ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
 
 INPUT_WAIT: Final = f"{PERFORMANCE}input_wait"
 """Part of an epoch, 0 to 1, in which it waited for rows."""
+
+PEAK_MEMORY: Final = f"{PERFORMANCE}peak_memory_bytes"
+"""Most host memory that the processes of a trial have had, earlier trials of theirs included."""
 
 
 def reported(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,21 +1,29 @@
 """The folder of a sweep: what a resume needs, beside what Ray Tune keeps there itself."""
 
 import json
+import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tune_tf.config import SweepConfig
+from ruamel.yaml import YAML
+
+from tune_tf.config import SweepConfig, yaml_text
 from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, near_ones
-from tune_tf.secrets import expanded, referring
+from tune_tf.secrets import expanded, referring, values_in, without_secrets
+from tune_tf.space.document import YamlDocument
 from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"
 _ABOUT = "about-sweep"  # Tune copies every .json and .pkl of the folder about at a resume
+_ABOUT_TOO = ".about-sweep"  # the same once more, should one be damaged
 _JOURNAL = "study.journal"
 _FORMAT = 1
+_PRIVATE, _SHARED = 0o700, 0o777
+
+_log = logging.getLogger(__name__)
 
 TRACKING_VARIABLE = "TUNE_TF_TRACKING_PASSWORD"
 STORAGE_VARIABLE = "TUNE_TF_STORAGE_PASSWORD"
@@ -102,9 +110,47 @@ class SweepFolder:
         return self.config.model_copy(update=sections).to_yaml()
 
     @property
-    def was_snapshot(self) -> bool:
-        """Whether Tune has written its state at least once."""
-        return any(self.path.glob("experiment_state-*.json"))
+    def shown_file(self) -> str:
+        """The same text for others to read, without what names in ``data`` say is secret."""
+        data = self.config.data
+        if data is None:
+            return self.sweep_file
+        settings = YAML(typ="safe", pure=True).load(self.sweep_file)
+        return yaml_text({**settings, "data": without_secrets(settings["data"])})
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What the settings' URIs hold or refer to that nobody else is to read."""
+        searcher, mlflow = self.config.searcher, self.config.mlflow
+        uris = (searcher.storage, searcher.warm_start_from, mlflow and mlflow.tracking_uri)
+        return values_in(uri for uri in uris if uri)
+
+    def edited(self) -> SweepConfig | None:
+        """Return the settings of ``sweep.yaml`` if they are others than the sweep's.
+
+        A file that is missing or cut short is none: it is written anew.
+
+        Raises:
+            InvalidSettingsError: It was edited, and is wrong.
+        """
+        path = self.path / _CONFIG
+        try:
+            found = path.read_text()
+        except (OSError, UnicodeDecodeError):
+            found = ""
+        if self.sweep_file.startswith(found):
+            if found != self.sweep_file:
+                _log.warning("%s was cut short or is gone; it is written anew", path)
+                self.save()
+            return None
+        config = SweepConfig.from_yaml(path)
+        return None if config.to_dict() == self.config.to_dict() else config
+
+    def with_config(self, config: SweepConfig) -> "SweepFolder":
+        """Give the sweep other settings, from its next resume on."""
+        changed = replace(self, config=config)
+        changed.save()
+        return changed
 
     @property
     def began_s(self) -> float:
@@ -113,23 +159,38 @@ class SweepFolder:
 
     @classmethod
     def create(
-        cls, config: SweepConfig, base_dir: Path, now: datetime | None = None
+        cls,
+        config: SweepConfig,
+        base_dir: Path,
+        now: datetime | None = None,
+        *,
+        private: bool = True,
     ) -> "SweepFolder":
         """Make the folder of a new sweep, named by its name and the time.
+
+        Args:
+            config: The sweep's settings.
+            base_dir: What the workload's path is relative to.
+            now: The time.
+            private: Whether nobody but the user may look into it; else as the umask says.
 
         Raises:
             InvalidSettingsError: The folder cannot be made.
         """
-        if "://" in config.storage_path:
+        storage_path = config.storage_path.removeprefix("file://")
+        if "://" in storage_path:
             raise InvalidSettingsError(
-                [f"storage_path must be a local folder, not {config.storage_path!r}"]
+                [
+                    f"storage_path must be a folder that all nodes see, not {storage_path!r}: "
+                    "mount the bucket, or copy the sweep's folder there when it has ended"
+                ]
             )
-        root = Path(config.storage_path).absolute()
+        root = Path(storage_path).absolute()
         stamp = (now or datetime.now(UTC).astimezone()).strftime("%Y%m%d-%H%M%S")
         for attempt in range(100):
             path = root / f"{config.name}-{stamp}{f'-{attempt}' if attempt else ''}"
             try:
-                path.mkdir(parents=True)
+                path.mkdir(parents=True, mode=_PRIVATE if private else _SHARED)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -137,7 +198,7 @@ class SweepFolder:
                     [f"storage_path {config.storage_path!r} cannot be written to: {error}"]
                 ) from error
             folder = cls(path, config, base_dir.absolute(), Path.cwd())
-            folder._write()
+            folder.save()
             return folder
         raise SweepConflictError(f"{root} already holds a hundred sweeps named {path.name}")
 
@@ -155,45 +216,82 @@ class SweepFolder:
             SweepConflictError: A newer version of tune_tf has written it.
         """
         path = _find(str(sweep), Path(storage_path))
-        try:
-            about = json.loads((path / _ABOUT).read_text())
-            written, version = int(about["format"]), about.get("tune_tf")
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            raise UnknownSweepError(
-                f"{path} holds no sweep that can be read: its file {_ABOUT} is damaged ({error})"
-            ) from error
-        if written > _FORMAT:
+        about = _read_about(path)
+        if about["format"] > _FORMAT:
             raise SweepConflictError(
-                f"{path} was written by tune_tf {version}, which is newer than this "
+                f"{path} was written by tune_tf {about.get('tune_tf')}, which is newer than this "
                 f"{__version__}: update, then go on"
             )
-        config = SweepConfig.from_yaml(path / _CONFIG)
+        settings = about.get("settings")
+        # Whoever only looks at a sweep runs none of its code.
+        if settings is None:  # an earlier version kept them in the file alone
+            config = SweepConfig.from_yaml(path / _CONFIG, trusted=False)
+        else:
+            config = SweepConfig.from_dict(YamlDocument.parse(settings).data)
         return cls(path.absolute(), config, Path(about["base_dir"]), Path(about["working_dir"]))
 
-    def _write(self) -> None:
+    def save(self) -> None:
+        """Write the settings into the folder.
+
+        Raises:
+            OSError: They cannot be written; those that were there stay.
+        """
         about: dict[str, Any] = {
             "format": _FORMAT,
             "tune_tf": __version__,
             "base_dir": str(self.base_dir),
             "working_dir": str(self.working_dir),
+            "settings": self.sweep_file,  # what the sweep has, whatever becomes of the file
         }
+        text = json.dumps(about, indent=2) + "\n"
         write_whole(self.path / _CONFIG, self.sweep_file)
-        write_whole(self.path / _ABOUT, json.dumps(about, indent=2) + "\n")
+        for name in (_ABOUT_TOO, _ABOUT):
+            write_whole(self.path / name, text)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file in one step: a crash leaves the old one or the new one, never a part."""
+def write_whole(path: Path, text: str, *, on_disk: bool = True) -> None:
+    """Write a file in one step: a crash leaves the old one or the new one, never a part.
+
+    Args:
+        path: The file.
+        text: All of it.
+        on_disk: Whether to wait for the disk, so that the loss of power leaves no part either.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with partial.open("w") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        if on_disk:
+            os.fsync(file.fileno())
     partial.replace(path)
 
 
 def sweep_paths(storage_path: Path) -> list[Path]:
     """Return the folders of all sweeps under a storage path, in order of their names."""
     return sorted(path.parent for path in storage_path.glob(f"*/{_ABOUT}"))
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    """Return what the sweep's folder tells of itself.
+
+    Raises:
+        UnknownSweepError: It is damaged.
+    """
+    faults = []
+    for name in (_ABOUT, _ABOUT_TOO):
+        try:
+            about = json.loads((path / name).read_text())
+            about["format"] = int(about["format"])
+            if about["format"] <= _FORMAT:
+                Path(about["base_dir"]), Path(about["working_dir"])
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            faults.append(error)
+        else:
+            return dict(about)
+    raise UnknownSweepError(
+        f"{path} holds no sweep that can be read: its files {_ABOUT} and {_ABOUT_TOO} are damaged "
+        f"({faults[0]}), and with them what its paths are relative to"
+    )
 
 
 def _find(sweep: str, root: Path) -> Path:

@@ -1,6 +1,6 @@
 """Which trials of a sweep are the best: one rule for results, tracking and progress."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -33,13 +33,21 @@ def best_of(candidates: Iterable[Candidate[Key]], objective: Objective) -> Candi
     A trial that was stopped early is the best only where none was completed, as in Optuna. Of equal
     ones the first is taken. Values that are not finite never win, nor do infeasible trials.
     """
-    finite = [each for each in candidates if each.feasible and is_finite(each.value)]
-    completed = [candidate for candidate in finite if candidate.outcome is Outcome.COMPLETED]
-    pool = completed or finite
-    if not pool:
-        return None
-    choose = max if objective.mode == "max" else min
-    return choose(pool, key=lambda candidate: float(candidate.value))
+    return min(_ranked(candidates), key=_place(objective), default=None)
+
+
+def best_first(candidates: Iterable[Candidate[Key]], objective: Objective) -> list[Candidate[Key]]:
+    """Return those that could be the best, the best first; see :func:`best_of`."""
+    return sorted(_ranked(candidates), key=_place(objective))
+
+
+def _ranked(candidates: Iterable[Candidate[Key]]) -> list[Candidate[Key]]:
+    return [each for each in candidates if each.feasible and is_finite(each.value)]
+
+
+def _place(objective: Objective) -> Callable[[Candidate[Any]], tuple[bool, float]]:
+    sign = 1.0 if objective.mode == "min" else -1.0
+    return lambda each: (each.outcome is not Outcome.COMPLETED, sign * float(each.value))
 
 
 def pareto_front(

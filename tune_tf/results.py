@@ -48,6 +48,7 @@ class TrialResult:
         metrics: The last reported metrics.
         checkpoint: Folder of the last checkpoint.
         feasible: Whether the last metrics keep the sweep's constraints.
+        checkpoints_removed: Whether its checkpoints were removed, as ``keep_checkpoints`` asks for.
     """
 
     trial_id: str
@@ -59,6 +60,7 @@ class TrialResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     checkpoint: Path | None = None
     feasible: bool = True
+    checkpoints_removed: bool = False
 
 
 def told_metrics(
@@ -93,6 +95,8 @@ class SweepResult:
         base_dir: What paths in the settings are relative to.
         trials: In order of number.
         mlflow_run_id: The sweep's parent run in MLflow, if there is one.
+        ended_early: Why it ended before all its trials had, like "its budget of 90 epochs is
+            spent"; None if it did not.
     """
 
     sweep_id: str
@@ -101,6 +105,7 @@ class SweepResult:
     base_dir: Path
     trials: tuple[TrialResult, ...]
     mlflow_run_id: str | None = None
+    ended_early: str | None = None
 
     @property
     def objective(self) -> Objective:
@@ -233,6 +238,14 @@ class SweepResult:
             told = f"{trial.outcome.value}; " if trial.outcome else ""
             having = [str(each.number) for each in self.trials if each.checkpoint is not None]
             there = f"trials {', '.join(having)} have one" if having else "no trial has one"
+            if trial.checkpoints_removed:
+                raise CheckpointError(
+                    f"the checkpoint of trial {trial.number} ({trial.trial_id}) was removed: the "
+                    f"sweep keeps those of its {self.config.keep_checkpoints} best trials "
+                    "(keep_checkpoints in the sweep file; put a larger number or all to keep "
+                    f"more); {there}, and `tune-tf retrain {self.path} --trial {trial.number} --on "
+                    "train` trains this one's config again"
+                )
             raise CheckpointError(
                 f"trial {trial.number} ({trial.trial_id}) has no checkpoint to export ({told}"
                 f"{trial.iterations} iterations); {there}"

@@ -9,9 +9,9 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping
-from typing import Final
-from urllib.parse import quote
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from tune_tf.errors import InvalidSettingsError
 
@@ -24,6 +24,7 @@ _NAMES = (
     r"|token|password|passwd|passphrase|secret|credentials?"
 )
 _SECRET_NAME = re.compile(rf"(?:{_NAMES}|key|pwd|pass|auth)s?", re.IGNORECASE)
+_SECRET_SETTING = re.compile(rf"(?:{_NAMES})$", re.IGNORECASE)
 _NO_SECRETS = frozenset({"PWD", "OLDPWD"})
 _DATABASE = r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|redis)[+\w]*"
 _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -90,10 +91,40 @@ def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     )
 
 
+def values_in(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """Return the passwords in URIs, and what the environment holds of what they refer to."""
+    found = set()
+    for uri in uris:
+        found |= {environ.get(name, "") for name in _REFERENCE.findall(uri)}
+        passwords = [*_USER_INFO.finditer(uri), *_IN_QUERY.finditer(uri)]
+        found |= {unquote(match[match.lastindex or 0]) for match in passwords}
+    return frozenset(
+        value for value in found if len(value) >= _SHORTEST_VALUE and not _REFERENCE.search(value)
+    )
+
+
 def is_secret_name(name: str) -> bool:
     """Return whether an environment variable's name says that its value is a secret."""
     words = re.split(r"[^A-Za-z0-9]+", name)
     return name not in _NO_SECRETS and any(map(_ends_like_a_secret, words))
+
+
+def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with ``***`` for each text whose name says that it is a secret.
+
+    Args:
+        settings: Plain data, in groups or not. A text that refers to the environment stays.
+    """
+    return {name: _hidden(name, value) for name, value in settings.items()}
+
+
+def _hidden(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_secrets(value)
+    if isinstance(value, list | tuple):
+        return [_hidden(name, each) for each in value]
+    secret = isinstance(value, str) and _SECRET_SETTING.search(name) is not None
+    return HIDDEN if secret and not _REFERENCE.search(value) else value
 
 
 def _masked(text: str, values: frozenset[str]) -> str:

@@ -64,8 +64,8 @@ def test_every_setting_tells_what_it_is():
         if not setting.get("description")
     ]
     assert silent == []
-    told = schema["$defs"]["BudgetSettings"]["properties"]["time_budget_s"]["description"]
-    assert told == "Seconds after which the sweep ends, None for no limit."
+    told = schema["$defs"]["BudgetSettings"]["properties"]["cpu_hours"]["description"]
+    assert told == "Hours of reserved CPUs, of all trials together; None for no limit."
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):

@@ -71,7 +71,15 @@ def test_what_is_left_out_has_defaults():
             "max_replicas": None,
         },
         "resources": None,
-        "budget": {"num_samples": 4, "time_budget_s": None},
+        "budget": {
+            "num_samples": 4,
+            "time_budget_s": None,
+            "epochs": None,
+            "cpu_hours": None,
+            "gpu_hours": None,
+            "target": None,
+            "patience": None,
+        },
         "mlflow": {
             "tracking_uri": "sqlite:///mlflow.db",
             "experiment_name": "small",
@@ -81,6 +89,7 @@ def test_what_is_left_out_has_defaults():
             "best_alias": "champion",
         },
         "storage_path": "./sweeps",
+        "cluster": {"address": None, "runtime_env": None},
         "max_concurrent_trials": None,
         "max_failures": 0,
         "oom_retries": 2,
@@ -88,12 +97,16 @@ def test_what_is_left_out_has_defaults():
         "reuse_actors": True,
         "loop": "graph",
         "checkpoint_interval_s": 10.0,
+        "keep_checkpoints": 5,
+        "min_free_disk": 10**9,
     }
 
 
 VARIANTS = {
     "minimal": {},
     "no-tracking": {"mlflow": None},
+    "limits": {"budget": {"num_samples": 4, "epochs": 9, "cpu_hours": 0.5, "target": -1.5}},
+    "a-cluster": {"cluster": {"address": "auto", "runtime_env": {"pip": ["a"], "env_vars": {}}}},
     "workers": {
         "parallelism": {"kind": "multi_worker", "num_workers": 2, "placement": "strict_spread"}
     },

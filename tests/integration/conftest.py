@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -35,13 +36,15 @@ budget: {num_samples: 8}
 def command() -> Callable[..., "subprocess.Popen[str]"]:
     """Start ``scripts/sweep.py`` with arguments in a folder."""
 
-    def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
+    def start(
+        *arguments: str, cwd: Path, output: "int | IO[bytes]" = subprocess.PIPE
+    ) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, str(ROOT / "scripts" / "sweep.py"), *arguments],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
             text=True,
             env={**os.environ, "COLUMNS": "120", _MARK: "1"},
         )

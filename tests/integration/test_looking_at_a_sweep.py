@@ -1,18 +1,16 @@
 """The verbs that look at a sweep, used while it runs, after it was killed, and after its end."""
 
+import contextlib
 import csv
 import io
 import json
 import os
-import pty
-import select
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
+from terminal import in_a_terminal, until
 from three_systems import in_tune, seen_in
 
 from tune_tf.folder import SweepFolder
@@ -32,15 +30,6 @@ class Moody(DigitsMLP):
 """
 
 
-def _until(holds, timeout_s=120):
-    deadline = time.monotonic() + timeout_s
-    while not (found := holds()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"it did not come to be in {timeout_s} s")
-        time.sleep(0.05)
-    return found
-
-
 def _view(cwd):
     return SweepView.open("tiny", cwd / "sweeps")
 
@@ -56,8 +45,8 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
         "checkpoint_interval_s=0.1",
     )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
-    _until(lambda: list(tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")))
-    _until(lambda: any(trial.result.iterations for trial in _view(tmp_path).active))
+    until(lambda: list(tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")))
+    until(lambda: any(trial.result.iterations for trial in _view(tmp_path).active))
     code, out, err = finished("status", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err
     status = json.loads(out)
@@ -65,6 +54,7 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
     assert str(process.pid) in status["driver"]
     assert status["running"]
     assert process.poll() is None
+    assert _addresses_that_are_listened_on(process.pid) == {"127.0.0.1"}
 
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
@@ -78,11 +68,11 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
     os.rename(tmp_path / "away.db", tmp_path / "mlflow.db")  # noqa: PTH104
 
     resumed = command("resume", "tiny", cwd=tmp_path)
-    _until(lambda: _view(tmp_path).state is SweepState.RUNNING)
+    until(lambda: _view(tmp_path).state is SweepState.RUNNING)
     code, _, err = finished("resume", "tiny", cwd=tmp_path)
     assert code == 2
     assert f"process {resumed.pid} on" in err
-    drawn = _in_a_terminal("status", "tiny", "--follow", cwd=tmp_path)
+    drawn = in_a_terminal("status", "tiny", "--follow", cwd=tmp_path)
     assert "\x1b[2K" in drawn  # it drew again in place
     assert "12/12 trials" in drawn
     out, err = resumed.communicate(timeout=60)
@@ -92,33 +82,16 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
     _assert_that_views_tell_the_truth(finished, folder, tmp_path)
 
 
-def _in_a_terminal(*arguments: str, cwd: Path, timeout_s: float = 200) -> str:
-    """Run a verb in a pseudo-terminal to its end; return what it drew."""
-    driver, terminal = pty.openpty()
-    script = Path(__file__).parents[2] / "scripts" / "sweep.py"
-    process = subprocess.Popen(
-        [sys.executable, str(script), *arguments],
-        cwd=cwd,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env={**os.environ, "COLUMNS": "120", "LINES": "40", "TERM": "xterm"},
-    )
-    os.close(terminal)
-    drawn, deadline = b"", time.monotonic() + timeout_s
-    try:
-        while time.monotonic() < deadline:
-            if not select.select([driver], [], [], 1.0)[0]:
-                continue
-            try:
-                drawn += os.read(driver, 65_536)
-            except OSError:  # the other end is closed
-                break
-        assert process.wait(timeout=30) == 0, drawn.decode()
-    finally:
-        process.kill()
-        os.close(driver)
-    return drawn.decode()
+def _addresses_that_are_listened_on(pid: int) -> set[str]:
+    """Return them for a process and all that it has started; they must be of this machine alone."""
+    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    found = set()
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # it has ended
+            for connection in process.net_connections(kind="inet"):
+                if connection.status == psutil.CONN_LISTEN:
+                    found.add(connection.laddr.ip.removeprefix("::ffff:"))
+    return found
 
 
 def _assert_that_views_tell_the_truth(finished, folder, cwd):

@@ -84,6 +84,10 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
     assert told("promote", "wine", "--alias", "live", "--name", "vino") == promoted
 
     # Trained again on the same rows, it has the trial's numbers.
+    code, _, err = finished("promote", "wine", "--retrained", cwd=tmp_path)
+    assert code == 2
+    assert "has no final model in MLflow: make one with `tune-tf retrain`" in err
+
     again = told("retrain", "wine", "--on", "train")
     for name, value in best["metrics"].items():
         assert again["metrics"][name] == pytest.approx(value, rel=1e-4), name
@@ -102,6 +106,14 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
     run = client.get_run(final["mlflow_run_id"])
     assert run.info.status == "FINISHED"
     assert run.data.tags["tune_tf.retrained_sweep_id"] == swept["sweep_id"]
+    served = told("promote", "wine", "--alias", "live", "--name", "vino", "--retrained")
+    assert served["model_uri"] == run.data.tags["tune_tf.best_model"]
+    assert served["before"] == promoted["version_uri"]
+    assert client.get_model_version_by_alias("vino", "live").source == served["model_uri"]
+    assert told("promote", "wine", "--alias", "live", "--name", "vino", "--retrained") == {
+        **served,
+        "before": None,
+    }
     assert run.data.tags["tune_tf.retrained_trial_id"] == best["trial_id"]
     assert run.data.params["width"] == str(best["config"]["width"])
     points = client.get_metric_history(run.info.run_id, "loss")

@@ -28,6 +28,8 @@ def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(finished, sw
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["tune_tf.best_trial_id"] == result["best"]["trial_id"]
     assert parent.data.tags["tune_tf.best_checkpoint"] == result["best"]["checkpoint"]
+    assert Path(result["best"]["checkpoint"]).is_dir()
+    assert len({path.parent for path in folder.glob("trial_*/checkpoint_*")}) == 5  # the best
     value = result["best"]["metrics"]["val_accuracy"]
     assert parent.data.metrics["best/val_accuracy"] == pytest.approx(value)
 

@@ -93,7 +93,7 @@ ENDS = {
     "interrupted": (
         [Told([0.5]), Told([0.4], None), Told([0.3], Outcome.INTERRUPTED)],
         {},
-        "The sweep was interrupted; a resume would go on with it.",
+        "The sweep has not ended: it was interrupted, or it ran when this was written.",
     ),
     "minimised": ([Told([3.0, 1.0]), Told([2.0])], LOSS, "Best loss: 1, by trial 0."),
     "no rungs": (

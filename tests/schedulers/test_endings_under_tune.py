@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -221,11 +222,32 @@ def keeping(scheduler, path, die_at=None):
         def on_trial_result(self, iteration, trials, trial, result, **info):
             self.results += 1
 
-        def on_step_end(self, **info):
+        def on_step_end(self, trials, **info):
             if self.results == die_at:
+                bring_up_to_date(trials[0])
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return Keep()
+
+
+def bring_up_to_date(trial):
+    """Have what Tune has written stand where it resumes from.
+
+    It copies its files there in a thread. A kill at that moment leaves them torn or old, and Tune
+    then begins anew; a sweep of this package's own has snapshots for that.
+    """
+    staging, target = Path(trial.local_experiment_path), Path(trial.remote_experiment_path)
+    paths = [*staging.glob("*.json"), *staging.glob("*.pkl")]
+    while not all(is_equal(target / path.name, path) for path in paths):
+        for path in paths:
+            partial = target / f".{path.name}"
+            partial.write_bytes(path.read_bytes())
+            partial.replace(target / path.name)
+        time.sleep(0.1)  # the thread may be at it
+
+
+def is_equal(path, other):
+    return path.is_file() and path.read_bytes() == other.read_bytes()
 
 
 def begin_and_die(name, tmp_path, address, die_at):

@@ -2,6 +2,7 @@
 
 import math
 import random
+from unittest.mock import Mock
 
 import pytest
 
@@ -141,6 +142,17 @@ def test_a_trial_that_diverged_is_no_donor_while_tune_still_saves_it():
 
 def test_checkpoints_are_all_to_be_kept_for_those_who_wait_with_one():
     assert make().num_to_keep is None
+
+
+def test_checkpoints_of_donors_are_needed_and_all_while_one_is_being_made():
+    from ray.tune import Checkpoint
+
+    made = {"a": Checkpoint("/sweep/a/checkpoint_3"), "b": object(), "c": None}
+    scheduler = make()
+    scheduler._trial_state = {
+        Mock(path=f"/sweep/{name}"): Mock(last_checkpoint=made[name]) for name in made
+    }
+    assert scheduler.needed_checkpoints == {"/sweep/a/checkpoint_3", "/sweep/b"}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray calls SciPy as of old

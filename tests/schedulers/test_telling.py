@@ -144,6 +144,15 @@ def test_a_guess_that_somebody_else_made_is_replaced(name, done, reason, guess):
 
 
 @both
+def test_the_reason_of_a_stop_by_hand_stays(name):
+    scheduler = make(name)
+    trial = add(scheduler)
+    stamp = {STOP_REASON: "pruned", STOP_CAUSE: "stopped by hand"}
+    show(scheduler, trial, 1, 1.0, done=True, **stamp)
+    assert complete(scheduler, trial) == ("pruned", "stopped by hand")
+
+
+@both
 def test_a_trial_stopped_from_outside_before_its_first_result_is_out_of_budget(name):
     scheduler = make(name)
     assert complete(scheduler, add(scheduler)) == ("out_of_budget", None)

@@ -268,6 +268,7 @@ def test_a_trial_whose_end_the_storage_lost_is_no_zombie(storage):
     saved.entries["a"].finished = True
     book = open_book(storage, saved)
     book.find_orphans({"a", "b"})
+    book.end_lost()
     assert states(book) == ["FAIL", "RUNNING"]
     assert book.study.trials[0].user_attrs["stop_cause"] == "the storage lost its end"
 
@@ -292,3 +293,46 @@ def test_evaluated_trials_of_elsewhere_are_neither_orphans_nor_draws(storage):
     )
     assert book.find_orphans({"a"}) is None
     assert book.page.orphans == []
+
+
+def test_trials_that_the_study_lost_are_made_anew_with_their_configs(storage, caplog):
+    """As after a loss of power: the searcher's state is on the disk, the study's end is not."""
+    first = open_book(storage)
+    asked(first, "a", "b")
+    first.tell("b", Verdict(Outcome.COMPLETED, 0.5, 1))
+    saved = first.page.copy()
+    book = open_book(InMemoryStorage(), saved)
+    book.find_orphans({"a", "b"}, {"a": {"x": 0.25, "fixed": 3}, "b": {"x": 0.75, "fixed": 3}})
+    assert [trial.params["x"] for trial in book.study.trials] == [0.25, 0.75]
+    assert [trial.user_attrs["tune_trial_id"] for trial in book.study.trials] == ["a", "b"]
+    assert "had lost its last 2 trials" in caplog.text
+
+
+def test_a_trial_whose_end_the_study_lost_can_be_told_it_again(storage):
+    first = open_book(storage)
+    asked(first, "a", "b")
+    first.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book = open_book(InMemoryStorage(), first.page.copy())
+    book.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
+    assert book.without_end({"a"}) == ["a"]
+    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book.end_lost()
+    assert states(book) == ["COMPLETE", "RUNNING"]
+
+
+def test_a_lost_trial_whose_config_left_the_space_is_made_without_it(storage):
+    first = open_book(storage)
+    asked(first, "a")
+    book = open_book(InMemoryStorage(), first.page.copy())
+    book.find_orphans({"a"}, {"a": {"y": 7.0}})
+    assert book.study.trials[0].params == {}
+
+
+def test_a_trial_that_neither_the_page_nor_the_study_knows_is_made_anew(storage):
+    """As of a trial that began after the last state was saved, in a study that lost its end."""
+    first = open_book(storage)
+    asked(first, "a")
+    book = open_book(storage, first.page.copy())
+    book.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
+    assert book.study.trials[1].params == {"x": 0.75}
+    assert book.entry("b").number == 1

@@ -131,3 +131,12 @@ def test_no_lock_is_left(path):
         "study.journal",
         "study.journal.damaged",
     }
+
+
+@pytest.mark.parametrize("size", [1, 5, 60])
+def test_a_journal_of_which_a_part_of_the_first_line_is_left_is_begun_anew(path, size, caplog):
+    path.write_bytes(path.read_bytes()[:size])
+    with quiet():
+        study = optuna.create_study(storage=open_storage(path), study_name="s")
+    assert study.trials == []
+    assert "is damaged" in caplog.text

@@ -134,3 +134,20 @@ def test_a_resume_tells_an_end_that_the_diary_lost(trial_of, tmp_path):
     driver.tell("on_step_end", trial)
     assert driver.pages["id0"].outcome is Outcome.PRUNED
     driver.leave()
+
+
+def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(trial_of, tmp_path, monkeypatch):
+    from tune_tf.sweep.diarist import Diarist
+
+    monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
+    driver, trial = Driver(tmp_path), trial_of(4)
+    endings, _ = driver.callbacks
+    driver.callbacks[1] = Diarist(driver.diary, endings, secrets=frozenset({"in-the-uri"}))
+    log = tmp_path / "trial_00004" / "log.txt"
+    log.parent.mkdir()
+    log.write_text("planted-t0ken and in-the-uri\n")
+    driver.start(trial)
+    driver.report(trial, done=True, stop_reason="completed")
+    driver.tell("on_trial_complete", trial, trial=trial)
+    assert log.read_text() == "************* and **********\n"
+    driver.leave()

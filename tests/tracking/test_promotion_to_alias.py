@@ -4,7 +4,7 @@ import pytest
 
 from tune_tf.tracking.entry import PARENT, SWEEP_ID, TRIAL_ID
 from tune_tf.tracking.found_runs import run_ids_of
-from tune_tf.tracking.registry import BestModel, BestModelRuns
+from tune_tf.tracking.registry import BestModel, BestModelRuns, FinalModel
 
 pytestmark = pytest.mark.mlflow
 
@@ -53,6 +53,16 @@ def test_a_model_has_a_version_under_each_name(registered):
     assert runs.version_of(logged, "digits") == version
     assert runs.version_of(logged, "other") == other
     assert runs.version_of(logged, "third") is None
+
+
+def test_a_final_model_is_registered_as_what_it_is(client, registered):
+    runs, best, uri, _ = registered("s1")
+    final = FinalModel("s1", "t1", best.trial_run_id, {SWEEP_ID: "s1", "mlflow.x": "y"})
+    version = runs.register(final, uri, "digits", None)
+
+    made = client.get_model_version("digits", version.rpartition("/")[2])
+    assert made.description == "Final model of sweep s1: the config of trial t1, retrained."
+    assert made.tags == {SWEEP_ID: "s1"}
 
 
 def test_a_version_that_was_deleted_is_none(client, registered):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from streams import Noisy, as_it_is, classifier, noisy, streamed, without_dropout
 from trials import ByTape, Given, begin, bits, draw, furthest, run, run_fresh
 
 from tune_tf.data import Pipeline, rows_of
@@ -17,43 +18,6 @@ from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
 layers = keras.layers
-
-
-def classifier(config):
-    """Return a small model with layers that draw and that count."""
-    model = keras.Sequential(
-        [
-            keras.Input((6,)),
-            layers.Dense(4),
-            layers.Dropout(config.get("rate", 0.1)),
-            layers.Dense(3),
-        ]
-    )
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(clipnorm=1.0), loss, metrics=["accuracy"])
-    return model
-
-
-def without_dropout(config):
-    return classifier({"rate": 0.0})
-
-
-def as_it_is(*row):
-    return row
-
-
-def streamed(data, **settings):
-    """Return the same rows as pipelines."""
-    train, validation = (
-        part and Pipeline(part, **settings) for part in (data.train, data.validation)
-    )
-    return Data(train=train, validation=validation)
-
-
-def numbers_of(stream, size, *, seed=0, epoch=0, shuffled=True):
-    """Return the numbers of an epoch's rows, by batch."""
-    batches = stream.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
-    return [numbers.numpy().tolist() for numbers, _ in batches]
 
 
 @pytest.mark.parametrize(
@@ -122,161 +86,11 @@ def test_stages_of_a_model_get_the_rows_too(replicas_of, loop_on_grid):
     assert furthest(run(loop_on_grid(workload, 2, 2, 2), workload), whole) < 1e-5
 
 
-class Noisy(Given):
-    """Adds noise of its seed to each training row."""
-
-    def per_example(self, config, *, training):
-        def noise(row, seed):
-            x, y = row
-            return x + tf.random.stateless_normal([6], seed), y
-
-        return noise if training else None
-
-
 def test_what_is_computed_of_a_row_has_the_same_seeds(replicas_of):
     data = draw(37, 19)
     resident = run_fresh(Noisy(classifier, data), replicas_of(1))
 
     assert furthest(run_fresh(Noisy(classifier, streamed(data)), replicas_of(1)), resident) < 1e-6
-
-
-def noisy(row, seed):
-    """Return a training row with noise of its seed."""
-    x, y, *weight = row
-    return x + tf.random.stateless_normal([6], seed), y, *weight
-
-
-@pytest.mark.parametrize("num", [1, 2])
-@pytest.mark.parametrize("settings", [{}, {"map": as_it_is}], ids=["plain", "mapped"])
-def test_rows_are_augmented_as_where_the_model_is(replicas_of, settings, num):
-    data = draw(37, 19)
-    ahead = Data(train=Pipeline(data.train, augment=noisy, **settings), validation=data.validation)
-    on_device = run_fresh(Noisy(without_dropout, data), replicas_of(num))
-
-    assert furthest(run_fresh(Given(without_dropout, ahead), replicas_of(num)), on_device) < 1e-5
-
-
-def test_rows_of_a_cache_are_augmented_anew_in_every_epoch():
-    stream = Stream(Pipeline(draw(20).train, cache="memory", augment=noisy), "train")
-    first, second = (
-        {int(n[0]): row for n, (row, _) in stream.batches(1, seed=1, epoch=epoch, shuffled=True)}
-        for epoch in (0, 1)
-    )
-
-    assert sorted(first) == sorted(second) == [*range(20)]
-    assert all(np.abs(first[number] - second[number]).max() > 0 for number in first)
-
-
-def test_the_form_that_augment_gives_is_what_a_model_is_built_by(replicas_of):
-    def cropped(row, seed):
-        return row[0][:3], row[1]
-
-    def smaller(config):
-        model = keras.Sequential([layers.Dense(3)])
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
-
-    workload = Given(smaller, Data(train=Pipeline(draw(20).train, augment=cropped)))
-    loop = begin(GraphLoop(workload, replicas_of(1)), workload)
-    loop.epoch()
-
-    assert loop._current.program.model.layers[0].kernel.shape == (3, 3)
-
-
-@pytest.mark.parametrize(
-    ("augment", "name", "message"),
-    [
-        (lambda row, seed: row[0], "train", r"augment of Data\.train must return a row"),
-        (
-            lambda row, seed: (row[0] + tf.random.uniform([6]), row[1]),
-            "train",
-            "uses RandomUniform.*stateless",
-        ),
-        (noisy, "validation", r"Data\.validation has augment.*leave augment out"),
-    ],
-    ids=["no row", "a state of its own", "validation"],
-)
-def test_an_augment_that_cannot_be_is_refused(augment, name, message):
-    with pytest.raises(WorkloadError, match=message):
-        Stream(Pipeline(draw(20).train, augment=augment), name)
-
-
-def of_worker(rank, num):
-    """Return the part of a batch that one of several processes reads."""
-    from tune_tf.training.row_weights import split
-
-    return lambda count: (0, count) if count < num else split(count, rank, num)
-
-
-@pytest.mark.parametrize("settings", [{}, {"map": as_it_is}, {"cache": "memory"}])
-@pytest.mark.parametrize(("num_rows", "size"), [(36, 12), (37, 12), (41, 9), (10, 4), (5, 5)])
-@pytest.mark.parametrize("num", [1, 2, 3])
-def test_processes_read_their_parts_of_each_batch(settings, num_rows, size, num):
-    def batches(window):
-        stream = Stream(Pipeline(draw(num_rows).train, **settings), "train", window)
-        return [
-            (numbers.numpy().tolist(), rows.numpy())
-            for numbers, (rows, _) in stream.batches(size, seed=1, epoch=1, shuffled=True)
-        ]
-
-    parts = [batches(of_worker(rank, num)) for rank in range(num)]
-    for number, (numbers, rows) in enumerate(batches(lambda count: (0, count))):
-        of_batch = [part[number] for part in parts]
-        if len(numbers) < num:
-            assert all(part[0] == numbers for part in of_batch)
-        else:
-            assert sum((part[0] for part in of_batch), []) == numbers  # noqa: RUF017  a few
-            np.testing.assert_array_equal(np.concatenate([part[1] for part in of_batch]), rows)
-
-
-def test_a_process_maps_its_own_rows_only():
-    count = tf.Variable(0)
-
-    def counted(x, y):
-        count.assign_add(1)
-        return x, y
-
-    stream = Stream(Pipeline(draw(40).train, counted), "train", of_worker(1, 2))
-    looked_at = count.numpy()
-    list(stream.batches(8, seed=0, epoch=0, shuffled=True))
-
-    assert count.numpy() - looked_at == 20
-
-
-def recorder(seen):
-    """Return what notes the numbers of the rows that each replica gets."""
-
-    class Recorded(layers.Layer):
-        def call(self, x):
-            def note(numbers):
-                seen.append(numbers[:, 0].astype(int).tolist())
-                return numbers
-
-            return tf.ensure_shape(tf.numpy_function(note, [x], tf.float32), x.shape)
-
-    return Recorded()
-
-
-@pytest.mark.parametrize("is_streamed", [False, True], ids=["arrays", "pipeline"])
-@pytest.mark.parametrize("num", [1, 2, 3])
-@pytest.mark.parametrize("num_rows", [36, 37, 41])
-def test_each_row_of_an_epoch_is_seen_once_over_all_shards(replicas_of, num, num_rows, is_streamed):
-    seen = []
-
-    def recording(config):
-        model = keras.Sequential([keras.Input((6,)), recorder(seen), layers.Dense(3)])
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
-
-    x, y = draw(num_rows).train
-    x[:, 0] = np.arange(num_rows)
-    data = Data(train=(x, y))
-    workload = Given(recording, streamed(data) if is_streamed else data)
-    loop = begin(GraphLoop(workload, replicas_of(num)), workload)
-    for _ in range(2):
-        seen.clear()
-        loop.epoch()
-        assert sorted(np.concatenate(seen)) == [*range(num_rows)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"cache": "memory"}], ids=["read anew", "cached"])
@@ -307,47 +121,6 @@ def test_the_next_trial_of_a_process_has_the_numbers_of_a_fresh_one(replicas_of)
     assert loop.num_programs == 1
 
 
-@pytest.mark.parametrize("cache", ["memory", "folder"])
-def test_rows_are_mapped_once_where_they_are_cached(cache, tmp_path):
-    count = tf.Variable(0)
-
-    def counted(x, y):
-        count.assign_add(1)
-        return x * 2, y
-
-    data = draw(20)
-    kept = str(tmp_path) if cache == "folder" else cache
-    stream = Stream(Pipeline(data.train, counted, cache=kept), "train")
-    read = count.numpy()
-    epochs = [list(stream.batches(8, seed=1, epoch=epoch, shuffled=True)) for epoch in (1, 2)]
-
-    assert count.numpy() - read == 20
-    for batches in epochs:
-        numbers = np.concatenate([some for some, _ in batches])
-        assert sorted(numbers) == list(range(20))
-        np.testing.assert_array_equal(
-            np.concatenate([rows[0] for _, rows in batches]), data.train[0][numbers] * 2
-        )
-
-
-def test_cached_rows_are_mixed_by_the_seed_of_the_epoch():
-    stream = Stream(Pipeline(draw(20).train, cache="memory"), "train")
-    orders = [numbers_of(stream, 8, epoch=epoch) for epoch in (1, 1, 2)]
-
-    assert orders[0] == orders[1] != orders[2]
-    assert numbers_of(stream, 8, shuffled=False) == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
-
-
-def test_cached_rows_are_mixed_alike_whatever_seed_the_process_has():
-    orders = []
-    for seed in (1, 2):
-        keras.utils.set_random_seed(seed)
-        stream = Stream(Pipeline(draw(20).train, cache="memory"), "train")
-        orders.append([numbers_of(stream, 8, epoch=epoch) for epoch in (0, 1)])
-
-    assert orders[0] == orders[1]
-
-
 @pytest.mark.parametrize("settings", [{}, {"cache": "memory"}], ids=["read anew", "cached"])
 def test_the_same_seed_gives_the_same_batches(settings):
     def epochs(seed):
@@ -360,26 +133,6 @@ def test_the_same_seed_gives_the_same_batches(settings):
 
     assert epochs(1) == epochs(1)
     assert epochs(1) != epochs(2)
-
-
-def test_a_cache_goes_with_its_stream(tmp_path):
-    stream = Stream(Pipeline(draw(20).train, cache=str(tmp_path)), "train")
-    numbers_of(stream, 8)
-    assert list(tmp_path.rglob("*train*"))
-    stream._folder.cleanup()
-
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_cache_without_room_is_refused_before_training(tmp_path, monkeypatch):
-    import shutil
-    from types import SimpleNamespace
-
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=100))
-    stream = Stream(Pipeline(draw(20).train, cache=str(tmp_path)), "train")
-
-    with pytest.raises(WorkloadError, match=r"cache of Data\.train takes .* free: leave cache out"):
-        numbers_of(stream, 8)
 
 
 def test_rows_of_a_file_that_is_mapped_into_memory_are_not_copied(tmp_path):
@@ -431,55 +184,6 @@ def test_a_file_that_is_not_there_is_told_before_training(tmp_path):
 def test_a_map_that_makes_no_rows_is_refused(mapping, message):
     with pytest.raises(WorkloadError, match=message):
         Stream(Pipeline(draw(20).train, mapping), "train")
-
-
-def test_waiting_for_rows_is_measured(replicas_of):
-    def slow(x, y):
-        return tf.numpy_function(_sleepy, [x], tf.float32), y
-
-    def shaped(x, y):
-        x, y = slow(x, y)
-        return tf.ensure_shape(x, (6,)), y
-
-    workload = Given(without_dropout, Data(train=Pipeline(draw(40).train, shaped, prefetch=1)))
-    loop = begin(GraphLoop(workload, replicas_of(1)), workload)
-    loop.epoch()
-    loop.epoch()
-    assert 0.5 < loop.performance["perf/input_wait"] <= 1
-
-    resident = Given(without_dropout, draw(40))
-    loop = begin(GraphLoop(resident, replicas_of(1)), resident)
-    loop.epoch()
-    assert loop.performance["perf/input_wait"] == 0
-    assert loop.performance["perf/rows_per_s"] > 0
-
-
-class Slow(layers.Layer):
-    """A layer that takes its time with each batch."""
-
-    def call(self, x):
-        return tf.ensure_shape(tf.numpy_function(_sleepy, [x], tf.float32), x.shape)
-
-
-@pytest.mark.parametrize("num", [1, 2])
-def test_training_does_not_count_as_waiting(replicas_of, num):
-    def slow(config):
-        model = keras.Sequential([keras.Input((6,)), layers.Dense(4), Slow(), layers.Dense(3)])
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
-
-    workload = Given(slow, streamed(draw(44)))
-    loop = begin(GraphLoop(workload, replicas_of(num)), workload)
-    loop.epoch()
-    loop.epoch()
-    assert 0 < loop.performance["perf/input_wait"] < 0.4
-
-
-def _sleepy(x):
-    import time
-
-    time.sleep(0.03)  # as a slow disk or a large model would
-    return x
 
 
 def test_the_first_rows_are_those_that_a_model_sees():

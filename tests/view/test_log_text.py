@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from tune_tf.diary import TrialLog, log_path
+from tune_tf.diary import TrialLog, log_path, mask_log
 from tune_tf.view import log_text
 
 
@@ -65,3 +65,30 @@ def test_a_log_is_followed_until_the_trial_is_over(tmp_path):
     ends = iter([False, False, True])
     chunks = list(log_text(path, is_over=lambda: next(ends), wait=lambda seconds: next(steps)()))
     assert chunks == [b"a\n", b"b\n"]
+
+
+def test_secrets_in_a_log_are_not_shown_also_where_a_line_comes_in_two_parts(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"\xff first plant")
+    parts = iter([b"ed-t0ken at http://ann:pw@h/\nlast", None])
+
+    def is_over():
+        part = next(parts)
+        if part is not None:
+            path.write_bytes(path.read_bytes() + part)
+        return part is None
+
+    shown = b"".join(log_text(path, is_over=is_over, wait=lambda seconds: None))
+    assert shown == b"\xff first *** at http://ann:***@h/\nlast"
+
+
+def test_secrets_are_masked_in_a_log_that_is_still_written_to(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"one s3cret\n\xff s3cret-longer, s3cret\nlast")
+    with path.open("ab", buffering=0) as writer:
+        mask_log(path, {"s3cret", "s3cret-longer"})
+        writer.write(b" word")
+    assert path.read_bytes() == b"one ******\n\xff *************, ******\nlast word"
+    mask_log(tmp_path / "missing.txt", {"s3cret"})
+    mask_log(path, ())

@@ -161,6 +161,22 @@ def test_the_last_checkpoint_is_the_newest_that_holds_something(ended):
     assert trial.result.checkpoint == paths[-1]
 
 
+def test_checkpoints_that_were_removed_are_none(ended):
+    from tune_tf.errors import CheckpointError
+
+    ended.drive()
+    before = SweepView.of(ended.folder)
+    ended.checkpoint(1, 0)  # a part of it may be left for a moment
+    ended.diary.removed_checkpoints("a8f1e000")
+    seen = SweepView.of(ended.folder, before=before)
+    trial = seen.trial("1")
+    assert (trial.result.checkpoint, list(trial.checkpoints)) == (None, [])
+    with pytest.raises(CheckpointError, match=r"trial 1 \(a8f1e000\) was removed.*its 5 best"):
+        seen.result.export_model("a.keras", trial.result)
+    ended.start(1)
+    assert not SweepView.of(ended.folder).trial("1").result.checkpoints_removed
+
+
 def test_a_curve_holds_the_last_value_of_an_iteration_done_again(sweep):
     sweep.start(0)
     sweep.report(0, 0.1, 0.2, float("nan"), 0.4)
@@ -205,8 +221,9 @@ def test_a_folder_that_is_no_sweep_is_refused(ended, tmp_path):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "x"}'])
 def test_a_damaged_folder_is_refused(ended, text):
-    (ended.path / "about-sweep").write_text(text)
-    with pytest.raises(UnknownSweepError, match="about-sweep is damaged"):
+    for name in ("about-sweep", ".about-sweep"):
+        (ended.path / name).write_text(text)
+    with pytest.raises(UnknownSweepError, match="about-sweep are damaged"):
         SweepView.open(ended.path)
 
 

@@ -5,6 +5,9 @@ unforeseen went wrong; 2 settings, workload or resources are wrong; 130 it was i
 be resumed.
 """
 
+import os
+import sys
+
 import typer
 
 from tune_tf.cli.best import best
@@ -12,10 +15,14 @@ from tune_tf.cli.close import close
 from tune_tf.cli.compare import compare
 from tune_tf.cli.exit_codes import guarded
 from tune_tf.cli.export import export
+from tune_tf.cli.extend import extend
 from tune_tf.cli.init import init
 from tune_tf.cli.list import list_sweeps
+from tune_tf.cli.local_ray import keep_ray_local
 from tune_tf.cli.logs import logs
+from tune_tf.cli.plan import plan
 from tune_tf.cli.promote import promote
+from tune_tf.cli.report import report
 from tune_tf.cli.resume import resume
 from tune_tf.cli.retrain import retrain
 from tune_tf.cli.run import run
@@ -24,6 +31,7 @@ from tune_tf.cli.schema import schema
 from tune_tf.cli.show import show
 from tune_tf.cli.simulate import simulate
 from tune_tf.cli.status import status
+from tune_tf.cli.stop import stop
 from tune_tf.cli.sync import sync
 from tune_tf.cli.trials import trials
 from tune_tf.version import __version__
@@ -37,8 +45,11 @@ app = typer.Typer(
     epilog="Exit codes: 0 ended, 1 no trial completed, 2 wrong settings, 130 interrupted.",
 )
 app.command()(init)
+app.command()(plan)
 app.command()(run)
+app.command()(stop)
 app.command()(resume)
+app.command()(extend)
 app.command("list")(list_sweeps)
 app.command()(status)
 app.command()(trials)
@@ -46,6 +57,7 @@ app.command()(show)
 app.command()(logs)
 app.command()(best)
 app.command()(compare)
+app.command()(report)
 app.command()(sync)
 app.command()(close)
 app.command()(simulate)
@@ -73,5 +85,6 @@ def options(
 
 def main() -> None:
     """Run the command line."""
+    keep_ray_local(os.environ, sys.argv[1:])
     with guarded():
         app()

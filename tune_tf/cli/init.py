@@ -53,7 +53,7 @@ def init(
         }
         typer.echo(json.dumps(told, indent=2))
         return
-    from tune_tf.cli.report import print_plan
+    from tune_tf.cli.printed import print_plan
 
     typer.echo(f"Wrote {', '.join(str(path) for path in written.files)}")
     print_plan(written.plan, as_json=False)

@@ -1,9 +1,18 @@
 """Arguments and options that several verbs take."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+def _connect(address: str | None) -> str | None:
+    """Have Ray connect to a cluster, whichever the sweep file names."""
+    if address:
+        os.environ["RAY_ADDRESS"] = address
+    return address
+
 
 SweepArgument = Annotated[
     str, typer.Argument(help="The sweep's folder, id, or name for its latest.")
@@ -26,6 +35,13 @@ SettingsOption = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Override a setting, e.g. --set budget.num_samples=8 space.filters.choice=[16,32]",
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        callback=_connect,
+        help="Ray cluster: auto, host:port, or ray://host:port from outside of it.",
     ),
 ]
 JsonOption = Annotated[

@@ -1,11 +1,13 @@
 """How a running sweep looks in a terminal, and in a log where there is none."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+import ray
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 from rich.console import Console, Group, RenderableType
@@ -14,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tune_tf.cli.sparkline import sparkline
 from tune_tf.cli.states import STATE_STYLES, counted_states
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
@@ -45,7 +48,14 @@ class Progress(Callback):
         self._clock = clock
         self._begun = self._drawn = clock()
         self._every_s = _LIVE_EVERY_S if console.is_terminal else _LOG_EVERY_S
+        self._cluster: dict[str, float] = {}
+        self._ended: set[str] = set()
+        self._curve: list[float] = []
         self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __reduce__(self) -> tuple[Callable[[SweepConfig], "Progress"], tuple[SweepConfig]]:
+        """Draw on the stderr of the process that unpickles it, which drives the sweep."""
+        return _on_stderr, (self._config,)
 
     def __enter__(self) -> Self:
         """Begin to draw."""
@@ -87,7 +97,47 @@ class Progress(Callback):
             f"{done}/{total} trials",
             self._times(done),
         )
-        return Group(table, counted_states(counts), Text(self._best(trials)))
+        rows: list[RenderableType] = [
+            table,
+            Text("  ").join([counted_states(counts), Text(self._pace(trials, done), "dim")]),
+            Text(self._best(trials)),
+        ]
+        curve = self._best_so_far(trials)
+        if len(curve) > 1:
+            first, last = shown(curve[0]), shown(curve[-1])
+            rows.append(Text.assemble((f"{first} ", "dim"), sparkline(curve), (f" {last}", "dim")))
+        return Group(*rows)
+
+    def _pace(self, trials: list[Trial], done: int) -> str:
+        """Return what is reserved, and how fast trials and epochs come to their end."""
+        reserved: Counter[str] = Counter()
+        for trial in trials:
+            if trial.status == Trial.RUNNING:
+                reserved.update(trial.placement_group_factory.required_resources)
+        self._cluster = self._cluster or ray.cluster_resources()
+        told = [
+            f"{reserved[name]:g}/{self._cluster[name]:g} {name}s"
+            for name in ("CPU", "GPU")
+            if self._cluster.get(name)
+        ]
+        minutes = max(self._clock() - self._begun, 1.0) / 60
+        if done:
+            told.append(f"{done / minutes:.3g} trials a minute")
+        epochs = sum(int(last_report(trial).get("training_iteration", 0)) for trial in trials)
+        return ", ".join([*told, f"{epochs} epochs"])
+
+    def _best_so_far(self, trials: list[Trial]) -> list[float]:
+        """Return the best value after each trial that ended, in the order of their ends."""
+        objective = self._config.leading_objective
+        for trial in trials:
+            if trial.is_finished() and trial.trial_id not in self._ended:
+                self._ended.add(trial.trial_id)
+                last = last_report(trial)
+                value: float = last.get(objective.metric, math.nan)
+                if is_finite(value) and is_feasible(self._config.constraints, last):
+                    best = self._curve[-1] if self._curve else value
+                    self._curve.append(value if objective.better(value, best) else best)
+        return self._curve
 
     def _line(self, counts: Counter[str], done: int) -> str:
         states = ", ".join(f"{counts[name]} {name}" for name in STATE_STYLES if counts[name])
@@ -126,6 +176,10 @@ class Progress(Callback):
 
     def _say(self, text: Text) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
+
+
+def _on_stderr(config: SweepConfig) -> Progress:
+    return Progress(config, Console(stderr=True))
 
 
 def state_of(trial: Trial) -> str:

@@ -17,6 +17,9 @@ def promote(
             help="The registered model; by default that of the sweep file, or the sweep's name."
         ),
     ] = None,
+    retrained: Annotated[
+        bool, typer.Option("--retrained", help="The final model that `retrain` has made last.")
+    ] = False,
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
@@ -29,7 +32,7 @@ def promote(
     """
     from tune_tf.sweep.promote import promote_best
 
-    done = promote_best(sweep, alias, name=name, storage_path=storage_path)
+    done = promote_best(sweep, alias, name=name, retrained=retrained, storage_path=storage_path)
     if as_json:
         told = {
             "uri": done.uri,

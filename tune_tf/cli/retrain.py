@@ -9,6 +9,7 @@ import typer
 
 from tune_tf.cli.options import (
     STORAGE_PATH,
+    AddressOption,
     JsonOption,
     StoragePathOption,
     SweepArgument,
@@ -39,6 +40,7 @@ def retrain(
         int | None, typer.Option(min=1, help="By default as many as the trial had.")
     ] = None,
     storage_path: StoragePathOption = STORAGE_PATH,
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train the best config, or that of another trial, on all rows and devices.

@@ -1,13 +1,18 @@
 """``sweep.py scale``: how a sweep's workload scales, and which parallelism to choose."""
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tune_tf.cli.options import FileArgument, JsonOption, OverridesArgument, SettingsOption
+from tune_tf.cli.options import (
+    AddressOption,
+    FileArgument,
+    JsonOption,
+    OverridesArgument,
+    SettingsOption,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +36,7 @@ def scale(
     profile: Annotated[
         bool, typer.Option("--profile", help="Keep a TensorFlow profile of a few batches.")
     ] = False,
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how a workload scales over devices, batch sizes and data.
@@ -45,9 +51,10 @@ def scale(
     config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
     from rich.console import Console
 
+    from tune_tf.cli.measuring import measuring
     from tune_tf.scaling import keep, scale_workload
 
-    with _progress(Console(stderr=True, quiet=as_json)) as tell:
+    with measuring(Console(stderr=True, quiet=as_json)) as tell:
         scaling = scale_workload(
             config,
             base_dir=file.parent.absolute(),
@@ -63,20 +70,6 @@ def scale(
         typer.echo(json.dumps({**scaling.to_dict(), **told}, indent=2, default=str))
     else:
         _print(scaling, kept, Console())
-
-
-@contextlib.contextmanager
-def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
-    """Show what is measured at the moment; line by line where there is no terminal."""
-    if not console.is_terminal:
-        yield lambda what, done: console.print(f"{done:4.0%}  {what}", highlight=False)
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=1.0)
-        yield lambda what, done: progress.update(task, description=what, completed=done)
 
 
 def _print(scaling: "Scaling", kept: "Kept", console: "Console") -> None:

@@ -10,9 +10,11 @@ from typing import Any
 
 from ray.tune import Callback
 from rich.console import Console
+from rich.text import Text
 
 from tune_tf.cli.progress import Progress
 from tune_tf.config import SweepConfig
+from tune_tf.secrets import masked
 
 
 class _EndOnSigterm(Callback):
@@ -38,8 +40,43 @@ def session(config: SweepConfig, *, quiet: bool) -> Iterator[list[Callback]]:
     """
     before = signal.getsignal(signal.SIGTERM)
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report tells it better
-    with Progress(config, Console(stderr=True, quiet=quiet)) as progress:
+    console = Console(stderr=True, quiet=quiet)
+    heard = Console(stderr=True) if quiet else console  # who wants JSON wants warnings, too
+    with Progress(config, console) as progress, warnings_above(heard):
         try:
             yield [progress, _EndOnSigterm()]
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+class _Above(logging.Handler):
+    """Prints each warning once, above what is drawn live."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        if text not in self._told:
+            self._told.add(text)
+            style = "red" if record.levelno >= logging.ERROR else "yellow"
+            self._console.print(Text(masked(text), style), soft_wrap=True)
+
+
+@contextlib.contextmanager
+def warnings_above(console: Console) -> Iterator[None]:
+    """Print what tune_tf warns of above what is drawn live, each warning once.
+
+    Args:
+        console: What draws.
+    """
+    logger, handler = logging.getLogger("tune_tf"), _Above(console)
+    logger.addHandler(handler)
+    logger.propagate, propagated = False, logger.propagate
+    try:
+        yield
+    finally:
+        logger.propagate = propagated
+        logger.removeHandler(handler)

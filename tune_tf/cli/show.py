@@ -71,7 +71,8 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
     console.print(Text(f"Curve of {metric}", style="bold"))
     console.print(Text(f"  {_curve(trial, metric)}"), soft_wrap=True)
     console.print(Text("Checkpoints", style="bold"))
-    for path in [*map(str, trial.checkpoints)] or ["none"]:
+    none = "removed, as keep_checkpoints asks for" if result.checkpoints_removed else "none"
+    for path in [*map(str, trial.checkpoints)] or [none]:
         console.print(Text(f"  {path}"), soft_wrap=True)
     if trial.error:
         console.print(Text("Error", style="bold red"))

@@ -105,6 +105,10 @@ def picture(sweep: "SweepView") -> "RenderableType":
         f"{sweep.num_ended}/{total} trials",
     )
     parts: list[RenderableType] = [head, counted_states(sweep.counts), Text(_times(sweep))]
+    if sweep.ended_early:
+        parts.append(Text(f"Ended early: {sweep.ended_early}"))
+    if sweep.held:
+        parts += [Text(f"No new trial starts: {sweep.held}", style="yellow")]
     if sweep.best is not None:
         parts += [Text(), *_best(sweep)]
     if sweep.active:
@@ -186,6 +190,7 @@ def _line(sweep: "SweepView") -> str:
     return (
         f"{sweep.sweep_id}: {sweep.num_ended}/{sweep.config.budget.num_samples} trials "
         f"({counted_states(sweep.counts)}), {counted(sweep.num_iterations, 'iteration')}, {best}"
+        f"{f'; no new trial starts: {sweep.held}' if sweep.held else ''}"
     )
 
 

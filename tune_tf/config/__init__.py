@@ -1,10 +1,11 @@
 """The settings of a sweep: the schema of a sweep file."""
 
+from tune_tf.config.budget_settings import BudgetSettings
+from tune_tf.config.cluster_settings import ClusterSettings
 from tune_tf.config.scheduler_settings import SCHEDULERS, SchedulerSettings, scheduler_settings
 from tune_tf.config.schema_file import FIRST_LINE, SCHEMA_FILE, schema_text, write_schema
 from tune_tf.config.searcher_settings import SearcherSettings
 from tune_tf.config.settings import (
-    BudgetSettings,
     MLflowSettings,
 )
 from tune_tf.config.sweep_config import SweepConfig
@@ -16,6 +17,7 @@ __all__ = [
     "SCHEDULERS",
     "SCHEMA_FILE",
     "BudgetSettings",
+    "ClusterSettings",
     "MLflowSettings",
     "SchedulerSettings",
     "SearcherSettings",

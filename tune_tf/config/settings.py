@@ -9,7 +9,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
-    Field,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -58,18 +57,6 @@ class Settings(BaseModel):
     def section(cls, value: Any) -> Any:
         """Return a section of a sweep file as settings; what is settings already stays."""
         return value if isinstance(value, cls) else cls.from_dict(value)
-
-
-class BudgetSettings(Settings):
-    """How much a sweep may spend.
-
-    Args:
-        num_samples: Trials to start.
-        time_budget_s: Seconds after which the sweep ends, None for no limit.
-    """
-
-    num_samples: Annotated[int, Field(ge=1)]
-    time_budget_s: Annotated[float, Field(gt=0)] | None = None
 
 
 def _model_name(name: str) -> str:

@@ -8,6 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from tune_tf.config.budget_settings import BudgetSettings
+from tune_tf.config.cluster_settings import ClusterSettings
+from tune_tf.config.disk_settings import KeepCheckpoints, NumBytes
 from tune_tf.config.json_schema import for_editors
 from tune_tf.config.parallelism_section import ParallelismSection
 from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
@@ -23,7 +26,6 @@ from tune_tf.config.sections import (
     WorkloadReference,
 )
 from tune_tf.config.settings import (
-    BudgetSettings,
     MLflowSettings,
     Settings,
 )
@@ -57,7 +59,8 @@ class SweepConfig(Settings):
         resources: What a trial reserves; None to derive it from the parallelism.
         budget: Trials and time.
         mlflow: Where trials are recorded; None for nowhere.
-        storage_path: Folder or URI under which the sweep's folder lies.
+        storage_path: Folder under which the sweep's folder lies, which all nodes see.
+        cluster: On which Ray cluster it runs.
         max_concurrent_trials: Trials at a time; None for what the cluster can hold.
         max_failures: Times that a failed trial is started again.
         oom_retries: Times that a trial which ran out of memory is started again so that it needs
@@ -67,6 +70,10 @@ class SweepConfig(Settings):
         validation: When validation rows are evaluated.
         checkpoint_interval_s: Seconds between two checkpoints of a running trial; 0 for one each
             iteration.
+        keep_checkpoints: How many of the best trials that have ended keep their checkpoints, or
+            ``all``. Those of trials that may go on are kept anyway.
+        min_free_disk: Bytes; no new trial starts while less is free where the sweep's folder or
+            Ray's temporary files lie. 0 for no limit.
 
     Raises:
         InvalidSettingsError: With all faults, each placed by its dotted path.
@@ -94,6 +101,9 @@ class SweepConfig(Settings):
     storage_path: Annotated[
         str, BeforeValidator(lambda it: os.fspath(it) if isinstance(it, os.PathLike) else it)
     ] = "./sweeps"
+    cluster: Annotated[ClusterSettings, BeforeValidator(ClusterSettings.section)] = (
+        ClusterSettings()
+    )
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None
     max_failures: Annotated[int, Field(ge=0)] = 0
     oom_retries: Annotated[int, Field(ge=0)] = 2
@@ -101,6 +111,8 @@ class SweepConfig(Settings):
     loop: Literal["graph", "fit"] = "graph"
     validation: ValidationSection = Validation()
     checkpoint_interval_s: Annotated[float, Field(ge=0)] = 10
+    keep_checkpoints: KeepCheckpoints = 5
+    min_free_disk: NumBytes = 10**9
 
     # A validator sees the settings above its own that are right, so that what is wrong between
     # two settings is told along with the rest.
@@ -165,7 +177,9 @@ class SweepConfig(Settings):
         return self.objectives[0]
 
     @classmethod
-    def from_yaml(cls, path: str | Path, overrides: Iterable[str] = ()) -> Self:
+    def from_yaml(
+        cls, path: str | Path, overrides: Iterable[str] = (), *, trusted: bool = True
+    ) -> Self:
         """Return the settings of a sweep file.
 
         A file without a ``space`` takes the one of its workload, if that has one, as those of
@@ -176,6 +190,8 @@ class SweepConfig(Settings):
             overrides: Texts ``dotted.key=value`` that win over the file; the value is YAML.
                 Setting the kind of a parameter, as in ``space.filters.choice=[16,32]``, replaces
                 the kind it had.
+            trusted: Whether the workload that the file names may be imported, which runs its code:
+                to take its space, and to check ``data``.
 
         Raises:
             InvalidSettingsError: With all faults, each with its line in the file.
@@ -183,12 +199,13 @@ class SweepConfig(Settings):
         """
         original = YamlDocument.read(Path(path))
         base_dir = Path(path).absolute().parent
-        original = replace(original, data=_with_space(original.data, base_dir))
+        if trusted:
+            original = replace(original, data=_with_space(original.data, base_dir))
         document = original.overriding(overrides, exclusive=KINDS)
         faults = [
             *document.faults,
             *_new_parameters(document, original),
-            *_data_faults(document.data, base_dir),
+            *(_data_faults(document.data, base_dir) if trusted else ()),
         ]
         config = None
         try:

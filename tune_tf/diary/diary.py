@@ -8,6 +8,7 @@ process ends, however it ends.
 import errno
 import fcntl
 import json
+import logging
 import os
 import socket
 import time
@@ -17,11 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tune_tf.diary.mailbox import Mailbox
 from tune_tf.diary.pages import DIARY, Pages
 from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import Outcome
 from tune_tf.version import __version__
 
+_log = logging.getLogger(__name__)
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _ATTEMPTS = 20  # one who looks whether the diary is held holds it for an instant
 _PAUSE_S = 0.05
@@ -43,6 +46,7 @@ class Diary:
         self._path = folder / DIARY
         self._clock = clock
         self._file = _hold(self._path)
+        Mailbox(folder).clear()  # at once: from now on others see that the sweep is driven
 
     def __enter__(self) -> Self:
         """Note that the sweep begins, or goes on."""
@@ -57,6 +61,11 @@ class Diary:
     ) -> None:
         """Give the diary free."""
         os.close(self._file)
+
+    @property
+    def folder(self) -> Path:
+        """The sweep's folder."""
+        return self._path.parent
 
     @property
     def pages(self) -> Pages:
@@ -82,6 +91,7 @@ class Diary:
         config: Mapping[str, Any],
         outcome: Outcome,
         cause: str | None = None,
+        last: Mapping[str, Any] | None = None,
     ) -> None:
         """Note that a trial has ended.
 
@@ -91,6 +101,7 @@ class Diary:
             config: Its sampled values; a trial may end that never started.
             outcome: How it ended.
             cause: Why, where there is more to say.
+            last: Its last result without the config, which tells whether ``result.json`` is whole.
         """
         self._write(
             "ended",
@@ -99,16 +110,52 @@ class Diary:
             config=config,
             outcome=outcome.value,
             cause=cause,
+            last=last or {},
         )
 
-    def over(self, *, interrupted: bool, run_ids: Mapping[str, str]) -> None:
+    def removed_checkpoints(self, trial_id: str) -> None:
+        """Note that the checkpoints of a trial that has ended are removed, to keep the disk free.
+
+        Args:
+            trial_id: Ray Tune's id.
+        """
+        self._write("removed", trial_id=trial_id)
+
+    def held(self, why: str) -> None:
+        """Note that no new trial starts for a while.
+
+        Args:
+            why: What is wanting.
+        """
+        self._write("held", why=why)
+
+    def went_on(self) -> None:
+        """Note that new trials start again."""
+        self._write("went on")
+
+    def changed(self, changes: Mapping[str, str]) -> None:
+        """Note that the sweep goes on with other settings.
+
+        Args:
+            changes: ``old -> new`` by the setting's dotted path.
+        """
+        self._write("changed", settings=dict(changes))
+
+    def over(
+        self,
+        *,
+        interrupted: bool,
+        run_ids: Mapping[str, str],
+        ended_early: str | None = None,
+    ) -> None:
         """Note that the sweep is over.
 
         Args:
             interrupted: Whether a resume would go on with it.
             run_ids: MLflow's ids of the trials' runs, by Tune's id.
+            ended_early: Why it ended before all its trials had; None if it did not.
         """
-        self._write("over", interrupted=interrupted, run_ids=dict(run_ids))
+        self._write("over", interrupted=interrupted, run_ids=dict(run_ids), ended_early=ended_early)
         with suppress(OSError):
             os.fsync(self._file)
 
@@ -134,11 +181,32 @@ def is_driven(folder: Path) -> bool:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:
-        return False  # a file system that knows no locks
+    except OSError:  # a file system that knows no locks
+        return seems_driven(folder)
     finally:
         os.close(file)
     return False
+
+
+def seems_driven(folder: Path) -> bool:
+    """Return whether a sweep seems to be driven, where the file system knows no locks.
+
+    Who began last and did not come to an end drives it, if that process runs on this machine; that
+    of another machine cannot be seen, and is not taken to run.
+    """
+    sessions = Pages.of(folder).sessions
+    if not sessions or sessions[-1].over or sessions[-1].host != socket.gethostname():
+        return False
+    process = sessions[-1].process
+    if process in (0, os.getpid()):
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # it runs, and is another user's
+    return True
 
 
 def _hold(path: Path) -> int:
@@ -150,19 +218,27 @@ def _hold(path: Path) -> int:
         except BlockingIOError:
             time.sleep(_PAUSE_S)
         except OSError as error:
-            if error.errno in _NO_LOCKS:
-                return file
-            os.close(file)
-            raise
+            if error.errno not in _NO_LOCKS:
+                os.close(file)
+                raise
+            if seems_driven(path.parent):
+                break
+            _log.warning(
+                "%s is on a file system without locks: do not drive it from two processes%s",
+                path.parent,
+                _holder(path.parent, ", the last one was {}"),
+            )
+            return file
         else:
             return file
     os.close(file)
     raise SweepConflictError(
-        f"{path.parent} is in use by a sweep that is still running{_holder(path.parent)}: wait for "
-        "its end, or end it first"
+        f"{path.parent} is in use by a sweep that is still running"
+        f"{_holder(path.parent, ' ({})')}: wait for its end, or end it first"
     )
 
 
-def _holder(folder: Path) -> str:
+def _holder(folder: Path, text: str) -> str:
+    """Return a text with who drives a sweep, or did so last; empty if that is not known."""
     sessions = Pages.of(folder).sessions
-    return f" ({sessions[-1].driver})" if sessions else ""
+    return text.format(sessions[-1].driver) if sessions else ""

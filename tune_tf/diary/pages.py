@@ -22,6 +22,9 @@ class Session:
         last_s: When it last wrote.
         over: Whether it came to its end.
         interrupted: Whether it ended with trials left that a resume would go on with.
+        ended_early: Why the sweep ended before all its trials had; None if it did not.
+        process: The driver's process id; 0 if that is not known.
+        host: The driver's machine.
     """
 
     driver: str
@@ -29,6 +32,9 @@ class Session:
     last_s: float
     over: bool = False
     interrupted: bool = False
+    ended_early: str | None = None
+    process: int = 0
+    host: str = ""
 
 
 @dataclass
@@ -45,6 +51,8 @@ class TrialPage:
         cause: Why, where there is more to say.
         waits: ``"paused"`` by the scheduler, or ``"pending"`` since the sweep was resumed; None for
             neither.
+        checkpoints_removed: Whether its checkpoints were removed, to keep the disk free.
+        last: Its last result when it ended, without the config; empty if that is not known.
     """
 
     trial_id: str
@@ -55,6 +63,8 @@ class TrialPage:
     outcome: Outcome | None = None
     cause: str | None = None
     waits: str | None = None
+    checkpoints_removed: bool = False
+    last: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -64,12 +74,14 @@ class Pages:
     Args:
         sessions: In order.
         trials: By Tune's id, in the order in which they first started.
+        held: Why no new trial starts at the moment; None where they do.
         run_id: MLflow's id of the sweep's parent run; None if it is not known.
         run_ids: MLflow's ids of the trials' runs, by Tune's id, as far as they are known.
     """
 
     sessions: list[Session] = field(default_factory=list)
     trials: dict[str, TrialPage] = field(default_factory=dict)
+    held: str | None = None
     run_id: str | None = None
     run_ids: dict[str, str] = field(default_factory=dict)
 
@@ -90,31 +102,44 @@ class Pages:
     def _add(self, event: Mapping[str, Any]) -> None:
         at, kind = float(event["at"]), event["event"]
         if kind == "begun":
-            self._begin(f"process {event['process']} on {event['host']}", at)
+            self._begin(int(event["process"]), str(event["host"]), at)
         elif kind == "tracked":
             self.run_id = str(event["run_id"])
-        elif kind == "started":
-            page = self._page(event)
-            page.config = dict(event["config"])
-            page.started_s = at if page.started_s is None else page.started_s
-            page.outcome = page.ended_s = page.cause = page.waits = None
-        elif kind == "paused":
-            self.trials[event["trial_id"]].waits = "paused"
-        elif kind == "ended":
-            outcome = Outcome.of_tag(event["outcome"])
-            page = self._page(event)
-            page.outcome, page.ended_s, page.cause = outcome, at, event["cause"]
-            page.waits = None
+        elif kind in ("held", "went on"):
+            self.held = event.get("why")
         elif kind == "over":
             self.run_ids.update(event["run_ids"])
             if self.sessions:
                 self.sessions[-1].over = True
                 self.sessions[-1].interrupted = bool(event["interrupted"])
+                self.sessions[-1].ended_early = event.get("ended_early")
+        else:
+            self._turn(kind, event, at)
         if self.sessions:
             self.sessions[-1].last_s = at
 
-    def _begin(self, driver: str, at: float) -> None:
-        self.sessions.append(Session(driver, at, at))
+    def _turn(self, kind: str, event: Mapping[str, Any], at: float) -> None:
+        """Take up what became of a trial."""
+        if kind == "started":
+            page = self._page(event)
+            page.config = dict(event["config"])
+            page.started_s = at if page.started_s is None else page.started_s
+            page.outcome = page.ended_s = page.cause = page.waits = None
+            page.checkpoints_removed = False
+        elif kind == "paused":
+            self.trials[event["trial_id"]].waits = "paused"
+        elif kind == "removed":
+            self.trials[event["trial_id"]].checkpoints_removed = True
+        elif kind == "ended":
+            outcome = Outcome.of_tag(event["outcome"])
+            page = self._page(event)
+            page.outcome, page.ended_s, page.cause = outcome, at, event["cause"]
+            page.waits, page.last = None, dict(event.get("last", {}))
+
+    def _begin(self, process: int, host: str, at: float) -> None:
+        driver = f"process {process} on {host}"
+        self.sessions.append(Session(driver, at, at, process=process, host=host))
+        self.held = None
         for page in self.trials.values():
             if page.outcome in (None, Outcome.INTERRUPTED):
                 page.outcome = page.ended_s = page.cause = None

@@ -2,9 +2,11 @@
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 TRIAL_LOG = "log.txt"
 """Name of the file, in a trial's folder."""
@@ -56,6 +58,38 @@ class TrialLog:
             os.dup2(own, stream)
             os.close(own)
         self._own = ()
+
+
+def mask_log(path: Path, values: Iterable[str]) -> None:
+    """Put stars in the place of secrets in a log, which may still be written to.
+
+    Nothing moves: a secret gets as many stars as it has bytes.
+
+    Args:
+        path: The log; nothing is done where there is none.
+        values: The secrets.
+    """
+    secrets = sorted({value.encode() for value in values}, key=len, reverse=True)
+    if not secrets:
+        return
+    found = re.compile(b"|".join(map(re.escape, secrets)))
+    try:
+        with path.open("r+b") as file:
+            for line_at, line in _lines(file):
+                for match in found.finditer(line):
+                    os.pwrite(file.fileno(), b"*" * len(match[0]), line_at + match.start())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _log.warning("secrets in %s could not be masked: %s", path, error)
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield each line with its place."""
+    place = 0
+    for line in file:
+        yield place, line
+        place += len(line)
 
 
 def log_path(folder: Path | None, trial_name: str) -> Path | None:

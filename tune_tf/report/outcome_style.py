@@ -31,7 +31,7 @@ STYLES: Final[dict[Outcome | None, OutcomeStyle]] = {
         "stopped early", "stopped early by the scheduler", "#E69F00", "v", "triangle-down"
     ),
     Outcome.OUT_OF_BUDGET: OutcomeStyle(
-        "out of time", "cut off by the time budget", "#56B4E9", "s", "square"
+        "out of budget", "cut off by the budget", "#56B4E9", "s", "square"
     ),
     Outcome.DIVERGED: OutcomeStyle("diverged", "diverged (NaN or Inf)", "#CC79A7", "P", "cross"),
     Outcome.OOM: OutcomeStyle("out of memory", "ran out of memory", "#9A4F96", "D", "diamond"),

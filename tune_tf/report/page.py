@@ -15,6 +15,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from tune_tf.report.environment import versions
+from tune_tf.report.forecast_table import ForecastTable
 from tune_tf.report.outcome_style import GRID, INK, MUTED
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.trial_table import TrialTable
@@ -56,6 +57,7 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
         verdict=Verdict.of(record),
         sections=sections,
         table=TrialTable.of(record),
+        forecast=ForecastTable.of(record),
         versions=versions(),
         started=_moment(record.start_s),
         figures=_in_script(figures),

@@ -1,10 +1,11 @@
-"""Writes the report of a finished sweep."""
+"""Writes the report of a sweep."""
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from tune_tf import secrets
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.folder import write_whole
 from tune_tf.report.history import History
 from tune_tf.report.importances import Importances
@@ -20,6 +21,7 @@ from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.timeline import Timeline
 from tune_tf.report.trial_table import write_csv
 from tune_tf.results import SweepResult
+from tune_tf.view import SweepView
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,6 +79,33 @@ def write_report(
     write_csv(record, written["trials.csv"])
     write_whole(written["report.html"], report_page(record, sections))
     return written
+
+
+def report_sweep(
+    path: str | Path, folder: str | Path | None = None, *, storage_path: str | Path = "sweeps"
+) -> dict[str, Path]:
+    """Write the report of a sweep as its folder shows it: while it runs, or at any time after.
+
+    Args:
+        path: The sweep's folder, its id, or its name for the latest sweep of that name.
+        folder: Where to write; in the place of the sweep's own report if None.
+        storage_path: Where sweeps are looked for by id or name.
+
+    Returns:
+        Each file by its path within the report.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        InvalidSettingsError: The folder cannot be written to.
+    """
+    result = SweepView.open(path, storage_path).result
+    folder = result.report_path.parent if folder is None else Path(folder)
+    try:
+        return write_report(result, folder)
+    except OSError as error:
+        raise InvalidSettingsError(
+            [f"the report cannot be written to {folder}: {error.strerror or error}"]
+        ) from error
 
 
 def _write_picture(picture: Picture, record: SweepRecord, plots: Path) -> Section:

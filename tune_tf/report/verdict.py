@@ -127,7 +127,9 @@ def _outcomes(record: SweepRecord) -> str:
         keep = "does not keep" if infeasible == 1 else "do not keep"
         text += f" {infeasible:,} {keep} the constraints ({bounds})."
     if record.result.interrupted:
-        text += " The sweep was interrupted; a resume would go on with it."
+        text += " The sweep has not ended: it was interrupted, or it ran when this was written."
+    if record.result.ended_early:
+        text += f" It ended early: {record.masked(record.result.ended_early)}."
     return text
 
 

@@ -17,11 +17,12 @@ def middle_config(space: SearchSpace) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
         if parameter.condition.holds(values):
-            values[path] = _middle(parameter)
+            values[path] = middle_value(parameter)
     return nested(values)
 
 
-def _middle(parameter: Parameter) -> Any:
+def middle_value(parameter: Parameter) -> Any:
+    """Return the middle of one parameter, as :func:`middle_config` takes it."""
     if isinstance(parameter, Constant):
         return parameter.value
     if isinstance(parameter, Choice):

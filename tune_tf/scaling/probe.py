@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,20 @@ class Probe:
     Args:
         made: A Trainable of the candidate, for what it reserves.
         config: The trial's values.
+        actor: What runs in the process; it has a method ``stop``.
+        arguments: What it is made with.
 
     Raises:
         UnavailableResourcesError: The cluster has no room for it now.
     """
 
-    def __init__(self, made: TrainableClass, config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        made: TrainableClass,
+        config: dict[str, Any],
+        actor: type = ProbeActor,
+        arguments: Sequence[Any] = (),
+    ) -> None:
         self._config = config
         request = made.default_resource_request(config)
         self._group = ray.util.placement_group(request.bundles, strategy=request.strategy)
@@ -92,7 +101,7 @@ class Probe:
             )
         head = {} if request.head_bundle_is_empty else request.bundles[0]
         self._actor: Any = (
-            ray.remote(ProbeActor)
+            ray.remote(actor)
             .options(
                 num_cpus=head.get("CPU", 0),
                 num_gpus=head.get("GPU", 0),
@@ -100,7 +109,7 @@ class Probe:
                     self._group, 0 if head else -1, placement_group_capture_child_tasks=True
                 ),
             )
-            .remote()
+            .remote(*arguments)
         )
 
     def start(self, made: TrainableClass) -> None:
@@ -121,6 +130,10 @@ class Probe:
         files: dict[str, bytes] = self._ask("profile", made, self._config)
         return files
 
+    def asked(self, method: str, *arguments: Any) -> Any:
+        """Ask the process for something without waiting; return Ray's reference to the answer."""
+        return getattr(self._actor, method).remote(*arguments)
+
     def end(self) -> None:
         """End all processes and give back what they reserved."""
         with contextlib.suppress(Exception):  # what has died already needs no end
@@ -130,7 +143,7 @@ class Probe:
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         try:
-            return ray.get(getattr(self._actor, method).remote(*arguments))
+            return ray.get(self.asked(method, *arguments))
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, TuneTfError):
                 raise error.cause from None
@@ -144,20 +157,6 @@ def _epochs(trainable: tune.Trainable, seconds: float) -> tuple[int, float]:
         trainable.train()
         epochs += 1
     return epochs, took
-
-
-def peak_memory_bytes(process_id: int) -> int | None:
-    """Return the most memory that a process of this machine has had; None where it is gone.
-
-    Other systems than Linux do not tell the most, so it is what the process has now.
-    """
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
-        most = next(line for line in lines if line.startswith("VmHWM"))
-        return int(most.split()[1]) * 1024
-    with contextlib.suppress(psutil.Error):
-        return int(psutil.Process(process_id).memory_info().rss)
-    return None
 
 
 def cpu_seconds(process_id: int) -> float:

@@ -20,11 +20,11 @@ from tune_tf.scaling.probe import (
     cpu_seconds,
     gpu_memory_bytes,
     machine_cpu_seconds,
-    peak_memory_bytes,
 )
 from tune_tf.scaling.sampled import Sample, read_notes, sampled
 from tune_tf.scaling.waves import waves
 from tune_tf.trainables import trainable
+from tune_tf.training.peak_memory import peak_memory_bytes
 from tune_tf.workload import Workload
 
 Tell = Callable[[str, float], None]

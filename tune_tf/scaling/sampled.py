@@ -45,12 +45,12 @@ class _Sampled:
             raise WorkloadError(
                 f"a batch of {sample.batch_size} rows is more than the {num_rows} rows of data"
             )
-        _note(sample, {"num_rows": num_rows, "total_rows": total})
+        note(sample.notes, {"num_rows": num_rows, "total_rows": total})
         return Data(train=first_rows(data.train, num_rows), class_weight=data.class_weight)
 
     def build_model(self, config: Config) -> Any:
         """Return the workload's model, and leave the id of this process."""
-        _note(self._tune_tf_sample, {})
+        note(self._tune_tf_sample.notes, {})
         return super().build_model(config)  # type: ignore[misc]
 
     def global_batch_size(self, config: Config) -> int:
@@ -95,10 +95,16 @@ def read_notes(folder: str) -> dict[int, dict[str, int]]:
     }
 
 
-def _note(sample: Sample, found: Mapping[str, int]) -> None:
-    if sample.notes is None or not Path(sample.notes).is_dir():  # it is on another machine
+def note(folder: str | None, found: Mapping[str, int]) -> None:
+    """Leave the id of this process and what it found.
+
+    Args:
+        folder: Where to; None, or one that is not on this machine, to leave nothing.
+        found: By name; it is added to what this process has left before.
+    """
+    if folder is None or not Path(folder).is_dir():
         return
-    path = Path(sample.notes, f"{os.getpid()}.json")
+    path = Path(folder, f"{os.getpid()}.json")
     earlier = json.loads(path.read_text()) if path.exists() else {}
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps({**earlier, **found}))

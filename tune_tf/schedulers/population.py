@@ -101,6 +101,22 @@ class Population(Telling, PopulationBasedTraining):
                 states[trial].last_checkpoint = trial.checkpoint
         return super().__getstate__() | {"_trial_state": states}
 
+    @property
+    def needed_checkpoints(self) -> frozenset[str]:
+        """Return the checkpoints of donors, which others go on from.
+
+        While one is still being made, all of its trial are needed: the one before it may be the
+        last.
+        """
+        needed = set()
+        for trial, state in self._trial_state.items():
+            made = state.last_checkpoint
+            if isinstance(made, Checkpoint):
+                needed.add(made.path)
+            elif made is not None:
+                needed.add(trial.path)
+        return frozenset(needed)
+
     def _note_changes(self, iterations: dict[str, int]) -> None:
         """Note the trials whose weights and config are another's now; Ray marks them by a tag.
 

@@ -198,9 +198,15 @@ class PromotionAshaScheduler(Telling, PromotingScheduler):
 
 
 def _counts_waiting(search: Any, num_waiting: int) -> bool:
-    """Return whether a searcher or what Tune wrapped it in allows no more than wait already."""
+    """Return whether a searcher or what Tune wrapped it in allows no more than wait already.
+
+    One that is held back for a while will propose again, so that nothing has to be stopped for it.
+    """
+    layers = []
     while search is not None:
-        if 0 < (getattr(search, "max_concurrent", 0) or math.inf) <= num_waiting:
-            return True
+        layers.append(search)
         search = getattr(search, "searcher", None)
-    return False
+    if any(getattr(layer, "holds_back", False) for layer in layers):
+        return False
+    limits = (getattr(layer, "max_concurrent", 0) or math.inf for layer in layers)
+    return any(0 < limit <= num_waiting for limit in limits)

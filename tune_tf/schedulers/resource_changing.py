@@ -57,6 +57,11 @@ class ResizingScheduler(Resuming, ResourceChangingScheduler):
         """Return how many checkpoints of a trial Tune has to keep; None for all."""
         return self.base.num_to_keep
 
+    @property
+    def needed_checkpoints(self) -> frozenset[str]:
+        """Return what the scheduler inside may still need."""
+        return self.base.needed_checkpoints
+
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Return what the scheduler inside decides, or PAUSE for a trial that is to be resized."""
         self._take_up(tune_controller)

@@ -68,6 +68,16 @@ class Resuming(TrialScheduler):
         self._trials: dict[str, Trial] = {}
         self._saved: _Saved | None = None
 
+    @property
+    def needed_checkpoints(self) -> frozenset[str]:
+        """Paths of checkpoints that a trial may yet be given which is not the one that made them.
+
+        A trial's folder stands for all of its checkpoints. What a trial that has not ended goes on
+        from is needed anyway; a trial that has ended, no scheduler takes up again: those that wait
+        for a promotion or for their bracket are paused.
+        """
+        return frozenset()
+
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Write the state to a file, in one step: a reader sees the old file or the new one."""
         path = Path(checkpoint_path)

@@ -209,8 +209,11 @@ class Telling(Resuming, FIFOScheduler):
             return stop.outcome, stop.cause
         stamped = Outcome.of_result(result)
         finite = is_finite(result.get(self.objective.metric))
+        cause = result.get(STOP_CAUSE)
         if stamped in _TRAINABLES_OWN and (finite or stamped is not Outcome.COMPLETED):
-            return stamped, result.get(STOP_CAUSE)
+            return stamped, cause
+        if stamped is Outcome.PRUNED and cause:  # whoever stopped it has said why
+            return stamped, cause
         if not finite:
             return Outcome.DIVERGED, self._not_finite(result)
         return (Outcome.COMPLETED if done else Outcome.OUT_OF_BUDGET), None

@@ -6,6 +6,7 @@ and hands their parameters out again before anything new is drawn, so that every
 gets an end and nothing is drawn twice.
 """
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage
-from optuna.trial import FixedTrial, FrozenTrial, TrialState
+from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
@@ -24,6 +25,8 @@ from tune_tf.searchers.rehearsal import NO_POINTS, Points, diverged, rehearse, t
 from tune_tf.searchers.shown import Rungs, no_rungs
 from tune_tf.searchers.suggestions import Suggest
 from tune_tf.searchers.verdict import Verdict
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class TrialBook:
         looked: Whether orphans have been looked for since the book was opened.
 
     Raises:
-        SweepConflictError: The study has fewer trials than the page tells of.
+        SweepConflictError: The study has fewer trials than the page tells of, and it does not say
+            which those are: it is another study's.
     """
 
     def __init__(
@@ -79,11 +83,7 @@ class TrialBook:
         trials = study.get_trials(deepcopy=False)
         self._diverged, self._tried = Points(diverged), Points(tried)
         self.page = page or Page(num_known=num_asked(trials))
-        if self.page.num_known > len(trials):
-            raise SweepConflictError(
-                f"study {study.study_name!r} has {len(trials)} trials, but the searcher's state "
-                f"knows {self.page.num_known}: it was saved with another study or storage"
-            )
+        self._lost = self._lost_of(len(trials))
 
     @property
     def num_unfinished(self) -> int:
@@ -99,21 +99,46 @@ class TrialBook:
         waiting = self.study.get_trials(False, (TrialState.WAITING,))
         return not waiting and sampler.exhausted(self.study)
 
-    def find_orphans(self, tune_ids: Collection[str] | None = None) -> int | None:
+    def find_orphans(
+        self,
+        tune_ids: Collection[str] | None = None,
+        configs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> int | None:
         """Look for trials that nobody will finish; before the first :meth:`ask`.
 
         Args:
             tune_ids: The trials that Tune knows, if that can be known.
+            configs: Their configs, flat, for trials that the study has lost.
 
         Returns:
             The number of trials in the study, if draws were made that the sampler does not know
             of; otherwise None.
         """
         self.looked = True
+        self._make_anew(configs or {})
         trials = self.study.get_trials(deepcopy=False)
         unknown = self.page.settle(trials, tune_ids)
-        self._end_lost(trials)
+        # Trials that began after the page was written, which Tune knows and the study has lost.
+        # Where no id is known, Tune's trials go by others, as those of a Repeater do.
+        given = configs or {}
+        ours = given if self.page.entries.keys() & given.keys() else {}
+        for tune_id in [key for key in ours if key not in self.page.entries]:
+            number = self._make(tune_id, ours[tune_id], len(trials))
+            self.page.entries[tune_id] = Entry(number)
+            self.page.num_known, unknown = number + 1, True
         return len(trials) if unknown else None
+
+    def without_end(self, tune_ids: Collection[str]) -> list[str]:
+        """Return those of some trials whose end the study does not have, in order of number.
+
+        Args:
+            tune_ids: Trials that have ended.
+        """
+        entries = [(e.number, key) for key, e in self.page.entries.items() if key in tune_ids]
+        found = [key for number, key in sorted(entries) if not self._is_finished(number)]
+        for key in found:
+            self.page.entries[key].finished = False
+        return found
 
     def ask(self, tune_id: str) -> dict[str, Any]:
         """Return the next ``path -> value`` for a Tune trial: an orphan's, else a new one."""
@@ -247,12 +272,54 @@ class TrialBook:
         shown = optuna.load_study(study_name=study.study_name, storage=storage, sampler=blind)
         return optuna.Trial(shown, trial_id)
 
-    def _end_lost(self, trials: Collection[FrozenTrial]) -> None:
-        """End trials that were told an end which the study has lost, as a damaged journal may."""
+    def end_lost(self) -> None:
+        """End trials whose end the study has lost, and that Tune does not know."""
         finished = {entry.number for entry in self.page.entries.values() if entry.finished}
-        for trial in trials:
-            if trial.number in finished and not trial.state.is_finished():
-                self._end(trial.number, "the storage lost its end")
+        for number in sorted(finished):
+            if not self._is_finished(number):
+                self._end(number, "the storage lost its end")
+
+    def _lost_of(self, num_trials: int) -> dict[int, str]:
+        """Return Tune's ids of the trials that the study has lost, by number."""
+        by_number = {entry.number: tune_id for tune_id, entry in self.page.entries.items()}
+        lost = range(num_trials, self.page.num_known)
+        if any(number not in by_number and number not in self.page.orphans for number in lost):
+            raise SweepConflictError(
+                f"study {self.study.study_name!r} has {num_trials} trials, but the searcher's "
+                f"state knows {self.page.num_known}: it was saved with another study or storage"
+            )
+        return {number: by_number.get(number, "") for number in lost}
+
+    def _make_anew(self, configs: Mapping[str, Mapping[str, Any]]) -> None:
+        """Give the study the trials back that it has lost, with their numbers."""
+        for number, tune_id in sorted(self._lost.items()):
+            self._make(tune_id, configs.get(tune_id, {}), number)
+        if self._lost:
+            _log.warning(
+                "study %s had lost its last %d trials; they are there again, without their curves",
+                self.study.study_name,
+                len(self._lost),
+            )
+        self._lost = {}
+
+    def _make(self, tune_id: str, config: Mapping[str, Any], number: int) -> int:
+        """Make a trial that the study has lost; return its number."""
+        attributes = {TUNE_TRIAL_ID: tune_id} if tune_id else {}
+        again = FixedTrial(dict(config), number)
+        try:
+            self._suggest(again)
+            made = create_trial(
+                state=TrialState.RUNNING,
+                params=again.params,
+                distributions=again.distributions,
+                user_attrs=attributes,
+            )
+        except ValueError:  # its config is not known, or was changed by a scheduler
+            made = create_trial(state=TrialState.RUNNING, user_attrs=attributes)
+        return self._storage.get_trial(self._storage.create_new_trial(self._study_id, made)).number
+
+    def _is_finished(self, number: int) -> bool:
+        return self._frozen(number).state.is_finished()
 
     def _end(self, number: int, cause: str) -> None:
         """Tell Optuna of a trial that no Tune trial will end."""

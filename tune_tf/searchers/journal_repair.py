@@ -28,6 +28,7 @@ _FIELDS: Final[Mapping[int, frozenset[str]]] = {
 }
 """What an entry holds beside ``op_code`` and ``worker_id``, by ``op_code`` (Optuna 3.1 to 5.0)."""
 
+_BEGINNING = b'{"op_code":'
 _CODE = re.compile(rb'"op_code":\s*(\d+)')
 
 
@@ -67,6 +68,8 @@ def repaired(text: bytes) -> Repaired:
     num_kept = sum(entry is not None for entry in entries)
     if num_kept == len(lines) and not unfinished:
         return Repaired(text, None, num_kept, 0)
+    if lines == [unfinished] and _BEGINNING.startswith(unfinished[: len(_BEGINNING)]):
+        return Repaired(b"", unfinished + b"\n", 0, 0)  # the first line of all was torn
     if lines and not num_kept:
         raise ValueError("none of its lines is an entry of an Optuna journal")
     filled_in = _lost_trials(lines, entries)

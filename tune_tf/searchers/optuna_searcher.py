@@ -297,10 +297,15 @@ class OptunaSearcher(Searcher):
         """The book, after a look at what the study has that the sampler does not know of."""
         book = self._opened or self._open()
         if not book.looked:
-            num_trials = book.find_orphans(witness.trial_ids())
+            num_trials = book.find_orphans(witness.trial_ids(), witness.configs())
             if num_trials is not None:
                 self._sampler = self._settings.renewed(self._sampler, num_trials)
                 book.desk.study.sampler = self._sampler
+            failed = witness.ended()
+            for trial_id in book.without_end(failed):  # the storage has lost it
+                last = witness.last_result(trial_id)
+                self.on_trial_complete(trial_id, last, error=failed[trial_id])
+            book.end_lost()
         return book
 
     def _open(self, page: Page | None = None) -> TrialBook:

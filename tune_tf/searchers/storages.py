@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +138,19 @@ def shown(storage: Storage) -> str:
     return repr(text)
 
 
+def make_private(path: Path) -> None:
+    """Make a file that only the user may read and write, if it is not there yet.
+
+    Raises:
+        OSError: Its folder is not there or cannot be written to.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def _open_journal(path: Path) -> BaseStorage:
     try:
+        make_private(path)
         journal = JournalFile(path)
         journal.repair()
         return JournalStorage(journal)
@@ -156,7 +167,11 @@ def _open_database(url: str) -> BaseStorage:
     try:
         parsed = make_url(url)
         settings: dict[str, Any] = {}
-        if parsed.get_backend_name() != "sqlite":
+        if parsed.get_backend_name() == "sqlite":
+            if parsed.database and parsed.database != ":memory:" and "uri" not in parsed.query:
+                with suppress(OSError):  # the database says it better
+                    make_private(Path(parsed.database))
+        else:
             settings["pool_pre_ping"] = True  # a server that was restarted is connected to again
         if parsed.drivername.partition("+")[2] in _TIMEOUT_DRIVERS:
             settings["connect_args"] = {

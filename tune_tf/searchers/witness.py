@@ -73,6 +73,20 @@ def trial_ids() -> set[str] | None:
     return {trial.trial_id for trial in controller.get_trials()}
 
 
+def configs() -> dict[str, dict[str, Any]]:
+    """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
+    controller = _controller()
+    trials = controller.get_trials() if controller is not None else ()
+    return {trial.trial_id: flat(trial.config) for trial in trials}
+
+
+def ended() -> dict[str, bool]:
+    """Return whether each trial failed that has ended, by id; empty outside of Tune."""
+    controller = _controller()
+    trials = controller.get_trials() if controller is not None else ()
+    return {trial.trial_id: trial.status == "ERROR" for trial in trials if trial.is_finished()}
+
+
 def last_result(trial_id: str) -> dict[str, Any]:
     """Return a trial's last result, groups joined by ``/``; empty where it is not to be had."""
     controller = _controller()
@@ -86,6 +100,18 @@ def num_occupying() -> int | None:
     if controller is None:
         return None
     return sum(trial.status not in (*_OVER, "PAUSED") for trial in controller.get_trials())
+
+
+def all_over() -> bool:
+    """Return whether all trials of the calling Tune are over: it does nothing but wait for one."""
+    controller = _controller()
+    return controller is not None and all(t.is_finished() for t in controller.get_trials())
+
+
+def is_out_of_time() -> bool:
+    """Return whether what Tune asks between its steps says that all trials are to be stopped."""
+    stopper = getattr(_controller(), "_stopper", None)
+    return stopper is not None and bool(stopper.stop_all())
 
 
 def rungs() -> tuple[int, ...]:

@@ -1,6 +1,5 @@
-"""Sweeps: what a sweep file asks for, planned, run and resumed."""
+"""Sweeps: what a sweep file asks for, planned, run, stopped, resumed and extended."""
 
-from tune_tf.sweep.plan import SweepPlan, plan_sweep
-from tune_tf.sweep.run import resume_sweep, run_sweep
+import lazy_loader
 
-__all__ = ["SweepPlan", "plan_sweep", "resume_sweep", "run_sweep"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

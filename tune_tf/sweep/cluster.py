@@ -3,15 +3,22 @@
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import ray
 
-from tune_tf.errors import UnavailableResourcesError
+from tune_tf.config import ClusterSettings
+from tune_tf.errors import Fault, InvalidSettingsError, UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
+from tune_tf.secrets import expanded
 from tune_tf.trainables.factory import check_cluster
 from tune_tf.trainables.room import num_trials, room_by_node
+
+_ANSWER_S = 10
 
 # How Tune behaves below us, unless the user's environment says otherwise.
 TUNE_ENVIRONMENT = {
@@ -49,26 +56,127 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()
 
 
 @contextlib.contextmanager
-def cluster(*, num_cpus: int | None = None) -> Iterator[None]:
-    """Use the Ray cluster that is connected, or one of our own for as long as it is needed.
+def cluster(
+    settings: ClusterSettings | None = None,
+    base_dir: Path | None = None,
+    *,
+    num_cpus: int | None = None,
+) -> Iterator[None]:
+    """Use the Ray cluster that is connected, or connect to one for as long as it is needed.
 
     Args:
+        settings: Which one, and what its processes need; None for one of our own on this machine,
+            or the one that ``RAY_ADDRESS`` names.
+        base_dir: What paths in the settings are relative to.
         num_cpus: CPUs that one of our own should count; None for those that there are.
+
+    Raises:
+        UnavailableResourcesError: The cluster does not answer.
+        InvalidSettingsError: Ray does not take the runtime environment.
     """
     if ray.is_initialized():
         yield
         return
+    settings = settings or ClusterSettings()
+    address = os.environ.get("RAY_ADDRESS") or settings.address
+    _check_address(address)
     with environment(TUNE_ENVIRONMENT):  # the workers inherit it
-        ray.init(
-            num_cpus=None if os.environ.get("RAY_ADDRESS") else num_cpus,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        try:
+            ray.init(
+                address or "local",  # never one that happens to be on this machine
+                num_cpus=None if address else num_cpus,
+                include_dashboard=None if address else False,
+                log_to_driver=is_client(address),
+                logging_level=logging.ERROR,
+                runtime_env=runtime_env(settings, base_dir or Path.cwd(), address),
+            )
+        except ConnectionError as error:
+            raise UnavailableResourcesError(
+                f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`"
+                ", or name another with --address"
+            ) from error
+        except (ValueError, TypeError) as error:
+            if not settings.runtime_env:
+                raise
+            raise InvalidSettingsError([Fault("cluster.runtime_env", str(error))]) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_address(address: str | None) -> None:
+    """Refuse a cluster that does not answer: Ray itself tries for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
+    except OSError as error:
+        raise UnavailableResourcesError(
+            f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`, "
+            "or name another with --address"
+        ) from error
+
+
+def is_client(address: str | None) -> bool:
+    """Return whether an address is that of a cluster that this machine is no part of."""
+    return bool(address and address.startswith("ray://"))
+
+
+def runtime_env(
+    settings: ClusterSettings, base_dir: Path, address: str | None
+) -> dict[str, Any] | None:
+    """Return what Ray is to give the processes of a sweep; None for nothing.
+
+    Args:
+        settings: The section of the sweep file.
+        base_dir: What its paths are relative to.
+        address: The cluster. One that this machine is no part of gets the folder of the sweep file,
+            without what sweeps leave there, unless the settings say otherwise.
+
+    Raises:
+        InvalidSettingsError: An environment variable that is referred to is not set.
+    """
+    given = dict(settings.runtime_env or {})
+    if is_client(address):
+        given = {"working_dir": ".", "excludes": list(_LEFT_BEHIND), **given}
+    for key in ("working_dir", "py_modules", "pip"):
+        if key in given:
+            given[key] = _placed(given[key], base_dir)
+    if "env_vars" in given:
+        given["env_vars"] = {
+            name: expanded(value, f"cluster.runtime_env.env_vars.{name}")
+            for name, value in given["env_vars"].items()
+        }
+    return given or None
+
+
+_LEFT_BEHIND = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
+
+
+def _placed(value: Any, base_dir: Path) -> Any:
+    """Return paths that are there as absolute ones; all else, like URIs and packages, as it is."""
+    if isinstance(value, list):
+        return [_placed(each, base_dir) for each in value]
+    is_path = isinstance(value, str) and "://" not in value and (base_dir / value).exists()
+    return str((base_dir / value).resolve()) if is_path else value
+
+
+def session_folder() -> Path | None:
+    """Return where Ray keeps its files on this machine; None if the cluster is elsewhere."""
+    context = ray.get_runtime_context()
+    try:
+        folder = Path(context.get_temp_dir(), context.get_session_name())
+    except AttributeError:  # a driver that is connected by ray://
+        return None
+    return folder if folder.is_dir() else None
+
+
+def runs_as_user() -> bool:
+    """Return whether Ray's processes on this machine are of the user who drives the sweep."""
+    folder = session_folder()
+    return folder is not None and folder.stat().st_uid == os.getuid()
 
 
 @contextlib.contextmanager

@@ -5,11 +5,13 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
-from tune_tf.diary import Diary
+from tune_tf.diary import TRIAL_LOG, Diary, mask_log
 from tune_tf.outcome import Outcome
-from tune_tf.sweep.trial_results import cause_in
+from tune_tf.secrets import secret_values
+from tune_tf.sweep.trial_results import cause_in, trial_name
 from tune_tf.tracking import Endings, MLflowCallback
 from tune_tf.tracking.details import trial_number
+from tune_tf.tracking.endings import last_report
 
 
 class Diarist(Callback):
@@ -19,14 +21,20 @@ class Diarist(Callback):
         diary: Where to write.
         endings: Knows how the trials end; called before this one.
         tracker: Knows MLflow's id of the sweep's run; None where nothing is tracked.
+        secrets: What is masked in the logs of trials, beside the secrets of the environment.
     """
 
     def __init__(
-        self, diary: Diary, endings: Endings, tracker: MLflowCallback | None = None
+        self,
+        diary: Diary,
+        endings: Endings,
+        tracker: MLflowCallback | None = None,
+        secrets: frozenset[str] = frozenset(),
     ) -> None:
         self._diary = diary
         self._endings = endings
         self._tracker = tracker
+        self._secrets = secrets
         self._active: dict[str, Trial] = {}
         pages = diary.pages.trials
         self._told: dict[str, Outcome] = {
@@ -79,4 +87,9 @@ class Diarist(Callback):
             return
         self._told[trial_id] = outcome
         self._active.pop(trial_id, None)
-        self._diary.ended(trial_id, trial_number(trial), trial.config, outcome, cause_in(trial))
+        log = self._diary.folder / trial_name(trial) / TRIAL_LOG
+        mask_log(log, secret_values() | self._secrets)
+        last = {name: value for name, value in last_report(trial).items() if name != "config"}
+        self._diary.ended(
+            trial_id, trial_number(trial), trial.config, outcome, cause_in(trial), last
+        )

@@ -18,6 +18,8 @@ from tune_tf.tracking.endings import error_of, last_report
 
 _REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 
 class KeepScheduler(tune.Callback):
     """Puts the scheduler's rungs into Tune's snapshots, which leave them out."""
@@ -66,7 +68,7 @@ def told_plainly(folder: SweepFolder) -> Iterator[None]:
         yield
     except Exception as error:
         cause = error.__cause__ or error.__context__ if isinstance(error, tune.TuneError) else error
-        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+        if isinstance(cause, OSError) and cause.errno in _NO_ROOM:
             raise DiskFullError(
                 f"the disk is full: {cause}; make room, then go on with: "
                 f"tune-tf resume {folder.path}"

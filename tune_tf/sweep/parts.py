@@ -73,7 +73,7 @@ def make_tracker(
         objective=folder.config.leading_objective,
         constraints=folder.config.constraints,
         sweep_id=folder.sweep_id,
-        artifacts={"sweep.yaml": folder.sweep_file},
+        artifacts={"sweep.yaml": folder.shown_file},
         spool_path=folder.path / SPOOL,
         details=SweepDetails(
             space=folder.config.space,

@@ -7,14 +7,17 @@ from pathlib import Path
 from types import TracebackType
 
 from tune_tf.config import MLflowSettings
-from tune_tf.errors import StoreSilentError
+from tune_tf.errors import InvalidSettingsError, StoreSilentError
 from tune_tf.folder import SweepFolder
 from tune_tf.results import TrialResult
 from tune_tf.secrets import masked
 from tune_tf.sweep.best_model import logged_best
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.model_writer import ModelWriter
+from tune_tf.sweep.retrained_run import RETRAINED
 from tune_tf.sweep.store import SweepStore
+from tune_tf.tracking.entry import TRIAL_ID
+from tune_tf.tracking.registry import BestModelRuns, FinalModel
 from tune_tf.view.sweep_view import SweepView
 
 
@@ -28,7 +31,7 @@ class Promotion:
         model_uri: The logged model that it is a version of.
         before: The version that had the alias until now; None if none had it, or this one.
         sweep_id: The sweep.
-        trial: Its best trial.
+        trial: Its best trial, or the one whose config was retrained.
     """
 
     uri: str
@@ -44,9 +47,10 @@ def promote_best(
     alias: str = "champion",
     *,
     name: str | None = None,
+    retrained: bool = False,
     storage_path: str | Path = "sweeps",
 ) -> Promotion:
-    """Give an alias to the version that a sweep's best model is registered as.
+    """Give an alias to the version that a sweep's best model, or its final one, is registered as.
 
     The model is logged and registered first, if it is not yet: never twice.
 
@@ -55,20 +59,25 @@ def promote_best(
         alias: The alias; another version of the model that has it loses it.
         name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
             sweep's name.
+        retrained: Take the final model that ``retrain`` has made last, in place of the best one.
         storage_path: Where sweeps are looked for by id or name.
 
     Raises:
         UnknownSweepError: There is no such sweep.
         UnknownMetricError: No trial is the best.
         CheckpointError: The best trial has no checkpoint to log a model from.
-        InvalidSettingsError: The sweep is not tracked, or MLflow takes no such name or alias.
+        InvalidSettingsError: The sweep is not tracked, MLflow takes no such name or alias, or there
+            is no final model.
         StoreSilentError: MLflow does not answer, or has no runs of the sweep.
     """
     folder = SweepFolder.open(sweep, storage_path)
     given = folder.config.mlflow
     name = name or (given and given.register_best) or folder.config.name
     settings = MLflowSettings(register_best=name, best_alias=alias)
-    result = SweepView.open(folder.path).result
+    view = SweepView.open(folder.path)
+    if retrained:
+        return _promoted_final(view, SweepStore.open(folder), name, alias)
+    result = view.result
     trial = result.best_trial
     store = SweepStore.open(folder)
     result = replace(result, mlflow_run_id=store.parent_run_id)
@@ -81,6 +90,24 @@ def promote_best(
     return Promotion(
         f"models:/{name}@{alias}", version_uri, logged.uri, before, result.sweep_id, trial
     )
+
+
+def _promoted_final(view: SweepView, store: SweepStore, name: str, alias: str) -> Promotion:
+    """Give an alias to the model that was retrained last."""
+    with _told_plainly(store):
+        run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
+        runs = BestModelRuns(store.client, run_id) if run_id else None
+        logged = runs.logged() if runs else None
+        if run_id is None or runs is None or logged is None:
+            raise InvalidSettingsError(
+                [f"{view.sweep_id} has no final model in MLflow: make one with `tune-tf retrain`"]
+            )
+        trial = view.trial(logged.tags[TRIAL_ID]).result
+        final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)
+        uri = f"models:/{logged.model_id}"
+        version_uri = runs.version_of(logged, name) or runs.register(final, uri, name, None)
+        before = runs.give_alias(version_uri, alias)
+    return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)
 
 
 class _Writer(ModelWriter):

@@ -26,7 +26,7 @@ from tune_tf.folder import SweepFolder
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
-from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment, runs_as_user
 from tune_tf.sweep.final_spread import final_parallelism, final_resources
 from tune_tf.sweep.guards import RefuseBrokenWorkload
 from tune_tf.sweep.model_writer import ModelFolder, ModelWriter
@@ -173,6 +173,7 @@ def retrain_trial(
     path = folder.path.parent / name
     curve = _Curve(tell)
     with cluster(), environment(TUNE_ENVIRONMENT), ModelWriter() as writer:
+        path.mkdir(mode=0o700 if runs_as_user() else 0o777)
         batch_size = workload.global_batch_size(chosen.config)
         spread = final_parallelism(config, num_replicas, batch_size)
         trained = _trained(config, workload, chosen, on, spread, epochs, path, curve)

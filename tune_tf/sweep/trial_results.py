@@ -32,6 +32,8 @@ def trial_result(
     outcome: Outcome | None,
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
+    *,
+    checkpoints_removed: bool = False,
 ) -> TrialResult:
     """Return what is kept of a trial.
 
@@ -41,9 +43,10 @@ def trial_result(
         constraints: What its last metrics are to keep.
         objectives: What the sweep optimises. The load of the machine is left out of the metrics,
             apart from what these or the constraints name.
+        checkpoints_removed: Whether its checkpoints are there no more, though Tune names one.
     """
     last = last_report(trial)
-    checkpoint = trial.checkpoint
+    checkpoint = None if checkpoints_removed else trial.checkpoint
     return TrialResult(
         trial_id=trial.trial_id,
         number=trial_number(trial),
@@ -54,4 +57,5 @@ def trial_result(
         metrics=told_metrics(last, constraints, objectives),
         checkpoint=Path(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(constraints, last),
+        checkpoints_removed=checkpoints_removed,
     )

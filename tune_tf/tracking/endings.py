@@ -34,11 +34,20 @@ class Endings(Callback):
         self._unstarted: dict[str, Trial] = {}
         self._num_noticed = 0
         self._outcomes: dict[str, Outcome] = {}
+        self._earlier: dict[str, Outcome] = {}
 
     @property
     def outcomes(self) -> Mapping[str, Outcome]:
         """How trials ended, by Tune's id."""
         return MappingProxyType(self._outcomes)
+
+    def ended_earlier(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Take over how trials ended of which a killed driver had not written that.
+
+        Args:
+            outcomes: By Tune's id. Tune has these trials as ended.
+        """
+        self._earlier = dict(outcomes)
 
     def trial_opened(self, trial: Trial) -> None:
         """Do what is to be done when a trial begins, or goes on; for subclasses."""
@@ -88,7 +97,7 @@ class Endings(Callback):
         self._end(trial, "completed")
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Note the trials that Tune stopped without a word, as it does out of time."""
+        """Note the trials that Tune stopped without a word, as it does at the end of a budget."""
         for trial in trials[self._num_noticed :]:
             if trial.trial_id not in self._open and trial.trial_id not in self._outcomes:
                 self._unstarted[trial.trial_id] = trial
@@ -97,7 +106,7 @@ class Endings(Callback):
             self._end(trial, "stopped")
         for trial in [trial for trial in self._unstarted.values() if trial.is_finished()]:
             del self._unstarted[trial.trial_id]
-            if last_report(trial):
+            if last_report(trial) or trial.trial_id in self._earlier:
                 self._end(trial, "stopped")
             else:
                 self._outcomes[trial.trial_id] = Outcome.OUT_OF_BUDGET
@@ -134,7 +143,7 @@ class Endings(Callback):
             mask_error_files(trial)
         error = error_of(trial) if trial.status == Trial.ERROR else None
         last = flatten_dict(own_report(trial))
-        outcome = ending.of_trial(
+        outcome = self._earlier.pop(trial.trial_id, None) or ending.of_trial(
             seen, last, status=trial.status, error=error, objective=self._objective
         )
         self._open.pop(trial.trial_id, None)

@@ -23,7 +23,7 @@ _OF_STATUS = {
 _OF_OUTCOME = {
     Outcome.COMPLETED: "Ran to its end.",
     Outcome.PRUNED: "Stopped early by the scheduler: others were better.",
-    Outcome.OUT_OF_BUDGET: "Stopped because the sweep ran out of its time or trials.",
+    Outcome.OUT_OF_BUDGET: "Stopped because the sweep had spent its budget.",
     Outcome.DIVERGED: "Failed: its metric became NaN or infinite.",
     Outcome.OOM: "Failed: out of memory.",
     Outcome.ERROR: "Failed with an error.",

@@ -77,10 +77,52 @@ class BestModel:
             tags[_CUSTOM] = ", ".join(self.custom)
         return {key: cut(masked(value), MAX_TAG_LENGTH) for key, value in tags.items()}
 
+    @property
+    def description(self) -> str:
+        """Which model it is, in words."""
+        return (
+            f"Best model of sweep {self.sweep_id}: trial {self.trial_id}, "
+            f"{self.metric} {self.value:.6g}."
+        )
+
+    @property
+    def run_id(self) -> str:
+        """MLflow's id of the run that trained it."""
+        return self.trial_run_id
+
     def is_that_of(self, tags: Mapping[str, str]) -> bool:
         """Return whether a logged model of these tags has the same weights."""
         own = self.tags
         return all(tags.get(key) == own[key] for key in (SWEEP_ID, TRIAL_ID, _CHECKPOINT))
+
+
+@dataclass(frozen=True)
+class FinalModel:
+    """The model that a sweep's best config was trained to once more.
+
+    Args:
+        sweep_id: The sweep.
+        trial_id: The trial whose config it was.
+        run_id: MLflow's id of the run that trained it.
+        told: What is known of the logged model, by tag.
+    """
+
+    sweep_id: str
+    trial_id: str
+    run_id: str
+    told: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Where the model comes from."""
+        return {key: value for key, value in self.told.items() if not key.startswith("mlflow.")}
+
+    @property
+    def description(self) -> str:
+        """Which model it is, in words."""
+        return (
+            f"Final model of sweep {self.sweep_id}: the config of trial {self.trial_id}, retrained."
+        )
 
 
 class BestModelRuns:
@@ -164,7 +206,7 @@ class BestModelRuns:
         self._client.set_registered_model_alias(name, alias, version)
         return None if before == version_uri else before
 
-    def register(self, best: BestModel, uri: str, name: str, alias: str | None) -> str:
+    def register(self, best: BestModel | FinalModel, uri: str, name: str, alias: str | None) -> str:
         """Make a logged model a version of a registered one; return the version's URI.
 
         Args:
@@ -186,10 +228,7 @@ class BestModelRuns:
             source=uri,
             run_id=self._parent_run_id,
             tags=best.tags,
-            description=(
-                f"Best model of sweep {best.sweep_id}: trial {best.trial_id}, "
-                f"{best.metric} {best.value:.6g}."
-            ),
+            description=best.description,
             model_id=model_id,
         )
         if alias is not None:
@@ -213,8 +252,8 @@ class BestModelRuns:
         if BEST_VERSION not in before.tags and _VERSIONS not in before.tags:
             self._client.delete_logged_model(before.model_id)
 
-    def _name_in_runs(self, best: BestModel, key: str, uri: str) -> None:
-        for run_id in (best.trial_run_id, self._parent_run_id):
+    def _name_in_runs(self, best: BestModel | FinalModel, key: str, uri: str) -> None:
+        for run_id in (best.run_id, self._parent_run_id):
             self._client.set_tag(run_id, key, uri)
 
 

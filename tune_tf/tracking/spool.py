@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import json
+import logging
 import os
 import socket
 import threading
@@ -19,6 +20,7 @@ from tune_tf.tracking.entry import Entry
 SPOOL = "mlflow-spool"
 """Name of the folder, in a sweep's folder."""
 
+_log = logging.getLogger(__name__)
 _ABOUT = "about"
 _LOCK = "lock"
 _LINES = ".lines"  # Tune copies every .json of a sweep's folder about
@@ -274,10 +276,16 @@ def _found(folder: Path) -> list[_Segment]:
         segment = _Segment(path)
         with path.open("rb") as file:
             for line in file:
-                if line.endswith(b"\n"):  # else it was torn by a kill
-                    segment.size += len(line)
-                    segment.last = _number(line) or segment.last
-                    segment.count += 1
+                if not line.endswith(b"\n"):
+                    _log.warning(
+                        "%s ends in the middle of an entry: MLflow may lack what stood there, "
+                        "unless it is reported once more",
+                        path,
+                    )
+                    break
+                segment.size += len(line)
+                segment.last = _number(line) or segment.last
+                segment.count += 1
         if segment.last:
             segments.append(segment)
         else:

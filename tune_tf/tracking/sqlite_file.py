@@ -26,5 +26,6 @@ def make_store(path: Path) -> None:
     with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
         made = Path(folder, path.name)
         MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)
+        made.chmod(0o600)  # runs tell of code, data and machines
         with suppress(OSError):
             os.link(made, path)

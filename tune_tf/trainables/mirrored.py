@@ -23,6 +23,7 @@ from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.memory_saving import micro_batches_of
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.training.peak_memory import told_peak_memory
 from tune_tf.validation import Validation
 from tune_tf.workload import Config, Workload
 
@@ -149,7 +150,7 @@ class MirroredTrainable(tune.Trainable):
             result[SHOULD_CHECKPOINT] = True
         if self._recycling.is_due(self._loop.num_programs):
             result[RECYCLE] = True
-        result |= self._loop.performance
+        result |= self._loop.performance | told_peak_memory()
         if self._system_metrics is not None:
             result |= self._system_metrics.sample()
         if self._saving:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ray.util.placement_group import PlacementGroup
 
+from tune_tf.bookkeeping import PEAK_MEMORY
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.files import Files
 from tune_tf.trainables.in_processes import OneModelInProcesses
@@ -57,7 +58,9 @@ class _InStep:
     def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
         reports: list[EpochReport] = self._group.ask("epoch")
         recycle = any(each.recycle for each in reports)
-        return replace(reports[0], recycle=recycle), {NUM_WORKERS: self._num_workers}
+        peaks = [each.system_metrics.get(PEAK_MEMORY, 0.0) for each in reports]
+        more = {NUM_WORKERS: self._num_workers, PEAK_MEMORY: sum(peaks)}
+        return replace(reports[0], recycle=recycle), more
 
     def state(self) -> Files:
         files: Files = self._group.ask("state")[0]

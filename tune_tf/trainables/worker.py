@@ -27,6 +27,7 @@ from tune_tf.trainables.files import Files, read_files, write_files
 from tune_tf.trainables.mirrored import make_system_metrics
 from tune_tf.trainables.recycling import Recycling
 from tune_tf.training.meeting import WorkerFacts
+from tune_tf.training.peak_memory import told_peak_memory
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
@@ -340,5 +341,5 @@ class Worker(TrialProcess):
     def _report(self, metrics: dict[str, Any]) -> EpochReport:
         """Return what there is to report of an epoch that was trained."""
         recycle = self._is_recycled(self._loop.num_programs)
-        load = self._sampled() | self._loop.performance
+        load = self._sampled() | self._loop.performance | told_peak_memory()
         return EpochReport(metrics, self._loop.stop_training, recycle, load)

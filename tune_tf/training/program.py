@@ -254,7 +254,7 @@ class Program:
 
             def run(replica: int, fetched: Any) -> Any:
                 begin, end = split(count, replica if num_shares > 1 else 0, num_shares)
-                numbers, rows = reader.part(fetched, first, begin, end)
+                numbers, rows = reader.part(fetched, first, begin, end, count)
                 return step(replica, rows, numbers, count)
 
             return self.replicas.run(run, reader.fetch(count))

@@ -16,7 +16,9 @@ class Reader(Protocol):
             count: Its rows.
         """
 
-    def part(self, fetched: Any, first: Any, begin: int, end: int) -> tuple[tf.Tensor, Any]:
+    def part(
+        self, fetched: Any, first: Any, begin: int, end: int, count: int
+    ) -> tuple[tf.Tensor, Any]:
         """Return the numbers of some rows of a batch, and the rows; in replica context.
 
         Args:
@@ -24,6 +26,7 @@ class Reader(Protocol):
             first: Place of the batch's first row in the epoch.
             begin: First of the rows, counted from there.
             end: Behind the last.
+            count: Rows of the batch.
         """
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -51,13 +54,15 @@ class ResidentReader:
         """Return the rows on all devices."""
         return self._rows
 
-    def part(self, fetched: Any, first: Any, begin: int, end: int) -> tuple[tf.Tensor, Any]:
+    def part(
+        self, fetched: Any, first: Any, begin: int, end: int, count: int
+    ) -> tuple[tf.Tensor, Any]:
         """Return rows by their places in the order."""
-        count = end - begin
+        length = end - begin
         if self._order is None:
-            numbers = first + begin + tf.range(count)
-            return numbers, _mapped(lambda a: static_slice(a, first + begin, count), fetched)
-        numbers = static_slice(self._order, first + begin, count)
+            numbers = first + begin + tf.range(length)
+            return numbers, _mapped(lambda a: static_slice(a, first + begin, length), fetched)
+        numbers = static_slice(self._order, first + begin, length)
         return numbers, _mapped(lambda a: tf.gather(a, numbers), fetched)
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -82,18 +87,18 @@ class StreamReader:
         self._batches = batches
         self._waited_s = waited_s
         self._window = window
-        self._begin = 0
 
     def fetch(self, count: int) -> Any:
         """Return the next batch."""
-        self._begin, end = self._window(count)
-        shape = [end - self._begin]
-        return _mapped(lambda a: tf.ensure_shape(a, [*shape, *a.shape[1:]]), self._next())
+        begin, end = self._window(count)
+        return _mapped(lambda a: tf.ensure_shape(a, [end - begin, *a.shape[1:]]), self._next())
 
-    def part(self, fetched: Any, first: Any, begin: int, end: int) -> tuple[tf.Tensor, Any]:
+    def part(
+        self, fetched: Any, first: Any, begin: int, end: int, count: int
+    ) -> tuple[tf.Tensor, Any]:
         """Return rows of the batch."""
-        begin, end = begin - self._begin, end - self._begin
-        numbers, rows = _mapped(lambda a: static_slice(a, begin, end - begin), fetched)
+        own = begin - self._window(count)[0]
+        numbers, rows = _mapped(lambda a: static_slice(a, own, end - begin), fetched)
         return numbers, rows
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tune_tf.secrets import masked
+
 _CHUNK_BYTES = 65_536
 _LOOK_EVERY_S = 0.5
 
@@ -16,6 +18,8 @@ def log_text(
 ) -> Iterator[bytes]:
     """Yield what a log holds, then what is added to it, until nothing more can come.
 
+    Whole lines at a time, in which secrets are masked.
+
     Args:
         path: The log; it may be missing yet.
         last_lines: Begin with so many of the lines that there are; None for all.
@@ -23,14 +27,27 @@ def log_text(
         wait: Waits for some seconds.
     """
     place = 0 if last_lines is None else _start_of(path, last_lines)
+    rest = b""
     while True:
         over = is_over()  # before reading: what was written before the end is read
         while chunk := _read(path, place):
             place += len(chunk)
-            yield chunk
+            rest += chunk
+            whole = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
+            if not whole and len(rest) > _CHUNK_BYTES:
+                whole = len(rest)
+            if whole:
+                yield _masked(rest[:whole])
+            rest = rest[whole:]
         if over:
+            if rest:
+                yield _masked(rest)
             return
         wait(_LOOK_EVERY_S)
+
+
+def _masked(text: bytes) -> bytes:
+    return masked(text.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
 def _read(path: Path, place: int) -> bytes:

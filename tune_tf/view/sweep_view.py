@@ -15,6 +15,7 @@ from tune_tf.diary import DIARY, Pages, is_driven
 from tune_tf.errors import UnknownMetricError, UnknownTrialError, near_ones
 from tune_tf.folder import SweepFolder
 from tune_tf.results import SweepResult
+from tune_tf.view.sweep_card import sweep_card
 from tune_tf.view.trial_view import TrialView
 
 _TRIAL = re.compile(r"trial_(\d+)")
@@ -43,6 +44,8 @@ class SweepView:
         session_s: Seconds of these since it was begun or last resumed.
         driver: The process that drives it, or did so last; empty if that is not known.
         mlflow_run_id: MLflow's id of its parent run, if it is known.
+        ended_early: Why it ended before all its trials had; None if it did not.
+        held: Why it starts no new trial at the moment; None where it does, or does not run.
     """
 
     folder: SweepFolder
@@ -53,6 +56,8 @@ class SweepView:
     session_s: float
     driver: str = ""
     mlflow_run_id: str | None = None
+    ended_early: str | None = None
+    held: str | None = None
 
     @classmethod
     def open(
@@ -121,6 +126,8 @@ class SweepView:
             session_s=spans[-1][1] - spans[-1][0],
             driver=session.driver if session else "",
             mlflow_run_id=pages.run_id,
+            ended_early=session.ended_early if session else None,
+            held=pages.held if driven else None,
         )
 
     @property
@@ -143,6 +150,7 @@ class SweepView:
             base_dir=self.folder.base_dir,
             trials=tuple(trial.result for trial in self.trials),
             mlflow_run_id=self.mlflow_run_id,
+            ended_early=self.ended_early,
         )
 
     @cached_property
@@ -202,8 +210,12 @@ class SweepView:
             missing = max(0, self.config.budget.num_samples - self.num_ended)
             left.append(missing / self.trials_per_s)
         if self.config.budget.time_budget_s:
-            left.append(max(0.0, self.config.budget.time_budget_s - self.session_s))
+            left.append(max(0.0, self.config.budget.time_budget_s - self.worked_s))
         return min(left, default=None)
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook draws it."""
+        return sweep_card(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, without the trials that neither run nor are the best."""
@@ -213,6 +225,7 @@ class SweepView:
             "path": str(self.folder.path),
             "state": self.state.value,
             "driver": self.driver,
+            "ended_early": self.ended_early,
             "objective": {"metric": objective.metric, "mode": objective.mode},
             "num_samples": self.config.budget.num_samples,
             "trials": self.counts,
@@ -225,6 +238,7 @@ class SweepView:
             "trials_per_s": self.trials_per_s,
             "left_s": self.left_s,
             "mlflow_run_id": self.mlflow_run_id,
+            "held": self.held,
         }
 
     def trial(self, name: str) -> TrialView:
@@ -264,7 +278,16 @@ def _trials(
 
     def look(number: int) -> TrialView:
         page, before = of_number.get(number), known.get(number)
-        if before and before.has_ended and page and page.ended_s == before.ended_s:
+        same = (
+            page
+            and before
+            and (page.ended_s, page.checkpoints_removed)
+            == (
+                before.ended_s,
+                before.result.checkpoints_removed,
+            )
+        )
+        if before and before.has_ended and same:
             run_id = before.mlflow_run_id or pages.run_ids.get(before.trial_id)
             return replace(before, mlflow_run_id=run_id)
         return TrialView.of(

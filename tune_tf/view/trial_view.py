@@ -70,7 +70,7 @@ class TrialView:
             driven: Whether the sweep is running.
             run_ids: MLflow's ids of the trials' runs that are known beside their reports.
         """
-        report = last_report(folder / RESULTS)
+        report = _newest(last_report(folder / RESULTS), page)
         last = flat({name: value for name, value in report.items() if name != "config"})
         trial_id = page.trial_id if page else str(report.get("trial_id", folder.name))
         outcome = _outcome(page, last, folder)
@@ -78,6 +78,7 @@ class TrialView:
         cause = (page.cause if page else None) or last.get(STOP_CAUSE)
         if cause is None and outcome in (Outcome.ERROR, Outcome.OOM):
             cause = cause_of(_error(folder)) or None
+        removed = page is not None and page.checkpoints_removed
         result = TrialResult(
             trial_id=trial_id,
             number=number,
@@ -86,8 +87,9 @@ class TrialView:
             cause=cause,
             iterations=int(last.get("training_iteration", 0)),
             metrics=told_metrics(last, config.constraints, config.objectives),
-            checkpoint=_last_checkpoint(folder),
+            checkpoint=None if removed else _last_checkpoint(folder),
             feasible=is_feasible(config.constraints, last),
+            checkpoints_removed=removed,
         )
         names = (str(last[name]) for name in ("hostname", "node_ip") if last.get(name))
         pid = last.get("pid")
@@ -127,7 +129,7 @@ class TrialView:
     @property
     def checkpoints(self) -> Sequence[Path]:
         """The folders of its checkpoints that are kept, oldest first."""
-        return _checkpoints(self.folder)
+        return () if self.result.checkpoints_removed else _checkpoints(self.folder)
 
     @property
     def log(self) -> Path | None:
@@ -155,6 +157,7 @@ class TrialView:
             "pid": self.pid,
             "mlflow_run_id": self.mlflow_run_id,
             "checkpoint": str(result.checkpoint) if result.checkpoint else None,
+            "checkpoints_removed": result.checkpoints_removed,
         }
 
     def curve(self, metric: str) -> dict[int, float]:
@@ -169,6 +172,18 @@ class TrialView:
             if isinstance(iteration, int) and is_finite(value):
                 values[iteration] = float(value)
         return dict(sorted(values.items()))
+
+
+def _newest(report: Mapping[str, Any], page: TrialPage | None) -> Mapping[str, Any]:
+    """Return a trial's last report: the diary's of its end, where the file has lost that."""
+    if page is None or _iteration(page.last) <= _iteration(report):
+        return report
+    return page.last
+
+
+def _iteration(report: Mapping[str, Any]) -> int:
+    iteration = report.get("training_iteration")
+    return iteration if isinstance(iteration, int) else 0
 
 
 def _outcome(page: TrialPage | None, last: Mapping[str, Any], folder: Path) -> Outcome | None:

@@ -1,0 +1,56 @@
+"""Verbs as a user sees them, and waiting for what a sweep comes to."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+Found = TypeVar("Found")
+
+_SCRIPT = Path(__file__).parents[2] / "scripts" / "sweep.py"
+_SIZE = {"COLUMNS": "120", "LINES": "50", "TERM": "xterm"}
+
+
+def in_a_terminal(*arguments: str, cwd: Path, timeout_s: float = 280) -> str:
+    """Run a verb in a pseudo-terminal to its end; return what it drew."""
+    driver, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, str(_SCRIPT), *arguments],
+        cwd=cwd,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, **_SIZE},
+    )
+    os.close(terminal)
+    drawn, deadline = b"", time.monotonic() + timeout_s
+    try:
+        while time.monotonic() < deadline:
+            if not select.select([driver], [], [], 1.0)[0]:
+                continue
+            try:
+                drawn += os.read(driver, 65_536)
+            except OSError:  # the other end is closed
+                break
+        assert process.wait(timeout=30) == 0, drawn.decode()
+    finally:
+        process.kill()
+        os.close(driver)
+    return drawn.decode()
+
+
+def until(holds: Callable[[], Found], timeout_s: float = 180) -> Found:
+    """Wait until something is true; return it."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := holds()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"it did not come to be in {timeout_s} s")
+        time.sleep(0.05)
+    return found

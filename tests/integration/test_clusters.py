@@ -1,0 +1,203 @@
+"""Sweeps on Ray clusters that others have started, and the templates that start some."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from string import Template
+
+import pytest
+from ruamel.yaml import YAML
+from three_systems import assert_truth
+from typer.main import get_command
+
+from tune_tf.cli import app
+from tune_tf.view import SweepView
+
+TEMPLATES = Path(__file__).parents[2] / "docs" / "clusters"
+BIN = Path(sys.executable).parent
+RAY_JOB = {
+    "SWEEP": "digits",
+    "IMAGE": "registry.internal/sweeps:1",
+    "SWEEP_FILE": "digits.yaml",
+    "NUM_WORKERS": "4",
+    "CPUS": "8",
+    "GPUS": "1",
+    "MEMORY": "32Gi",
+    "VOLUME_CLAIM": "sweeps",
+}
+
+
+@pytest.fixture
+def free_port():
+    """Return ports that nobody listens on."""
+
+    def free_port():
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            return listener.getsockname()[1]
+
+    return free_port
+
+
+@pytest.fixture
+def ray_job():
+    """The specification of the job for Kubernetes, as a user fills it in."""
+    text = Template((TEMPLATES / "rayjob.yaml").read_text()).substitute(RAY_JOB)
+    job = YAML(typ="safe").load(text)
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    return job["spec"]
+
+
+def test_the_job_for_kubernetes_runs_the_sweep_file_on_its_cluster(ray_job):
+    program, verb, *arguments = ray_job["entrypoint"].split()
+    assert program == "tune-tf"
+    parsed = get_command(app).commands[verb].make_context(verb, arguments).params
+    assert (str(parsed["file"]), parsed["address"]) == ("digits.yaml", "auto")
+    assert set(YAML(typ="safe").load(ray_job["runtimeEnvYAML"])) == {"working_dir"}
+
+
+def test_the_nodes_of_the_job_for_kubernetes_have_one_image_and_one_folder(ray_job):
+    cluster = ray_job["rayClusterSpec"]
+    (workers,) = cluster["workerGroupSpecs"]
+    pods = [each["template"]["spec"] for each in (cluster["headGroupSpec"], workers)]
+    assert {pod["containers"][0]["image"] for pod in pods} == {"registry.internal/sweeps:1"}
+    for pod in pods:
+        assert pod["containers"][0]["volumeMounts"] == [{"name": "sweeps", "mountPath": "/sweeps"}]
+        assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "sweeps"}
+    assert workers["replicas"] == workers["minReplicas"] == workers["maxReplicas"] == 4
+    resources = workers["template"]["spec"]["containers"][0]["resources"]
+    assert resources["requests"] == resources["limits"]
+
+
+def test_the_job_for_kubernetes_names_the_ray_that_was_tested(ray_job):
+    assert ray_job["rayClusterSpec"]["rayVersion"] == version("ray")
+
+
+@pytest.mark.ray
+@pytest.mark.mlflow
+@pytest.mark.slow
+@pytest.mark.alone  # clusters that are started as an administrator does stand in each other's way
+def test_the_job_for_slurm_runs_a_sweep_on_all_its_nodes(
+    sweep_file, tmp_path, free_port, tmp_path_factory
+):
+    """Slurm's commands are played: both nodes are this machine."""
+    played = tmp_path / "played"
+    played.mkdir()
+    for name, text in {
+        "scontrol": "echo node-1; echo node-2",
+        "srun": 'while [[ $1 == -* ]]; do if [ "$1" = -w ]; then shift; fi; shift; done\n'
+        'if [ "$1" = hostname ]; then echo 127.0.0.1; else exec "$@"; fi',
+    }.items():
+        (played / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
+        (played / name).chmod(0o755)
+    job = subprocess.Popen(
+        ["bash", TEMPLATES / "slurm.sh", sweep_file, "budget.num_samples=4"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{played}:{BIN}:{os.environ['PATH']}",
+            "SLURM_JOB_NODELIST": "node-[1-2]",
+            "SLURM_CPUS_PER_TASK": "1",
+            "RAY_PORT": str(free_port()),
+            "RAY_TMPDIR": str(tmp_path_factory.mktemp("r")),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, _ = job.communicate(timeout=400)
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGTERM)
+            job.wait(60)
+    assert job.returncode == 0, out
+    assert "Best trial" in out
+    sweep = SweepView.open("tiny", tmp_path / "sweeps")
+    assert len(assert_truth(sweep.folder.path)) == 4
+    begun = sorted((trial.began_s, trial.ended_s) for trial in sweep.trials)
+    assert begun[1][0] < begun[0][1]  # two at a time: each node holds one
+
+
+@contextmanager
+def _cluster(folder, port, client_port):
+    """A Ray cluster of one node, as an administrator starts it."""
+    node = subprocess.Popen(
+        [
+            *(BIN / "ray", "start", "--head", "--block", "--num-cpus=2"),
+            *("--node-ip-address=127.0.0.1", f"--port={port}", "--include-dashboard=false"),
+            *(f"--ray-client-server-port={client_port}", f"--temp-dir={folder}"),
+        ],
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not _answers(client_port) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield
+    finally:
+        node.terminate()
+        node.wait(60)
+
+
+def _answers(port):
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.ray
+@pytest.mark.mlflow
+@pytest.mark.slow
+@pytest.mark.alone  # clusters that are started as an administrator does stand in each other's way
+def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
+    finished, sweep_file, tmp_path, free_port, tmp_path_factory, monkeypatch
+):
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "f" * 64)
+    (tmp_path / "wide.py").write_text("EXTRA = 3\n")
+    (tmp_path / "mine.py").write_text(
+        "from tune_tf.workloads.digits import DigitsMLP\nimport wide\n\n"
+        "class Mine(DigitsMLP):\n    extra = wide.EXTRA\n"
+    )
+    shared = tmp_path_factory.mktemp("shared")
+    settings = (
+        "workload=mine:Mine",
+        "budget.num_samples=2",
+        "scheduler={name: fifo, max_t: 2}",
+        f"storage_path={shared}/sweeps",
+        f"mlflow.tracking_uri=sqlite:///{shared}/mlflow.db",
+    )
+    port, client_port = free_port(), free_port()
+    outside = ("--address", f"ray://127.0.0.1:{client_port}")
+    with _cluster(tmp_path_factory.mktemp("r"), port, client_port):
+        code, out, err = finished(
+            "run", str(sweep_file), "--json", *outside, "--set", *settings, cwd=tmp_path
+        )
+        assert code == 0, err
+        folder = Path(json.loads(out)["path"])
+        assert folder.parent == shared / "sweeps"
+        assert len(assert_truth(folder)) == 2
+
+        code, _, err = finished("run", str(sweep_file), *outside, cwd=tmp_path)
+        assert code == 2
+        assert "storage_path: is './sweeps', but the sweep is driven on the cluster" in err
+        assert "mlflow.tracking_uri: is 'sqlite:///mlflow.db', but" in err
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_cluster_that_does_not_answer_is_told(finished, sweep_file, tmp_path, free_port):
+    address = f"127.0.0.1:{free_port()}"
+    code, _, err = finished("run", str(sweep_file), "--address", address, cwd=tmp_path)
+    assert code == 2
+    assert f"no Ray cluster answers at '{address}'" in err

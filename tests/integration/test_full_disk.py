@@ -1,0 +1,32 @@
+"""A sweep whose driver finds no room on the disk any more."""
+
+import resource
+import time
+
+import pytest
+from three_systems import assert_truth
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+def test_a_sweep_that_ran_out_of_disk_goes_on_once_there_is_room(
+    command, finished, sweep_file, tmp_path
+):
+    settings = ("checkpoint_interval_s=0", "mlflow.log_best_model=false")
+    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    deadline = time.monotonic() + 240
+    while not list(tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4_000, hard))  # as a quota does
+    _, err = process.communicate(timeout=240)
+
+    assert process.returncode == 1, err
+    assert "make room, then go on with: tune-tf resume" in err
+    assert "Traceback" not in err.rpartition("error: ")[2]
+    code, _, err = finished("resume", "tiny", "--json", cwd=tmp_path, timeout_s=480)
+
+    assert code == 0, err
+    assert len(assert_truth(next((tmp_path / "sweeps").iterdir()))) == 8

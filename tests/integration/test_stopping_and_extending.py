@@ -1,0 +1,100 @@
+"""Sweeps that end early, are stopped from another terminal, and go on with a larger budget."""
+
+import json
+from pathlib import Path
+
+import pytest
+from terminal import in_a_terminal, until
+from three_systems import assert_truth, parent_run
+
+from tune_tf.view import SweepState, SweepView
+
+pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow]
+
+
+def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(finished, sweep_file, tmp_path):
+    settings = ("scheduler={name: fifo, max_t: 6}", "budget.epochs=10", "budget.num_samples=6")
+    code, out, err = finished("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+
+    assert code == 0, err
+    first = json.loads(out)
+    folder = Path(first["path"])
+    assert first["ended_early"] == "its budget of 10 epochs is spent"
+    assert first["trials"]["out_of_budget"] >= 1
+    before = assert_truth(folder)
+    epochs = sum(trial.result.iterations for trial in SweepView.open(folder).trials)
+    assert 10 <= epochs <= 12  # two slots: each may be in an iteration
+    results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
+
+    code, out, err = finished("resume", "tiny", "--json", cwd=tmp_path)
+    assert code == 0, err
+    assert json.loads(out)["trials"] == first["trials"]  # it has ended: nothing is run
+
+    more = ("--epochs", "none", "--num-samples", "+2", "--target", "0.3")
+    drawn = in_a_terminal("extend", "tiny", *more, cwd=tmp_path)
+    assert "/8 trials" in drawn
+    assert "CPUs" in drawn
+    assert "Best trial" in drawn
+    extended = SweepView.open(folder)
+    assert "reached its target of 0.3" in extended.ended_early
+    assert extended.best_value >= 0.3
+    assert extended.best.state == "completed"
+    after = assert_truth(folder)
+    assert len(before) < len(after) <= 8
+    assert all(path.read_text() == text for path, text in results.items())  # none was run again
+    assert parent_run(folder).info.status == "FINISHED"
+    assert SweepView.open(folder).config.budget.num_samples == 8
+
+    code, _, err = finished("extend", "tiny", "--num-samples", "8", cwd=tmp_path)
+    assert code == 2
+    assert "budget: is as it was" in err
+
+
+def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
+    command, finished, sweep_file, tmp_path
+):
+    settings = ("scheduler={name: fifo, max_t: 4000}", "checkpoint_interval_s=0.1")
+    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+
+    def running():
+        if not list(tmp_path.glob("sweeps/*/diary.lines")):
+            return []
+        active = SweepView.open("tiny", tmp_path / "sweeps").active
+        return [trial for trial in active if trial.result.iterations]
+
+    number = until(running)[0].number
+    code, out, err = finished("stop", "tiny", "--trial", str(number), "--json", cwd=tmp_path)
+    assert code == 0, err
+    seen = SweepView.open("tiny", tmp_path / "sweeps")
+    stopped = seen.trial(str(number))
+    assert (stopped.state, stopped.result.cause) == ("pruned", "stopped by hand")
+    assert seen.state is SweepState.RUNNING
+
+    until(running)
+    code, out, err = finished("stop", "tiny", cwd=tmp_path)
+    assert code == 0, err
+    assert "interrupted" in out
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "tune-tf resume" in out
+
+    code, _, err = finished("stop", "tiny", cwd=tmp_path)
+    assert code == 2
+    assert "does not run, it is interrupted" in err
+
+    process = command("resume", "tiny", cwd=tmp_path)
+    until(running)
+    code, out, err = finished("stop", "tiny", "--end", cwd=tmp_path)
+    assert code == 0, err
+    assert "Ended early: it was ended by hand" in out
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err  # none has come to its limit
+    folder = seen.folder.path
+    trials = assert_truth(folder)
+    assert {trial.reason for trial in trials.values()} <= {"pruned", "out_of_budget"}
+
+    (folder / "report" / "report.html").unlink()
+    code, out, err = finished("report", "tiny", cwd=tmp_path)
+    assert code == 0, err
+    page = Path(out.strip()).read_text()
+    assert "It ended early: it was ended by hand." in page

@@ -1,0 +1,187 @@
+"""The files of a killed sweep, cut short anywhere, as a loss of power leaves them."""
+
+import random
+import shutil
+import signal
+import time
+
+import pytest
+from three_systems import assert_truth
+
+from tune_tf.errors import TuneTfError
+from tune_tf.folder import SweepFolder
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.sweep.recovery import recover
+from tune_tf.sweep.snapshots import snapshot_paths
+from tune_tf.sweep.tune_state import TuneState
+from tune_tf.tracking.spool import SPOOL, Spool
+from tune_tf.view import SweepView, list_sweeps
+from tune_tf.view.trial_rows import TrialRows
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+NUM_CUTS = 50
+
+
+@pytest.fixture(scope="module")
+def killed(command, tiny_sweep, tmp_path_factory):
+    """The folder of a sweep whose driver was killed while some trials had ended and two ran."""
+    root = tmp_path_factory.mktemp("killed")
+    (root / "tiny.yaml").write_text(tiny_sweep)
+    settings = ("scheduler.max_t=60", "checkpoint_interval_s=0", "max_concurrent_trials=2")
+    process = command("run", "tiny.yaml", "--set", *settings, cwd=root)
+    try:
+        deadline = time.monotonic() + 240
+        while not _is_on_its_way(root):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    (folder,) = (root / "sweeps").iterdir()
+    return folder
+
+
+def _is_on_its_way(root):
+    """Whether a trial has ended, and another has more than one checkpoint."""
+    ended = [line for path in root.glob("sweeps/*/diary.lines") for line in path.open()]
+    running = root.glob("sweeps/*/trial_*")
+    several = [path for path in running if len(list(path.glob("checkpoint_*"))) > 1]
+    return sum('"ended"' in line for line in ended) >= 2 and len(several) >= 3
+
+
+def signature(recovery):
+    """Return what a resume goes on from, as far as a loss would show in it."""
+    return {
+        trial.trial_id: (
+            trial.has_ended,
+            trial.last_result.get("training_iteration") if trial.has_ended else None,
+            trial.checkpoints[0].iteration if trial.checkpoints else 0,
+        )
+        for trial in TuneState(recovery.files).trials
+    }
+
+
+def state_files(folder):
+    """Return the files that a sweep's folder holds; of trials, those of one of each kind."""
+    views = SweepView.open(folder).trials
+    ended = [trial for trial in views if trial.has_ended and len(trial.checkpoints) > 1]
+    running = [trial for trial in views if not trial.has_ended and trial.checkpoints]
+    trials = {trial.folder.name for trial in (ended[0], running[-1])}
+    files = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    kept = [
+        path for path in files if not path.parts[0].startswith("trial_") or path.parts[0] in trials
+    ]
+    return [path for path in kept if path.name != "log.txt" and (folder / path).stat().st_size]
+
+
+def look(path):
+    """Look at a sweep in all the ways in which the verbs do."""
+    view = SweepView.open(path)
+    view.to_dict()
+    TrialRows.of(view).to_csv()
+    for trial in view.trials:
+        trial.to_dict()
+        assert trial.curve("val_accuracy") is not None
+        assert isinstance(trial.error, str)
+    return view
+
+
+def test_every_file_of_a_sweep_may_be_cut_at_any_byte(killed, tmp_path, caplog):
+    whole = SweepFolder.open(killed)
+    wanted = recover(killed, whole.config)
+    before = signature(wanted)
+    ended = {trial_id for trial_id, (has_ended, *_) in before.items() if has_ended}
+    assert len(ended) >= 2
+    assert len(ended) < len(before)
+    numbers = [trial.number for trial in look(killed).trials]
+    path = tmp_path / "sweeps" / killed.name
+    shutil.copytree(killed, path)
+    draw = random.Random(5)
+    refused = []
+    for name in state_files(killed):
+        content = (path / name).read_bytes()
+        for size in [draw.randrange(len(content)) for _ in range(NUM_CUTS)]:
+            (path / name).write_bytes(content[:size])
+            caplog.clear()
+            case = f"{name} cut at byte {size} of {len(content)}"
+            try:
+                folder = SweepFolder.open(path)
+                folder.edited()
+                found = recover(path, folder.config)
+            except TuneTfError as error:
+                refused.append(f"{case}: {error}")
+                continue
+            assert [trial.number for trial in look(path).trials] == numbers, case
+            assert not list_sweeps(path.parent).unreadable, case
+            after = signature(found)
+            assert after.keys() == before.keys(), case
+            assert {key for key, (over, *_) in after.items() if over} == ended, case
+            if after != before:
+                assert found.lost, f"{case}: {before} became {after}"
+            for open_by_itself in OPENED.get(name.parts[0], ()):
+                open_by_itself(path, len(before))
+        (path / name).write_bytes(content)
+    assert not refused
+
+
+def open_spool(path, num_trials):
+    shutil.copytree(path / SPOOL, path.parent / SPOOL)
+    spool = Spool(path.parent / SPOOL)
+    assert all(entry.run is not None for _, entry in spool.read(0, 100_000))
+    spool.close()
+    shutil.rmtree(path.parent / SPOOL, ignore_errors=True)
+
+
+def open_study(path, num_trials):
+    """The study has a trial for each of Tune's, whatever was lost of it."""
+    shutil.copytree(path, path.parent / "study")
+    try:
+        folder = SweepFolder.open(path.parent / "study")
+        (state,) = (folder.path).glob("searcher-state-*")
+        searcher = OptunaSearcher(
+            folder.config.space,
+            folder.config.objectives,
+            folder.config.searcher.sampler,
+            seed=folder.config.searcher.seed,
+            storage=folder.study_storage,
+            study_name=path.name,
+        )
+        searcher.restore(state)
+        assert searcher.suggest("another")
+        assert len(searcher.study.trials) >= num_trials
+    finally:
+        shutil.rmtree(path.parent / "study")
+
+
+OPENED = {SPOOL: (open_spool,), "study.journal": (open_study,)}
+
+
+def test_a_sweep_goes_on_from_damaged_files_and_runs_no_trial_again(killed, finished):
+    """The worst of it at once: the newest state, the study's end, a checkpoint and the settings."""
+    path = killed
+    view = SweepView.open(path)
+    ended = [trial for trial in view.trials if trial.has_ended]
+    results = {trial.trial_id: (trial.folder / "result.json").read_bytes() for trial in ended}
+    running = next(trial for trial in view.trials if not trial.has_ended and trial.checkpoints)
+    newest = snapshot_paths(path)[0]
+    for file in (
+        newest,
+        path / "study.journal",
+        path / "sweep.yaml",
+        path / "about-sweep",
+        running.checkpoints[-1] / "trial.npz",
+        *path.glob("experiment_state-*"),
+    ):
+        file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
+    code, _, err = finished("resume", str(path), "--json", cwd=path.parent.parent, timeout_s=480)
+
+    assert code == 0, err
+    assert "Traceback" not in err
+    for told in (newest.name, "study journal", "sweep.yaml was cut short", "is damaged"):
+        assert told in err
+    assert len(assert_truth(path)) == 8
+    after = {trial.trial_id: trial for trial in SweepView.open(path).trials}
+    for trial_id, text in results.items():
+        assert (after[trial_id].folder / "result.json").read_bytes() == text

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+from sweeps_on_disk import Told, sweep_on_disk
+
+from tune_tf.forecast import Forecast, ModelForecast, Outturn, Range, Settled, write_settled
+from tune_tf.report.forecast_table import ForecastTable
+from tune_tf.report.page import report_page
+from tune_tf.report.sweep_record import SweepRecord
+
+SOME = Range(1, 2, 3)
+FORECAST = Forecast(
+    name="small",
+    settings_digest="0123",
+    made_at="2026-09-21T10:13:20+00:00",
+    machine="2 CPU(s)",
+    cpus=1,
+    gpus=0,
+    num_at_once=2,
+    num_fitting_memory=9,
+    max_t=9,
+    models=(ModelForecast("largest", {}, 10, 10, 10, None, SOME, 1.0, 0.1),),
+    num_parameters=SOME,
+    memory_bytes=Range(1e9, 2e9, 3e9),
+    gpu_memory_bytes=None,
+    epoch_s=SOME,
+    trials=Range.exactly(1),
+    epochs=SOME,
+    wall_s=Range(60, 90, 120),
+    closing_s=Range(0, 30, 60),
+    cpu_hours=SOME,
+    gpu_hours=SOME,
+    disk_bytes=SOME,
+    closing_bytes=SOME,
+    mlflow_bytes=SOME,
+    phases={},
+    assumptions=(),
+)
+OUTTURN = Outturn(120.0, 1, 4, 1.5e9, 4_000_000, closed=False)
+
+
+def record_of(folder: Path, settled: Settled | None) -> SweepRecord:
+    result = sweep_on_disk(folder, [Told([0.5, 0.6])])
+    if settled is not None:
+        write_settled(result.path, settled)
+    return SweepRecord.of(result)
+
+
+def test_a_sweep_without_forecast_has_no_table(tmp_path):
+    record = record_of(tmp_path, None)
+    assert ForecastTable.of(record) is None
+    assert "forecast was off" not in report_page(record, [])
+
+
+def test_each_number_stands_beside_its_forecast(tmp_path):
+    record = record_of(tmp_path, Settled(FORECAST, OUTTURN))
+    table = ForecastTable.of(record)
+    assert table.made == "2026-09-21 10:13, on 2 CPU(s)"
+    wall, trials, epochs, memory, _ = table.rows
+    assert (wall.what, wall.actual, wall.ratio) == ("wall time, up to this report", "2 min", "0.50")
+    assert wall.note == "outside its range"
+    assert (trials.ratio, trials.note) == ("1.00", "")
+    assert epochs.actual == "4"
+    assert memory.forecast == "2 GB (1 GB to 3 GB)"
+    page = report_page(record, [])
+    assert "How far the forecast was off" in page
+    assert "outside its range" in page

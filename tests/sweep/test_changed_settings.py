@@ -1,0 +1,127 @@
+import pytest
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import SweepConflictError
+from tune_tf.folder import SweepFolder
+from tune_tf.sweep.changed_settings import changes_between, check_changes
+
+SETTINGS = {
+    "name": "small",
+    "workload": "models:Mine",
+    "objective": {"metric": "loss", "mode": "min"},
+    "space": {"width": {"int": [8, 128]}},
+    "scheduler": {"name": "asha", "max_t": 9},
+    "resources": {"cpus": 1},
+    "budget": {"num_samples": 8},
+}
+
+
+def changed(**settings):
+    old = SweepConfig.from_dict(SETTINGS)
+    new = SweepConfig.from_dict(SETTINGS | settings)
+    return changes_between(old, new), new
+
+
+def check(changes, new, *, allowed=True):
+    check_changes("small-1", changes, new, allowed=allowed)
+
+
+CHANGEABLE = {
+    "number of trials": {"budget": {"num_samples": 20}},
+    "time": {"budget": {"num_samples": 8, "time_budget_s": 60}},
+    "devices": {"resources": {"cpus": 2}},
+    "where the workload is": {"workload": "elsewhere.models:Mine"},
+    "data": {"data": {"path": "there.csv"}},
+    "retries": {"max_failures": 3, "oom_retries": 0},
+    "trials at a time": {"max_concurrent_trials": 1},
+    "final model": {"mlflow": {"log_best_model": False}},
+    "space, where that is allowed": {
+        "space": {"width": {"int": [8, 64]}},
+        "searcher": {"allow_changed_space": True},
+    },
+}
+FIXED = {
+    "name": ({"name": "other"}, "the folder has it"),
+    "objective": ({"objective": {"metric": "loss", "mode": "max"}}, "compares trials by it"),
+    "space": ({"space": {"width": {"int": [8, 64]}}}, "allow_changed_space"),
+    "sampler": ({"searcher": {"sampler": "random"}}, "the sampler's state"),
+    "rungs": ({"scheduler": {"name": "asha", "max_t": 27}}, "its state is of the old one"),
+    "seed": ({"seed": 4}, "would not be comparable"),
+    "loop": ({"loop": "fit"}, "would not be comparable"),
+    "store": ({"mlflow": {"tracking_uri": "sqlite:///other.db"}}, "the sweep's runs are there"),
+    "tracking": ({"mlflow": None}, "the sweep's runs are there"),
+    "storage": ({"storage_path": "elsewhere"}, "the folder lies there"),
+}
+
+
+@pytest.mark.parametrize("settings", CHANGEABLE.values(), ids=CHANGEABLE.keys())
+def test_what_a_resume_reads_anew_can_be_changed(settings):
+    changes, new = changed(**settings)
+    assert changes
+    check(changes, new)
+
+
+@pytest.mark.parametrize(("settings", "why"), FIXED.values(), ids=FIXED.keys())
+def test_what_the_sweep_s_state_is_made_of_cannot_be_changed(settings, why):
+    with pytest.raises(SweepConflictError, match=rf"fixed: .*{why}"):
+        check(*changed(**settings))
+
+
+def test_changes_that_were_not_allowed_are_shown_all_with_what_to_do():
+    told = r"budget.num_samples: 8 -> 20\n  max_failures: 0 -> 3\n.*--allow-changes"
+    with pytest.raises(SweepConflictError, match=told):
+        check(*changed(budget={"num_samples": 20}, max_failures=3), allowed=False)
+
+
+def test_equal_settings_are_no_change():
+    assert changed()[0] == []
+
+
+@pytest.fixture
+def folder(tmp_path):
+    settings = SETTINGS | {"storage_path": str(tmp_path)}
+    return SweepFolder.create(SweepConfig.from_dict(settings), tmp_path)
+
+
+def edit(folder, old, new):
+    file = folder.path / "sweep.yaml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_an_edit_is_found_and_the_sweep_keeps_its_settings(folder):
+    edit(folder, "num_samples: 8", "num_samples: 20")
+    opened = SweepFolder.open(folder.path)
+    assert opened.config.budget.num_samples == 8
+    assert opened.edited().budget.num_samples == 20
+
+
+def test_a_comment_or_another_order_is_no_edit(folder):
+    edit(folder, "\nseed: 0\n", "\n# drawn by hand\nseed:   0\n")
+    assert SweepFolder.open(folder.path).edited() is None
+
+
+def test_other_settings_stay_once_they_are_given(folder):
+    edit(folder, "num_samples: 8", "num_samples: 20")
+    opened = SweepFolder.open(folder.path)
+    opened.with_config(opened.edited())
+    again = SweepFolder.open(folder.path)
+    assert again.config.budget.num_samples == 20
+    assert again.edited() is None
+
+
+def test_a_sweep_file_that_was_cut_short_is_written_anew(folder, caplog):
+    file = folder.path / "sweep.yaml"
+    whole = file.read_text()
+    file.write_text(whole[:200])
+    assert SweepFolder.open(folder.path).edited() is None
+    assert file.read_text() == whole
+    assert "was cut short" in caplog.text
+
+
+def test_a_sweep_file_that_is_wrong_does_not_hide_the_sweep(folder):
+    edit(folder, "num_samples: 8", "num_samples: eight")
+    opened = SweepFolder.open(folder.path)
+    assert opened.config.budget.num_samples == 8
+    with pytest.raises(ValueError, match="num_samples"):
+        opened.edited()

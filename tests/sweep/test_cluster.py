@@ -1,0 +1,119 @@
+"""Which Ray cluster a sweep runs on, and what its processes get."""
+
+import pytest
+
+from tune_tf.config import ClusterSettings, SweepConfig
+from tune_tf.errors import InvalidSettingsError
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of a sweep file, with code in it."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "needed.txt").write_text("a\n")
+    return tmp_path
+
+
+@pytest.fixture
+def given_to(folder):
+    """Return what Ray is to give the processes."""
+    from tune_tf.sweep.cluster import runtime_env
+
+    def given_to(address=None, **environment):
+        settings = ClusterSettings(runtime_env=environment or None)
+        return runtime_env(settings, folder, address)
+
+    return given_to
+
+
+def test_a_cluster_of_our_own_gives_nothing(given_to):
+    assert given_to() is None
+    assert given_to("auto") is None
+
+
+def test_a_cluster_that_this_machine_is_no_part_of_gets_the_folder_of_the_sweep_file(
+    given_to, folder
+):
+    given = given_to("ray://head:10001")
+    assert given["working_dir"] == str(folder)
+    assert {"sweeps", ".venv", "*.db"} <= set(given["excludes"])
+
+
+def test_paths_are_relative_to_the_sweep_file(given_to, folder):
+    given = given_to(working_dir=".", py_modules=["models", "s3://b/c.zip"], pip="needed.txt")
+    assert given == {
+        "working_dir": str(folder),
+        "py_modules": [str(folder / "models"), "s3://b/c.zip"],
+        "pip": str(folder / "needed.txt"),
+    }
+
+
+def test_packages_are_no_paths(given_to):
+    assert given_to(pip=["lightgbm>=4"]) == {"pip": ["lightgbm>=4"]}
+
+
+def test_secrets_are_read_from_the_environment(given_to, monkeypatch):
+    monkeypatch.setenv("DATA_TOKEN", "s3cret/with slashes")
+    given = given_to(env_vars={"TOKEN_OF_DATA": "${DATA_TOKEN}", "MODE": "a=b"})
+    assert given == {"env_vars": {"TOKEN_OF_DATA": "s3cret/with slashes", "MODE": "a=b"}}
+
+
+def test_a_variable_that_is_not_set_is_told(given_to, monkeypatch):
+    monkeypatch.delenv("DATA_TOKEN", raising=False)
+    with pytest.raises(InvalidSettingsError, match=r"env_vars.A refers to .* DATA_TOKEN, which"):
+        given_to(env_vars={"A": "${DATA_TOKEN}"})
+
+
+@pytest.mark.parametrize(
+    ("environment", "text"),
+    [
+        ({"pips": []}, "cluster.runtime_env: .*'pips': unknown key; did you mean 'pip'"),
+        ({"env_vars": {"A": 1}}, "must hold texts as env_vars, not 'A': 1"),
+        ({"env_vars": ["A"]}, "must hold env_vars as a mapping"),
+        (
+            {"env_vars": {"API_TOKEN": "abcdef123456"}},
+            r"looks like a secret in env_vars.API_TOKEN: write \$\{API_TOKEN\} there",
+        ),
+    ],
+    ids=["an unknown key", "a number", "no mapping", "a secret"],
+)
+def test_a_wrong_environment_is_refused(environment, text):
+    with pytest.raises(InvalidSettingsError, match=text):
+        sweep_with(cluster={"runtime_env": environment})
+
+
+def sweep_with(**settings):
+    return SweepConfig.from_dict(
+        {
+            "name": "a",
+            "workload": "a:B",
+            "objective": {"metric": "m", "mode": "min"},
+            "space": {"w": {"int": [1, 2]}},
+            "budget": {"num_samples": 1},
+            **settings,
+        }
+    )
+
+
+def test_files_beside_a_driver_on_the_cluster_are_refused():
+    from tune_tf.sweep.from_outside import check_paths
+
+    told = r"storage_path: is './sweeps'[\s\S]*tracking_uri: is 'sqlite:///mlflow.db'"
+    with pytest.raises(InvalidSettingsError, match=told):
+        check_paths(sweep_with())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"storage_path": "/mnt/sweeps", "mlflow": None},
+        {"storage_path": "s3://bucket/sweeps", "mlflow": {"tracking_uri": "http://mlflow:5000"}},
+    ],
+    ids=["on all nodes", "on servers"],
+)
+def test_what_all_nodes_reach_is_taken(settings):
+    from tune_tf.sweep.from_outside import check_paths
+
+    check_paths(sweep_with(**settings))

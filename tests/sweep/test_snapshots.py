@@ -1,0 +1,67 @@
+import pytest
+
+from tune_tf.sweep.snapshots import Snapshots, read_snapshot, snapshot_paths
+
+FILES = {
+    "experiment_state-1.json": b"{}" * 400,
+    "search_gen_state-1.json": b"a",
+    "searcher-state-1.pkl": b"b",
+    "callback-states-1.pkl": b"c",
+}
+
+
+def put(snapshots, **more):
+    snapshots.put(FILES | {f"{name}": value for name, value in more.items()})
+    snapshots.close()
+
+
+def test_the_last_two_states_are_kept(tmp_path):
+    snapshots = Snapshots(tmp_path)
+    for content in (b"1", b"2", b"3"):
+        snapshots.put(FILES | {"searcher-state-1.pkl": content})
+        snapshots.close()
+    newest, before = (read_snapshot(path) for path in snapshot_paths(tmp_path))
+    assert newest.files["searcher-state-1.pkl"] == b"3"
+    assert before.files["searcher-state-1.pkl"] == b"2"
+
+
+def test_the_state_that_a_session_went_on_from_is_kept_and_damaged_ones_go(tmp_path):
+    for content in (b"1", b"2"):
+        snapshots = Snapshots(tmp_path, next(iter(snapshot_paths(tmp_path)), None))
+        snapshots.put(FILES | {"searcher-state-1.pkl": content})
+        snapshots.close()
+    damaged, good = snapshot_paths(tmp_path)
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    put(Snapshots(tmp_path, good))
+    assert len(snapshot_paths(tmp_path)) == 2
+    assert good in snapshot_paths(tmp_path)
+    assert damaged not in snapshot_paths(tmp_path)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.6, 0.9, 0.999])
+def test_a_state_that_is_cut_anywhere_is_damaged(tmp_path, part):
+    put(Snapshots(tmp_path))
+    (path,) = snapshot_paths(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(part * len(content))])
+    with pytest.raises(ValueError, match="is damaged"):
+        read_snapshot(path)
+
+
+def test_a_wrong_byte_is_damage(tmp_path):
+    put(Snapshots(tmp_path))
+    (path,) = snapshot_paths(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[60] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged"):
+        read_snapshot(path)
+
+
+def test_a_disk_that_is_full_is_a_warning_and_the_states_before_stay(tmp_path, caplog):
+    snapshots = Snapshots(tmp_path)
+    put(snapshots)
+    (tmp_path / "snapshots" / "00000002.partial").mkdir()  # what cannot be written to
+    put(snapshots)
+    assert len(snapshot_paths(tmp_path)) == 1
+    assert "could not be kept" in caplog.text

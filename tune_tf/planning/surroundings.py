@@ -1,0 +1,120 @@
+"""What a sweep does beside its trials, rehearsed: MLflow's store and the report."""
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from tune_tf.config import SweepConfig
+from tune_tf.outcome import Outcome
+from tune_tf.simulation import Trace
+
+_METRICS = 8  # a report has about so many besides the objective
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What an errand took.
+
+    Args:
+        seconds: Its time.
+        num_bytes: Of the files it wrote.
+    """
+
+    seconds: float
+    num_bytes: int
+
+
+def open_store() -> Any:
+    """Begin to make an empty MLflow store in another process; return Ray's reference to it."""
+    return ray.remote(num_cpus=0, max_retries=0)(_open_store).remote()
+
+
+def write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Rehearsed:
+    """Write the report of a simulated sweep in a process that has drawn nothing before.
+
+    Args:
+        config: The sweep's settings.
+        trace: The simulated sweep.
+        iteration_s: Seconds of an iteration, for the times in the report.
+    """
+    task = ray.remote(num_cpus=0, max_retries=0)(_write_report)
+    rehearsed: Rehearsed = ray.get(task.remote(config, trace, iteration_s))
+    return rehearsed
+
+
+def _open_store() -> Rehearsed:
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        from tune_tf.tracking.runs import connect
+
+        path = Path(folder, "mlflow.db")
+        connect(f"sqlite:///{path}").search_experiments()
+        return Rehearsed(time.perf_counter() - begun, path.stat().st_size)
+
+
+def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Rehearsed:
+    from tune_tf.report import write_report as write
+    from tune_tf.results import SweepResult, TrialResult
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "sweep.yaml").write_text(config.to_yaml())
+        reports: dict[int, list[tuple[int, float]]] = {}
+        for event in trace.events:
+            reports.setdefault(event.trial, []).append((event.iteration, event.value))
+        metric = trace.objective.metric
+        begun_s = time.time()
+        trials = []
+        for trial in trace.trials:
+            told = reports.get(trial.number, [])
+            path = folder / f"trial_{trial.number:05d}"
+            path.mkdir()
+            lines = (
+                json.dumps(_line(trial.config, metric, iteration, value, begun_s, iteration_s))
+                for iteration, value in told
+            )
+            (path / "result.json").write_text("".join(f"{line}\n" for line in lines))
+            done = bool(told) and told[-1][0] >= trace.max_t
+            trials.append(
+                TrialResult(
+                    trial_id=f"{trial.number:08d}",
+                    number=trial.number,
+                    config=trial.config,
+                    outcome=Outcome.COMPLETED if done else Outcome.PRUNED,
+                    iterations=told[-1][0] if told else 0,
+                    metrics={metric: told[-1][1]} if told else {},
+                )
+            )
+        result = SweepResult(folder.name, folder, config, folder, tuple(trials))
+        begun = time.perf_counter()
+        files = write(result, folder / "report")
+        took = time.perf_counter() - begun
+        return Rehearsed(took, sum(path.stat().st_size for path in files.values()))
+
+
+def _line(
+    config: Mapping[str, Any],
+    metric: str,
+    iteration: int,
+    value: float,
+    begun_s: float,
+    iteration_s: float,
+) -> dict[str, Any]:
+    """Return what Tune's ``result.json`` holds of an iteration."""
+    return {
+        metric: value,
+        **{f"metric_{number}": value for number in range(_METRICS)},
+        "training_iteration": iteration,
+        "timestamp": int(begun_s + iteration * iteration_s),
+        "time_total_s": iteration * iteration_s,
+        "time_since_restore": iteration * iteration_s,
+        "pid": 1,
+        "hostname": "here",
+        "config": dict(config),
+    }

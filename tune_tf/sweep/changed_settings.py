@@ -1,0 +1,135 @@
+"""What a sweep may change between its start and a resume."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import SweepConflictError
+
+_CHANGEABLE = (
+    "workload",
+    "data",
+    "searcher.allow_changed_space",
+    "parallelism",
+    "resources",
+    "budget",
+    "mlflow",
+    "max_concurrent_trials",
+    "max_failures",
+    "oom_retries",
+    "checkpoint_interval_s",
+)
+"""What Tune and Optuna read anew at a resume; sections with all that is in them."""
+
+_FIXED = ("parallelism.kind", "mlflow.tracking_uri", "mlflow.experiment_name")
+"""What is fixed in these sections."""
+
+_WHY = {
+    "name": "the folder has it",
+    "storage_path": "the folder lies there",
+    "objective": "the study compares trials by it",
+    "leading_metric": "the scheduler compares trials by it",
+    "constraints": "trials that have ended were told by them",
+    "space": "the study has trials of the old one; searcher.allow_changed_space lets it go on",
+    "searcher": "the sampler's state is of the old one",
+    "scheduler": "its state is of the old one",
+    "parallelism": "checkpoints are of the old kind",
+    "mlflow": "the sweep's runs are there",
+}
+_ELSE = "the trials would not be comparable"
+
+
+@dataclass(frozen=True, eq=False)  # known by what it is: values may not be hashable
+class Change:
+    """One setting that is another than before.
+
+    Args:
+        where: Its dotted path.
+        old: The value that the sweep has; None where there was none.
+        new: The value that it is given; None where there is none.
+    """
+
+    where: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        """Return ``budget.num_samples: 8 -> 20``."""
+        return f"{self.where}: {self.values}"
+
+    @property
+    def values(self) -> str:
+        """What it was and what it is."""
+        return f"{_shown(self.old)} -> {_shown(self.new)}"
+
+
+def changes_between(old: SweepConfig, new: SweepConfig) -> list[Change]:
+    """Return the settings that differ, in the order of the sweep file."""
+    before, after = dict(_leaves(old.to_dict())), dict(_leaves(new.to_dict()))
+    names = [*before, *(name for name in after if name not in before)]
+    return [
+        Change(name, before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def check_changes(
+    sweep_id: str, changes: Sequence[Change], new: SweepConfig, *, allowed: bool
+) -> None:
+    """Refuse changes that were not allowed, or that a sweep cannot go on with.
+
+    Args:
+        sweep_id: The sweep.
+        changes: What was changed.
+        new: The new settings.
+        allowed: Whether the user allows changes.
+
+    Raises:
+        SweepConflictError: Shows all changes, and why those cannot be that cannot.
+    """
+    refused = {change: why for change in changes if (why := _refusal(change, new))}
+    if allowed and not refused:
+        return
+    lines = [
+        f"  {change}" + (f"   (fixed: {refused[change]})" if change in refused else "")
+        for change in changes
+    ]
+    if not refused:
+        end = "go on with them by --allow-changes, or take them back"
+    else:
+        told = "that one cannot" if len(refused) == 1 else f"{len(refused)} of them cannot"
+        end = f"{told} be changed any more: take it back, or start another sweep"
+    text = "\n".join(lines)
+    raise SweepConflictError(f"sweep.yaml of {sweep_id} was edited since it ran:\n{text}\n{end}")
+
+
+def _refusal(change: Change, new: SweepConfig) -> str | None:
+    """Return why a setting cannot be changed; None if it can."""
+    section = change.where.partition(".")[0]
+    if section == "space" and new.searcher.allow_changed_space:
+        return None
+    switched = section == "mlflow" and change.where == section  # on or off
+    fixed = change.where in _FIXED or switched
+    if not fixed and any(_is_within(change.where, name) for name in _CHANGEABLE):
+        return None
+    return _WHY.get(section, _ELSE)
+
+
+def _is_within(where: str, name: str) -> bool:
+    return where == name or where.startswith(f"{name}.")
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else repr(value)

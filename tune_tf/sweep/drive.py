@@ -1,0 +1,173 @@
+"""Drives a sweep: puts its parts together and calls ``tune.run``."""
+
+from collections.abc import Sequence
+
+from ray import tune
+from ray.tune.utils import flatten_dict
+
+from tune_tf.config import SweepConfig
+from tune_tf.diary import Diary, Mailbox
+from tune_tf.folder import SweepFolder
+from tune_tf.outcome import MLFLOW_RUN_ID
+from tune_tf.results import SweepResult
+from tune_tf.searchers.held_back import HeldBack
+from tune_tf.sweep.budget_keeper import BudgetKeeper
+from tune_tf.sweep.checkpoint_keeper import CheckpointKeeper
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment, session_folder
+from tune_tf.sweep.diarist import Diarist
+from tune_tf.sweep.disk_guard import DiskGuard
+from tune_tf.sweep.guards import KeepScheduler, RefuseBrokenWorkload, told_plainly
+from tune_tf.sweep.keep_state import KeepState
+from tune_tf.sweep.model_writer import ModelWriter, StartEarly
+from tune_tf.sweep.notebook_progress import NotebookProgress, in_notebook
+from tune_tf.sweep.parts import (
+    make_scheduler,
+    make_searcher,
+    make_tracker,
+    make_trial_tracking,
+)
+from tune_tf.sweep.plan import SweepPlan
+from tune_tf.sweep.reckoning import Reckoning
+from tune_tf.sweep.recovery import Recovery
+from tune_tf.sweep.result_files import ResultFiles
+from tune_tf.sweep.search import SweepSearch
+from tune_tf.sweep.snapshots import Snapshots
+from tune_tf.sweep.stop_requests import StopRequests
+from tune_tf.sweep.sweep_end import SweepEnd, Target
+from tune_tf.sweep.sweep_result import record, sweep_result
+from tune_tf.sweep.trial_results import trial_name
+from tune_tf.sweep.tune_snapshot import TuneSnapshots
+from tune_tf.tracking import Endings
+from tune_tf.tracking.endings import last_report
+from tune_tf.trainables import trainable
+from tune_tf.trainables.fewer_workers import fewer_workers
+from tune_tf.trainables.input_waits import WatchInput
+from tune_tf.trainables.oom_retries import OomRetries
+from tune_tf.trainables.recycling import RecycleActors
+from tune_tf.trainables.reservations import WatchReservations
+
+
+def drive(
+    folder: SweepFolder,
+    plan: SweepPlan,
+    diary: Diary,
+    reckoning: Reckoning,
+    recovery: Recovery,
+    callbacks: Sequence[tune.Callback],
+) -> SweepResult:
+    """Drive a sweep until it ends or is interrupted.
+
+    Args:
+        folder: The sweep's folder.
+        plan: What it does.
+        diary: Its diary, held by this process.
+        reckoning: When this session of it began.
+        recovery: What it goes on from.
+        callbacks: More Tune callbacks, called after the sweep's own.
+    """
+    config = folder.config
+    scheduler = make_scheduler(config, plan.mutations)
+    searcher = make_searcher(folder)
+    tracker = make_tracker(folder, scheduler, searcher)
+    endings = tracker or Endings(config.leading_objective)
+    endings.ended_earlier(recovery.ended)
+    keep = KeepState(Snapshots(folder.path, recovery.snapshot), recovery.trial_ids)
+    end = SweepEnd(folder.sweep_id, _target(config))
+    StopRequests(Mailbox(folder.path), end)
+    own = [
+        BudgetKeeper(config, end, endings),
+        endings,
+        KeepScheduler(scheduler),
+        RecycleActors(),
+        ResultFiles(folder.path),
+        RefuseBrokenWorkload(),
+        *fewer_workers(config.parallelism),
+        OomRetries(
+            plan.workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries
+        ),
+        WatchReservations(config.parallelism.shares(plan.resources)[0]),
+        WatchInput(),
+        Diarist(diary, endings, tracker, folder.secrets),
+        keep,
+    ]
+    keeper = CheckpointKeeper(
+        config, TuneSnapshots(folder.path), scheduler, endings, diary.removed_checkpoints
+    )
+    guard = DiskGuard(
+        config.min_free_disk,
+        [folder.path, *filter(None, [session_folder()])],
+        held=diary.held,
+        went_on=diary.went_on,
+    )
+    own += [keeper, guard]
+    with (
+        ModelWriter() as writer,
+        environment(TUNE_ENVIRONMENT),
+        told_plainly(folder),
+        keep.taken_up(),
+    ):
+        if tracker and config.mlflow and config.mlflow.log_best_model:
+            early = [StartEarly(writer, config.budget)]
+        else:
+            early = []
+        drawn = [NotebookProgress(folder)] if in_notebook() else []
+        analysis = tune.run(
+            trainable(
+                plan.workload,
+                config.parallelism,
+                resources=plan.resources,
+                loop=config.loop,
+                validation=config.validation,
+                seed=config.seed,
+                checkpoint_interval_s=config.checkpoint_interval_s,
+                tracking=make_trial_tracking(folder),
+                log_folder=folder.path,
+                elastic=scheduler.fresh_actors,  # those that resize trials need them
+            ),
+            name=folder.sweep_id,
+            storage_path=str(folder.path.parent),
+            num_samples=config.budget.num_samples,
+            stop=end,
+            search_alg=SweepSearch(
+                HeldBack(searcher, guard), config.budget, plan.max_concurrent_trials
+            ),
+            scheduler=scheduler,
+            max_failures=config.max_failures,
+            reuse_actors=config.reuse_actors and not scheduler.fresh_actors,
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_at_end=True, num_to_keep=scheduler.num_to_keep
+            ),
+            # Tune gives the callbacks their states back by their places.
+            callbacks=[*own, *callbacks, *early, *drawn],
+            resume_config=tune.ResumeConfig() if recovery.resumes else None,
+            resume=True if recovery.resumes else None,
+            trial_name_creator=trial_name,
+            trial_dirname_creator=trial_name,
+            raise_on_failed_trial=False,
+            verbose=0,
+            progress_reporter=tune.CLIReporter(),  # that of notebooks clears the cell's output
+        )
+        run_ids = tracker.run_ids() if tracker else {}
+        last = {
+            trial.trial_id: {
+                **flatten_dict(last_report(trial)),
+                MLFLOW_RUN_ID: run_ids.get(trial.trial_id),
+            }
+            for trial in analysis.trials
+        }
+        searcher.finish(endings.outcomes, last)
+        keeper.free()
+        result = sweep_result(folder, analysis.trials, endings, tracker, diary, end)
+        reckoning.settle(result, closed=False)
+        record(result, folder, tracker, writer)
+        reckoning.settle(result, closed=True)
+        diary.over(interrupted=result.interrupted, run_ids=run_ids, ended_early=result.ended_early)
+    for picture in drawn:
+        picture.draw()
+    return result
+
+
+def _target(config: SweepConfig) -> Target | None:
+    if config.budget.target is None:
+        return None
+    return Target(config.leading_objective, config.budget.target, config.constraints)

@@ -1,0 +1,80 @@
+"""A sweep on a Ray cluster that this machine is no part of (``ray://``)."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from tune_tf.config import ClusterSettings, SweepConfig
+from tune_tf.errors import Fault, InvalidSettingsError, TuneTfError
+from tune_tf.results import SweepResult
+from tune_tf.sweep.cluster import is_client
+
+
+def is_outside(settings: ClusterSettings | None = None) -> bool:
+    """Return whether a sweep is to run on a cluster that this machine is no part of.
+
+    Args:
+        settings: Which cluster will be connected; None for the one that is.
+    """
+    if ray.is_initialized() or settings is None:
+        return bool(ray.util.client.ray.is_connected())
+    return is_client(os.environ.get("RAY_ADDRESS") or settings.address)
+
+
+def check_paths(config: SweepConfig) -> None:
+    """Refuse settings whose files would be lost with the process that drives the sweep there.
+
+    Raises:
+        InvalidSettingsError: With all faults.
+    """
+    faults = []
+    if "://" not in config.storage_path and not Path(config.storage_path).is_absolute():
+        faults.append(
+            Fault(
+                "storage_path",
+                f"is {config.storage_path!r}, but the sweep is driven on the cluster: give an "
+                "absolute path that all its nodes see",
+            )
+        )
+    uri = config.mlflow.tracking_uri if config.mlflow else ""
+    scheme, slashes, path = uri.partition(":///")
+    if scheme == "sqlite" and slashes and not path.startswith("/"):
+        faults.append(
+            Fault(
+                "mlflow.tracking_uri",
+                f"is {uri!r}, but the sweep is driven on the cluster: give an MLflow server that "
+                "the cluster reaches",
+            )
+        )
+    if faults:
+        raise InvalidSettingsError(faults)
+
+
+def driven_there(drive: Callable[..., SweepResult], *arguments: Any, **options: Any) -> SweepResult:
+    """Have a process on the cluster drive a sweep; return what it found.
+
+    What it prints is printed here. An interrupt here interrupts it there.
+
+    Args:
+        drive: What to call there.
+        *arguments: What to call it with.
+        **options: What to call it with, by name.
+
+    Raises:
+        TuneTfError: As ``drive`` does.
+    """
+    there = ray.remote(drive).options(num_cpus=0, max_retries=0)
+    driven = there.remote(*arguments, **options)
+    try:
+        result: SweepResult = ray.get(driven)
+    except KeyboardInterrupt:
+        ray.cancel(driven, force=False)
+        ray.wait([driven])
+        raise
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        raise (cause if isinstance(cause, TuneTfError) else error) from None
+    return result

@@ -1,0 +1,234 @@
+"""What a resume goes on from: the last good state of the sweep, brought up to what its trials did.
+
+Tune writes its state now and then; the diary and the trials' folders are written at once. So the
+state is older than they are after a kill, and what ended meanwhile would be run again: here it is
+brought up to them. What cannot be read is told, and what cannot be done without is refused.
+"""
+
+import logging
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tune_tf.config import SweepConfig
+from tune_tf.diary import Pages, TrialPage
+from tune_tf.errors import SweepConflictError
+from tune_tf.outcome import Outcome
+from tune_tf.sweep.checkpoint_files import is_whole, iteration_of
+from tune_tf.sweep.snapshots import STATE_FILES, read_snapshot, snapshot_paths
+from tune_tf.sweep.tune_state import Saved, TuneState, TuneTrial, loose_files
+from tune_tf.view.reports import RESULTS, reports
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a resume goes on from; nothing is changed before :meth:`write`.
+
+    Args:
+        folder: The sweep's folder.
+        files: Tune's state by file name; empty to begin with the first trial.
+        trial_ids: The trials in it.
+        ended: How trials ended, by id, of which Tune had not written that.
+        snapshot: The archive that it comes from, if it does from one.
+        unneeded: Checkpoints that nobody goes on from.
+        lost: What was lost, a sentence each.
+    """
+
+    folder: Path
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    trial_ids: frozenset[str] = frozenset()
+    ended: Mapping[str, Outcome] = field(default_factory=dict)
+    snapshot: Path | None = None
+    unneeded: tuple[Path, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def resumes(self) -> bool:
+        """Whether there is a state to go on from."""
+        return bool(self.files)
+
+    def write(self) -> None:
+        """Put the state where Tune looks for it, and nothing else beside it; tell what was lost."""
+        for sentence in self.lost:
+            _log.warning("%s", sentence)
+        for path in self.unneeded:
+            shutil.rmtree(path, ignore_errors=True)
+        for pattern in STATE_FILES:
+            for path in self.folder.glob(pattern):
+                if path.name not in self.files:
+                    path.unlink()
+        for name, content in self.files.items():
+            partial = self.folder / f".{name}.partial"
+            partial.write_bytes(content)
+            partial.replace(self.folder / name)
+
+
+def recover(folder: Path, config: SweepConfig) -> Recovery:
+    """Return what a resume of a sweep goes on from.
+
+    Args:
+        folder: The sweep's folder. It is only read.
+        config: The settings that it goes on with.
+
+    Raises:
+        SweepConflictError: No state of it is whole; tells what is left and what to do.
+    """
+    pages, lost = Pages.of(folder), list[str]()
+    state, snapshot = _newest_state(folder, pages, lost)
+    if state is None:
+        return Recovery(folder, lost=tuple(lost))
+    state.set_limits(config.budget.num_samples, config.max_failures)
+    ended = {}
+    by_id = {trial.trial_id: trial for trial in state.trials}
+    numbers = {trial.number for trial in state.trials}
+    for page in pages.trials.values():
+        if page.trial_id not in by_id and page.number not in numbers:
+            by_id[page.trial_id] = state.add(page)
+        trial = by_id.get(page.trial_id)
+        if trial and not trial.has_ended and page.outcome not in (None, Outcome.INTERRUPTED):
+            trial.end(page, _last_of(folder / trial.folder_name, page))
+            ended[trial.trial_id] = page.outcome
+            if last := _newest_on_disk(folder, trial):
+                trial.keep_checkpoints([last])
+    removed = {page.trial_id for page in pages.trials.values() if page.checkpoints_removed}
+    for trial in state.trials:
+        if not trial.has_ended:
+            _mend(folder, trial, lost)
+        elif trial.trial_id in removed:
+            trial.keep_checkpoints(
+                [each for each in trial.checkpoints if is_whole(folder / each.folder)]
+            )
+        elif trial.checkpoints and not is_whole(folder / trial.checkpoints[0].folder):
+            lost.append(
+                f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, is "
+                "damaged or not there: its model cannot be exported"
+            )
+        lost += _lost_results(folder, trial)
+    return Recovery(
+        folder,
+        files=state.files(),
+        trial_ids=frozenset(by_id),
+        ended=ended,
+        snapshot=snapshot,
+        unneeded=tuple(_unneeded(folder, state)),
+        lost=tuple(lost),
+    )
+
+
+def _newest_state(
+    folder: Path, pages: Pages, lost: list[str]
+) -> tuple[TuneState | None, Path | None]:
+    """Return the newest whole state, and the archive that it stands in."""
+    damage = []
+    for path in snapshot_paths(folder):
+        try:
+            state = TuneState(read_snapshot(path).files)
+        except (ValueError, OSError) as error:
+            damage.append(str(error))
+            continue
+        if damage:
+            lost.append(
+                f"{damage[0]}; the sweep goes on from {path.name}, the state before it, and from "
+                "what its diary tells of the time since"
+            )
+        return state, path
+    for files in loose_files(folder, STATE_FILES):
+        try:
+            state = TuneState(files)
+        except ValueError as error:
+            damage.append(str(error))
+            continue
+        if damage:
+            lost.append(f"{damage[0]}; the sweep goes on from Ray Tune's own files")
+        return state, None
+    if not damage and not pages.trials and not any(folder.glob(STATE_FILES[0])):
+        return None, None
+    ended = sum(page.outcome not in (None, Outcome.INTERRUPTED) for page in pages.trials.values())
+    told = damage[0] if damage else "there is no whole state of Ray Tune"
+    raise SweepConflictError(
+        f"{folder} cannot be resumed: {told}, and there is none before it. What is lost is which "
+        f"trials are to go on, and where; the results of its {len(pages.trials)} trials, {ended} "
+        "of them ended, are in their folders, in the study and in MLflow. Start another sweep that "
+        f"learns from them: tune-tf run FILE --set searcher.warm_start_from={folder}"
+    )
+
+
+def _last_of(folder: Path, page: TrialPage) -> Mapping[str, Any]:
+    """Return the last result of a trial that has ended: its file's or the diary's."""
+    last: Mapping[str, Any] = {}
+    for last in reports(folder / RESULTS):  # noqa: B007 - the last one is wanted
+        pass
+    known = page.last.get("training_iteration", 0)
+    if last.get("training_iteration", 0) < known:
+        return {**page.last, "config": dict(page.config)}
+    return last
+
+
+def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
+    """Yield what is missing in a trial's ``result.json`` and will not be reported once more."""
+    if trial.has_ended:
+        wanted = int(trial.last_result.get("training_iteration", 0))
+    else:
+        wanted = trial.checkpoints[0].iteration if trial.checkpoints else 0
+    there = max(_results(folder, trial), default=0)
+    if there < wanted:
+        yield (
+            f"{trial.folder_name}/{RESULTS} is damaged: it ends at iteration {there}, but the "
+            f"trial had come to {wanted}"
+        )
+
+
+def _mend(folder: Path, trial: TuneTrial, lost: list[str]) -> None:
+    """Have a trial that is to go on do so from its newest checkpoint that is whole."""
+    known = trial.checkpoints
+    whole = [each for each in known if is_whole(folder / each.folder)]
+    while whole and not is_whole(folder / whole[0].folder, thoroughly=True):
+        del whole[0]
+    if not whole and (found := _newest_on_disk(folder, trial)):
+        whole = [found]
+    if whole != known:
+        trial.keep_checkpoints(whole)
+    there = sorted((folder / trial.folder_name).glob("checkpoint_*"))
+    newest = known[0].folder if known else there[-1].relative_to(folder) if there else None
+    if newest is None or (whole and whole[0].folder == newest):
+        return
+    told = f"{newest}, the newest checkpoint, is damaged or not there: the trial "
+    if whole:
+        lost.append(f"{told}goes on from {whole[0].folder}, iteration {whole[0].iteration}")
+    else:
+        lost.append(f"{told}begins again")
+
+
+def _newest_on_disk(folder: Path, trial: TuneTrial) -> Saved | None:
+    """Return the newest whole checkpoint that tells its iteration, whether Tune knows it or not."""
+    results = _results(folder, trial)
+    for path in sorted((folder / trial.folder_name).glob("checkpoint_*"), reverse=True):
+        iteration = iteration_of(path)
+        if iteration in results and is_whole(path, thoroughly=True):
+            return trial.found(path, iteration, results[iteration])
+    return None
+
+
+def _results(folder: Path, trial: TuneTrial) -> dict[int, Mapping[str, Any]]:
+    """Return what a trial has reported, by iteration."""
+    return {
+        iteration: report
+        for report in reports(folder / trial.folder_name / RESULTS)
+        if isinstance(iteration := report.get("training_iteration"), int)
+    }
+
+
+def _unneeded(folder: Path, state: TuneState) -> Iterator[Path]:
+    """Yield checkpoints that were made after Tune's state, of trials that make them once more.
+
+    Those that are made once more may be fewer; a left-over would pass for the trial's last.
+    """
+    needed = {folder / saved.folder for trial in state.trials for saved in trial.checkpoints}
+    for trial in state.trials:
+        if not trial.has_ended:
+            there = (folder / trial.folder_name).glob("checkpoint_*")
+            yield from (path for path in there if path not in needed)

@@ -1,0 +1,71 @@
+"""What each trial reports, written into its folder at once."""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+from ray.tune.utils.util import SafeFallbackEncoder
+
+from tune_tf.folder import write_whole
+from tune_tf.sweep.trial_results import trial_name
+from tune_tf.view.reports import RESULTS
+
+_PARAMS = "params.json"
+
+
+class ResultFiles(Callback):
+    """Writes ``result.json``, a line a result, and ``params.json`` as Ray Tune's own logger does.
+
+    Tune's logger writes to a folder of its own, which is copied to the sweep's now and then: a
+    driver that is killed takes the last seconds with it. Here a line is in the sweep's folder
+    before the next result is taken.
+
+    Args:
+        folder: The sweep's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Write the trial's config, which a scheduler may have changed."""
+        path = self._folder_of(trial)
+        text = json.dumps(trial.config, indent=2, sort_keys=True, cls=SafeFallbackEncoder)
+        write_whole(path / _PARAMS, text + "\n", on_disk=False)
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        """Append a result.
+
+        Raises:
+            OSError: There is no room; the file is as it was.
+        """
+        path = self._folder_of(trial) / RESULTS
+        data = (json.dumps(result, cls=SafeFallbackEncoder) + "\n").encode()
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":
+                data = b"\n" + data  # the line before was torn
+            if os.write(file, data) < len(data):
+                os.ftruncate(file, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        finally:
+            os.close(file)
+
+    def _folder_of(self, trial: Trial) -> Path:
+        path = self._folder / trial_name(trial)
+        path.mkdir(exist_ok=True)
+        return path

@@ -1,0 +1,135 @@
+"""The last good states of a sweep, each whole or recognised as damaged.
+
+Ray Tune writes its state as four files, over and over under the same names, and copies them to the
+sweep's folder in a thread of its own: a kill or a loss of power may leave them torn, or of two
+ages. Here the four of one moment are kept in one archive with checksums, and the archive before it.
+"""
+
+import logging
+import os
+import threading
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SNAPSHOTS: Final = "snapshots"
+"""Name of the folder, in a sweep's folder."""
+
+STATE_FILES: Final = (
+    "experiment_state-*.json",
+    "search_gen_state-*.json",
+    "searcher-state-*.pkl",
+    "callback-states-*.pkl",
+)
+"""What Tune calls the files of its state, the one it writes last at the end."""
+
+_SUFFIX = ".zip"
+_NUM_KEPT = 2
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tune's state at one moment.
+
+    Args:
+        path: Where it was read.
+        files: The content of Tune's files by name.
+    """
+
+    path: Path
+    files: Mapping[str, bytes]
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Read an archive.
+
+    Raises:
+        ValueError: It is damaged, or not all of a state.
+        OSError: It cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    except zipfile.zlib.error as error:  # type: ignore[attr-defined]
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if len(files) != len(STATE_FILES):
+        raise ValueError(f"{path} lacks files: it has {', '.join(sorted(files))}")
+    return Snapshot(path, files)
+
+
+def snapshot_paths(folder: Path) -> list[Path]:
+    """Return the archives of a sweep's folder, the newest first."""
+    return sorted((folder / SNAPSHOTS).glob(f"*{_SUFFIX}"), reverse=True)
+
+
+class Snapshots:
+    """Writes the states of one session of a sweep.
+
+    Archives are written in a thread, of which the driver waits only at the end; if a newer state
+    comes while one is being written, those between are left out. An archive is on the disk before
+    the one before the last is removed.
+
+    Args:
+        folder: The sweep's folder.
+        kept: The archive that the session went on from, which is whole; None for none.
+    """
+
+    def __init__(self, folder: Path, kept: Path | None = None) -> None:
+        self._folder = folder / SNAPSHOTS
+        self._kept = [] if kept is None else [kept]
+        self._waiting: Mapping[str, bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Have a state written soon."""
+        with self._mutex:
+            self._waiting = files
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="tune_tf-snapshots")
+                self._thread.start()
+
+    def close(self) -> None:
+        """Wait until what was put is written."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._mutex:
+                files, self._waiting = self._waiting, None
+                if files is None:
+                    self._thread = None
+                    return
+            try:
+                self._write(files)
+            except OSError as error:
+                _log.warning("the sweep's state could not be kept: %s", error)
+
+    def _write(self, files: Mapping[str, bytes]) -> None:
+        self._folder.mkdir(exist_ok=True)
+        there = snapshot_paths(self._folder.parent)
+        number = 1 + max((int(path.stem) for path in there if path.stem.isdigit()), default=0)
+        path = self._folder / f"{number:08d}{_SUFFIX}"
+        partial = path.with_suffix(".partial")
+        try:
+            with partial.open("wb") as file:
+                with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                    for name, content in files.items():
+                        archive.writestr(name, content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        self._kept = [path, *self._kept][:_NUM_KEPT]
+        for other in there:
+            if other not in self._kept:
+                other.unlink(missing_ok=True)

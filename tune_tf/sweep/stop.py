@@ -1,0 +1,115 @@
+"""Stops a sweep that another process runs, or trials of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tune_tf.diary import Mailbox
+from tune_tf.errors import SweepConflictError
+from tune_tf.folder import SweepFolder
+from tune_tf.view import SweepState, SweepView
+
+_LOOK_EVERY_S = 0.2
+
+
+def stop_sweep(
+    path: str | Path,
+    *,
+    storage_path: str | Path = "sweeps",
+    end: bool = False,
+    wait: bool = True,
+    pause: Callable[[float], None] = time.sleep,
+) -> SweepView:
+    """Stop a sweep that another process runs, on this machine or another one.
+
+    Its trials are stopped after the iteration that they are in, or at their last checkpoint.
+
+    Args:
+        path: The sweep's folder, its id, or its name for the latest sweep of that name.
+        storage_path: Where sweeps are looked for by id or name.
+        end: End the sweep for good, as if its budget were spent: its report and its best model
+            are written. Otherwise it is interrupted, and :func:`~tune_tf.resume_sweep` goes on.
+        wait: Whether to return only when it has stopped, not as soon as it has been asked.
+        pause: Waits for some seconds.
+
+    Returns:
+        The sweep as it stands then.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        SweepConflictError: It does not run.
+    """
+    folder = SweepFolder.open(path, storage_path)
+    running = _running(folder)
+    Mailbox(folder.path).post({"stop": "end" if end else "interrupt"})
+    return _until(lambda view: False, folder, running, pause) if wait else running
+
+
+def stop_trials(
+    path: str | Path,
+    trials: Sequence[str],
+    *,
+    storage_path: str | Path = "sweeps",
+    wait: bool = True,
+    pause: Callable[[float], None] = time.sleep,
+) -> SweepView:
+    """Stop trials of a sweep that another process runs; the sweep goes on with others.
+
+    A trial ends with the next iteration that it reports, as one that the scheduler has stopped.
+
+    Args:
+        path: The sweep's folder, its id, or its name for the latest sweep of that name.
+        trials: Their ids, unambiguous beginnings of these, or numbers.
+        storage_path: Where sweeps are looked for by id or name.
+        wait: Whether to return only when it has stopped, not as soon as it has been asked.
+        pause: Waits for some seconds.
+
+    Returns:
+        The sweep as it stands then.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        UnknownTrialError: It has no such trial.
+        SweepConflictError: The sweep does not run, or a trial has ended.
+    """
+    folder = SweepFolder.open(path, storage_path)
+    running = _running(folder)
+    found = [running.trial(name) for name in trials]
+    over = [f"{trial.number} ({trial.state})" for trial in found if trial.has_ended]
+    if over:
+        word = "trial" if len(over) == 1 else "trials"
+        raise SweepConflictError(
+            f"{word} {', '.join(over)} of {folder.sweep_id} ended already: nothing was stopped"
+        )
+    ids = {trial.trial_id for trial in found}
+    Mailbox(folder.path).post({"trial_ids": sorted(ids)})
+
+    def ended(view: SweepView) -> bool:
+        return all(trial.has_ended for trial in view.trials if trial.trial_id in ids)
+
+    return _until(ended, folder, running, pause) if wait else running
+
+
+def _running(folder: SweepFolder) -> SweepView:
+    view = SweepView.of(folder)
+    if view.state is SweepState.RUNNING:
+        return view
+    then = (
+        f"`tune-tf resume {folder.path}` goes on with it, `tune-tf close` ends its MLflow runs"
+        if view.state is SweepState.INTERRUPTED
+        else f"`tune-tf extend {folder.path} --num-samples +10` would go on with it"
+    )
+    raise SweepConflictError(f"{folder.sweep_id} does not run, it is {view.state.value}; {then}")
+
+
+def _until(
+    holds: Callable[[SweepView], bool],
+    folder: SweepFolder,
+    view: SweepView,
+    pause: Callable[[float], None],
+) -> SweepView:
+    """Look at a sweep until something holds or it does not run."""
+    while view.state is SweepState.RUNNING and not holds(view):
+        pause(_LOOK_EVERY_S)
+        view = SweepView.of(folder, before=view)
+    return view

@@ -1,0 +1,309 @@
+"""Kills the processes of a sweep at random moments of it, and has it go on after each.
+
+For anyone who wants to know what their own sweep survives: the sweep runs as the command line runs
+it, and what is killed gets ``SIGKILL``, as from a machine that fails.
+"""
+
+import json
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, TYPE_CHECKING, Final, Protocol
+
+from tune_tf.folder import SweepFolder
+from tune_tf.sweep.recovery import recover
+from tune_tf.sweep.tune_state import TuneState
+from tune_tf.testing.truth import Standing, assert_one_truth, standings
+from tune_tf.view import SweepView
+from tune_tf.view.reports import RESULTS, last_report
+
+if TYPE_CHECKING:
+    import mlflow
+    import psutil
+
+KINDS: Final = ("driver", "trial", "raylet", "server")
+"""What can be killed: who drives the sweep, the process of a trial, Ray's own of the machine, and
+the MLflow server."""
+
+_POLL_S = 0.05
+_WITHOUT_RAYLET_S = 3  # then the driver is ended as well, as by who starts Ray again
+_BETWEEN = 0.01  # of the sweep, that kills do not all come when a resume took long
+_LAST = 0.9  # of the sweep: while the last trial ends there may be none to kill
+
+
+class Server(Protocol):
+    """An MLflow server that can be killed and started again under the same address."""
+
+    def start(self) -> None:
+        """Start it; return once it answers."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill.
+
+    Args:
+        kind: One of :data:`KINDS`.
+        at: When, as the part of the sweep's iterations that has been done, 0 to 1.
+    """
+
+    kind: str
+    at: float
+
+
+def draw_kills(counts: Mapping[str, int], seed: int) -> list[Kill]:
+    """Return kills at random moments of a sweep, in order.
+
+    Args:
+        counts: How many of each kind.
+        seed: The same seed gives the same kills.
+    """
+    draw = random.Random(seed)
+    kinds = [kind for kind, count in counts.items() for _ in range(count)]
+    draw.shuffle(kinds)
+    moments = sorted(draw.uniform(0.02, 0.85) for _ in kinds)
+    return [Kill(kind, at) for kind, at in zip(kinds, moments, strict=True)]
+
+
+class ChaosDrill:
+    """Runs a sweep from the shell, and kills what belongs to it.
+
+    Args:
+        command: What runs the command line, such as ``["tune-tf"]``.
+        sweep_file: The sweep; all its trials run to ``max_t``.
+        folder: Working directory; the sweep's ``storage_path`` lies in it.
+        server: The MLflow server that it is tracked to; None if there is none to kill.
+        seed: Which of several trials is killed.
+        timeout_s: Seconds in which the sweep has to make some progress, a resume included.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        sweep_file: Path,
+        folder: Path,
+        server: Server | None = None,
+        *,
+        seed: int = 0,
+        timeout_s: float = 240,
+    ) -> None:
+        self._command = list(command)
+        self._sweep_file = sweep_file
+        self._folder = folder
+        self._server = server
+        self._draw = random.Random(seed)
+        self._timeout_s = timeout_s
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._starting: threading.Thread | None = None
+        self._output = folder / "chaos.log"
+
+    def run(self, kills: Sequence[Kill] = ()) -> SweepView:
+        """Run the sweep to its end, with kills on the way; return what became of it.
+
+        Raises:
+            AssertionError: It does not go on, or ends otherwise than by a kill.
+        """
+        self._start("run", str(self._sweep_file))
+        try:
+            for kill in kills:
+                self._wait_for(min(_LAST, max(kill.at, self.progress() + _BETWEEN)))
+                self._tell(f"killing the {kill.kind} at {self.progress():.2f} (from {kill.at:.2f})")
+                getattr(self, f"_kill_{kill.kind}")()
+            self._wait_for_end()
+        finally:
+            if self._starting is not None:
+                self._starting.join()
+            if self._driver is not None and self._driver.poll() is None:
+                self._driver.kill()
+                self._driver.wait()
+        return self.view
+
+    @property
+    def view(self) -> SweepView:
+        """The sweep as its folder shows it."""
+        return SweepView.open(self.path)
+
+    @property
+    def path(self) -> Path:
+        """The sweep's folder."""
+        return max(self._folder.glob("sweeps/*/about-sweep")).parent
+
+    def progress(self) -> float:
+        """Return which part of the sweep's iterations has been done, 0 to 1."""
+        try:
+            folder = SweepFolder.open(self.path)
+        except ValueError:
+            return 0.0
+        total = folder.config.budget.num_samples * folder.config.scheduler.max_t
+        done = (
+            last_report(path).get("training_iteration", 0)
+            for path in folder.path.glob(f"trial_*/{RESULTS}")
+        )
+        return float(sum(done) / total)
+
+    def _kill_driver(self) -> None:
+        self._running().kill()
+        self._running().wait()
+        self._resume()
+
+    def _kill_raylet(self) -> None:
+        self._process("raylet").kill()
+        driver = self._running()
+        try:
+            driver.wait(_WITHOUT_RAYLET_S)  # Ray ends a driver without it, sooner or later
+        except subprocess.TimeoutExpired:
+            driver.kill()
+            driver.wait()
+        self._resume()
+
+    def _kill_trial(self) -> None:
+        self._process("ray::", "Trainable").kill()
+
+    def _kill_server(self) -> None:
+        server, before = self._server, self._starting
+        assert server is not None, "there is no server to kill"
+
+        def kill() -> None:
+            if before is not None:
+                before.join()
+            server.kill()
+            server.start()
+
+        self._starting = threading.Thread(target=kill)
+        self._starting.start()  # the sweep goes on meanwhile
+
+    def _tell(self, what: str) -> None:
+        """Add a line to what the sweep prints."""
+        with self._output.open("a") as log:
+            log.write(f"[{time.strftime('%H:%M:%S')}] {what}\n")
+
+    def _resume(self) -> None:
+        self._start("resume", str(self.path))
+
+    def _start(self, *words: str) -> None:
+        with self._output.open("ab") as log:
+            self._driver = self._popen([*self._command, *words], log)
+
+    def _popen(self, command: list[str], log: IO[bytes]) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(  # noqa: S603 - the command is the caller's
+            command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        assert self._driver is not None, "the sweep was not started"
+        return self._driver
+
+    def _process(self, *words: str) -> "psutil.Process":
+        """Return a process of the sweep whose command has all of some words."""
+        import psutil  # comes with Ray
+
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            found = []
+            with suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(self._running().pid).children(recursive=True):
+                    with suppress(psutil.NoSuchProcess):  # it has ended, or nobody asked how
+                        told = " ".join(child.cmdline())[:200]
+                        if all(word in told for word in words):
+                            found.append(child)
+            if found:
+                return self._draw.choice(found)
+            self._check_alive(deadline)
+
+    def _wait_for(self, at: float) -> None:
+        best, deadline = -1.0, 0.0
+        while (progress := self.progress()) < at:
+            if progress > best:
+                best, deadline = progress, time.monotonic() + self._timeout_s
+            self._check_alive(deadline)
+
+    def _wait_for_end(self) -> None:
+        best, deadline = -1.0, 0.0
+        while (code := self._running().poll()) is None:
+            progress = self.progress()
+            if progress > best:
+                best, deadline = progress, time.monotonic() + self._timeout_s
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the sweep does not end:\n{self._output.read_text()}")
+            time.sleep(_POLL_S)
+        if code:
+            raise AssertionError(f"the sweep ended with {code}:\n{self._output.read_text()}")
+
+    def _check_alive(self, deadline: float) -> None:
+        code = self._running().poll()
+        if code is not None or time.monotonic() > deadline:
+            state = "hangs" if code is None else f"ended with {code}"
+            raise AssertionError(f"the sweep {state}:\n{self._output.read_text()}")
+        time.sleep(_POLL_S)
+
+
+def standings_in(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str, Standing]:
+    """Return where each trial of a sweep stands in the three systems, read from its folder.
+
+    Args:
+        folder: The sweep's folder.
+        client: Reads the MLflow store.
+    """
+    import optuna  # only who asks for it needs it
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    state = TuneState(recover(folder.path, folder.config).files)
+    trials = [SimpleNamespace(trial_id=each.trial_id, status=each.status) for each in state.trials]
+    storage = JournalStorage(JournalFileBackend(folder.study_storage))
+    study = optuna.load_study(study_name=folder.sweep_id, storage=storage)
+    mlflow_settings = folder.config.mlflow
+    assert mlflow_settings is not None, "the sweep is not tracked"
+    return standings(
+        trials,
+        study,
+        client,
+        mlflow_settings.experiment_name,
+        folder.config.leading_objective.metric,
+    )
+
+
+def assert_as_without_faults(
+    faulty: SweepView, quiet: SweepView, client: "mlflow.MlflowClient"
+) -> None:
+    """Assert that a sweep came to what it comes to without faults.
+
+    Every trial stands once in each system, in the same state in all; each trial has the config and
+    the curve, without gaps, of the undisturbed one of its number; and the same trial is the best.
+
+    That must be so where training is deterministic, the searcher does not learn (``random``) and
+    the scheduler stops nobody (``fifo``): a trial's config follows from the sampler's seed and its
+    number, its curve from both and the sweep's seed, and so does who is the best.
+
+    Args:
+        faulty: The sweep with faults.
+        quiet: One of the same settings without any.
+        client: Reads the MLflow store of the first.
+    """
+    found = standings_in(faulty.folder, client)
+    assert_one_truth(found)
+    metric = quiet.config.leading_objective.metric
+    numbers = [trial.number for trial in quiet.trials]
+    there = [trial.number for trial in faulty.trials]
+    assert there == numbers, f"trials {there} in place of {numbers}"
+    for trial, wanted in zip(faulty.trials, quiet.trials, strict=True):
+        told = json.dumps(trial.result.config, sort_keys=True)
+        config = json.dumps(wanted.result.config, sort_keys=True)
+        assert told == config, f"trial {trial.number} has config {told}, not {config}"
+        curve, own = wanted.curve(metric), trial.curve(metric)
+        assert own == curve, f"trial {trial.number} reported {own}, not {curve}"
+        tracked = dict(found[trial.trial_id].curve)
+        assert tracked == curve, f"MLflow has {tracked} of trial {trial.number}, not {curve}"
+    best, wanted_best = faulty.best, quiet.best
+    assert best is not None, "no trial is the best"
+    assert wanted_best is not None, "no trial is the best without faults"
+    assert best.number == wanted_best.number, f"{best.number} is the best, not {wanted_best.number}"

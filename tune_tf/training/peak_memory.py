@@ -1,0 +1,29 @@
+"""The most memory that a process has had."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import psutil
+
+from tune_tf.bookkeeping import PEAK_MEMORY
+
+
+def peak_memory_bytes(process_id: int) -> int | None:
+    """Return the most memory that a process of this machine has had; None where it is gone.
+
+    Other systems than Linux do not tell the most, so it is what the process has now.
+    """
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
+        most = next(line for line in lines if line.startswith("VmHWM"))
+        return int(most.split()[1]) * 1024
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(process_id).memory_info().rss)
+    return None
+
+
+def told_peak_memory() -> dict[str, float]:
+    """Return what a trial's process reports of itself, by key of a result."""
+    peak = peak_memory_bytes(os.getpid())
+    return {} if peak is None else {PEAK_MEMORY: float(peak)}
