@@ -14,7 +14,13 @@ from tracking_server import TrackingServer
 
 from tune_tf.testing.chaos import ChaosDrill, assert_as_without_faults, draw_kills
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.mlflow, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.mlflow,
+    pytest.mark.alone,  # two sweeps and a server; beside others each start takes minutes
+    pytest.mark.timeout(1500),
+]
 
 COMMAND = [sys.executable, str(Path(__file__).parents[2] / "scripts" / "sweep.py")]
 KILLS = {"driver": 3, "raylet": 2, "trial": 11, "server": 4}

@@ -235,15 +235,26 @@ def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_lat
 
 DRIVER = """
 import os, signal, sys
-sys.path[:0] = [{tests!r}]
+sys.path[:0] = {paths!r}
 import ray
 from ray import tune
-from test_tracking_faults import NUM_STEPS, at_result, trainable
+from test_tracking_faults import NUM_STEPS, trainable
+from killed_driver import bring_up_to_date
 from tune_tf.objective import Objective
 from tune_tf.tracking import MLflowCallback
 from tune_tf.tracking.spool import SPOOL
 
 uri, folder, killed_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+class DieAtResult(tune.Callback):
+    seen = 0
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.seen += 1
+        if self.seen == killed_at:
+            bring_up_to_date(trial)
+            os.kill(os.getpid(), signal.SIGKILL)
+
 storage, name = os.path.split(folder)
 ray.init(address="local", num_cpus=3, include_dashboard=False, log_to_driver=False)
 tracker = MLflowCallback(
@@ -254,7 +265,7 @@ tune.run(
     trainable(),
     config={{"rate": tune.grid_search([1.0, 2.0, 3.0])}},
     stop={{"training_iteration": NUM_STEPS}},
-    callbacks=[tracker, at_result(killed_at, lambda: os.kill(os.getpid(), signal.SIGKILL))],
+    callbacks=[tracker, DieAtResult()],
     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=4),
     storage_path=storage, name=name, verbose=0, resume="AUTO",
 )
@@ -262,7 +273,7 @@ tune.run(
 
 
 def drive(uri, folder, killed_at, timeout_s=120):
-    code = DRIVER.format(tests=str(Path(__file__).parent))
+    code = DRIVER.format(paths=[str(Path(__file__).parent), str(Path(__file__).parents[1])])
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TUNE_GLOBAL_CHECKPOINT_S": "0"}
     return subprocess.run(
         [sys.executable, "-c", code, uri, str(folder), str(killed_at)],

@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from killed_driver import bring_up_to_date
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
@@ -230,26 +230,6 @@ def keeping(scheduler, path, die_at=None):
     return Keep()
 
 
-def bring_up_to_date(trial):
-    """Have what Tune has written stand where it resumes from.
-
-    It copies its files there in a thread. A kill at that moment leaves them torn or old, and Tune
-    then begins anew; a sweep of this package's own has snapshots for that.
-    """
-    staging, target = Path(trial.local_experiment_path), Path(trial.remote_experiment_path)
-    paths = [*staging.glob("*.json"), *staging.glob("*.pkl")]
-    while not all(is_equal(target / path.name, path) for path in paths):
-        for path in paths:
-            partial = target / f".{path.name}"
-            partial.write_bytes(path.read_bytes())
-            partial.replace(target / path.name)
-        time.sleep(0.1)  # the thread may be at it
-
-
-def is_equal(path, other):
-    return path.is_file() and path.read_bytes() == other.read_bytes()
-
-
 def begin_and_die(name, tmp_path, address, die_at):
     """Run a sweep in a process of its own, which is killed after some results."""
     import ray
@@ -269,9 +249,13 @@ def test_a_sweep_that_is_killed_and_resumed_ends_each_trial_once(name, tmp_path,
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "0")
     address = ray.get_runtime_context().gcs_address
     call = f"begin_and_die({name!r}, {str(tmp_path)!r}, {address!r}, die_at=8)"
+    there = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     killed = subprocess.run(
-        [sys.executable, "-c", f"from {__name__} import *; {call}"],
-        cwd=Path(__file__).parent,
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path[:0] = {there}; from {__name__} import *; {call}",
+        ],
         check=False,
         timeout=120,
     )

@@ -336,3 +336,17 @@ def test_a_trial_that_neither_the_page_nor_the_study_knows_is_made_anew(storage)
     book.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
     assert book.study.trials[1].params == {"x": 0.75}
     assert book.entry("b").number == 1
+
+
+def test_a_trial_that_the_study_kept_half_of_is_whole_again(storage):
+    """As after a loss of power in the middle of what was written when it was asked for."""
+    first = open_book(storage)
+    asked(first, "a", "b")
+    other = InMemoryStorage()
+    study = open_study(other, "s", Goals((Objective("loss", "min"),)))
+    study.add_trial(first.study.trials[0])
+    study.ask()
+    book = open_book(other, first.page.copy())
+    book.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
+    last = book.study.trials[1]
+    assert (last.params, last.user_attrs) == ({"x": 0.75}, {"tune_trial_id": "b"})

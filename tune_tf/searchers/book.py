@@ -8,6 +8,7 @@ gets an end and nothing is drawn twice.
 
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +116,7 @@ class TrialBook:
             of; otherwise None.
         """
         self.looked = True
+        self._complete_last(configs or {})
         self._make_anew(configs or {})
         trials = self.study.get_trials(deepcopy=False)
         unknown = self.page.settle(trials, tune_ids)
@@ -289,6 +291,25 @@ class TrialBook:
                 f"state knows {self.page.num_known}: it was saved with another study or storage"
             )
         return {number: by_number.get(number, "") for number in lost}
+
+    def _complete_last(self, configs: Mapping[str, Mapping[str, Any]]) -> None:
+        """Give the study's last trial what it lacks: its storage may have lost the rest of it."""
+        trials = self.study.get_trials(deepcopy=False)
+        last = trials[-1] if trials else None
+        of_last = (key for key, e in self.page.entries.items() if last and e.number == last.number)
+        tune_id = next(of_last, None)
+        if last is None or tune_id is None or last.state.is_finished():
+            return
+        trial_id = self._id_of(last.number)
+        if TUNE_TRIAL_ID not in last.user_attrs:
+            self._storage.set_trial_user_attr(trial_id, TUNE_TRIAL_ID, tune_id)
+        again = FixedTrial(dict(configs.get(tune_id, {})), last.number)
+        with suppress(ValueError):  # its config is not known, or was changed by a scheduler
+            self._suggest(again)
+            for name in again.params.keys() - last.params.keys():
+                kind = again.distributions[name]
+                value = kind.to_internal_repr(again.params[name])
+                self._storage.set_trial_param(trial_id, name, value, kind)
 
     def _make_anew(self, configs: Mapping[str, Mapping[str, Any]]) -> None:
         """Give the study the trials back that it has lost, with their numbers."""

@@ -15,11 +15,11 @@ from typing import Any
 from tune_tf.config import SweepConfig
 from tune_tf.diary import Pages, TrialPage
 from tune_tf.errors import SweepConflictError
-from tune_tf.outcome import Outcome
+from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.sweep.checkpoint_files import is_whole, iteration_of
 from tune_tf.sweep.snapshots import STATE_FILES, read_snapshot, snapshot_paths
 from tune_tf.sweep.tune_state import Saved, TuneState, TuneTrial, loose_files
-from tune_tf.view.reports import RESULTS, reports
+from tune_tf.view.reports import RESULTS, last_report, reports
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         SweepConflictError: No state of it is whole; tells what is left and what to do.
     """
     pages, lost = Pages.of(folder), list[str]()
+    lost += _add_what_the_diary_lacks(folder, pages)
     state, snapshot = _newest_state(folder, pages, lost)
     if state is None:
         return Recovery(folder, lost=tuple(lost))
@@ -117,6 +118,23 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         unneeded=tuple(_unneeded(folder, state)),
         lost=tuple(lost),
     )
+
+
+def _add_what_the_diary_lacks(folder: Path, pages: Pages) -> Iterator[str]:
+    """Take up what trials' own folders tell and the diary does not; yield what it has lost."""
+    for path in sorted(folder.glob("trial_*")):
+        last = dict(last_report(path / RESULTS))
+        if not last:
+            continue
+        trial_id, config = str(last["trial_id"]), last.pop("config", {})
+        page = pages.trials.get(trial_id)
+        if page is None:
+            number = int(path.name.rpartition("_")[2])
+            page = pages.trials[trial_id] = TrialPage(trial_id, number, config)
+            yield f"the sweep's diary is damaged: of trial {number} only its own folder tells"
+        outcome = Outcome.of_result(last) if last.get("done") else None
+        if page.outcome is None and outcome is not None:
+            page.outcome, page.cause, page.last = outcome, last.get(STOP_CAUSE), last
 
 
 def _newest_state(

@@ -61,6 +61,12 @@ class TuneTrial:
         return str(self._state["status"])
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """Its config."""
+        config: Mapping[str, Any] = self._state["config"]
+        return config
+
+    @property
     def last_result(self) -> Mapping[str, Any]:
         """What it reported last; empty if it never did."""
         return self._run["last_result"] or {}
