@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_first, best_of, pareto_front
+from tune_tf.ranking import Candidate, best_first, best_of, best_so_far, pareto_front
 
 LOSS = Objective("loss", "min")
 ACCURACY = Objective("accuracy", "max")
@@ -48,6 +48,13 @@ def test_the_best_come_in_order_and_those_that_cannot_be_the_best_not_at_all():
 @pytest.mark.parametrize("candidates", [[], [("a", DONE, 1.0, False)], [("a", DONE, None)]])
 def test_there_may_be_no_best(candidates):
     assert best_of((Candidate(*each) for each in candidates), LOSS) is None
+
+
+@pytest.mark.parametrize(
+    ("objective", "best"), [(LOSS, [2.0, 1.0, 1.0]), (ACCURACY, [2.0, 2.0, 3.0])]
+)
+def test_the_best_so_far_is_told_after_each_finite_value(objective, best):
+    assert best_so_far([2.0, math.nan, 1.0, 3.0, math.inf], objective) == best
 
 
 def test_the_front_leaves_out_what_is_dominated_and_keeps_equals():

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSwee
 from tune_tf.secrets import expanded, referring, values_in, without_secrets
 from tune_tf.space.document import YamlDocument
 from tune_tf.version import __version__
+from tune_tf.whole_files import write_whole
 
 _CONFIG = "sweep.yaml"
 _ABOUT = "about-sweep"  # Tune copies every .json and .pkl of the folder about at a resume
@@ -247,23 +247,6 @@ class SweepFolder:
         write_whole(self.path / _CONFIG, self.sweep_file)
         for name in (_ABOUT_TOO, _ABOUT):
             write_whole(self.path / name, text)
-
-
-def write_whole(path: Path, text: str, *, on_disk: bool = True) -> None:
-    """Write a file in one step: a crash leaves the old one or the new one, never a part.
-
-    Args:
-        path: The file.
-        text: All of it.
-        on_disk: Whether to wait for the disk, so that the loss of power leaves no part either.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        if on_disk:
-            os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def sweep_paths(storage_path: Path) -> list[Path]:

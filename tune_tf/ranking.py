@@ -41,6 +41,16 @@ def best_first(candidates: Iterable[Candidate[Key]], objective: Objective) -> li
     return sorted(_ranked(candidates), key=_place(objective))
 
 
+def best_so_far(values: Iterable[float], objective: Objective) -> list[float]:
+    """Return the best value after each of some; those that are not finite are left out."""
+    best: list[float] = []
+    for value in values:
+        if is_finite(value):
+            better = not best or objective.better(value, best[-1])
+            best.append(value if better else best[-1])
+    return best
+
+
 def _ranked(candidates: Iterable[Candidate[Key]]) -> list[Candidate[Key]]:
     return [each for each in candidates if each.feasible and is_finite(each.value)]
 

@@ -1,13 +1,11 @@
 """Which checkpoints are removed while a sweep runs, the hooks called by hand as Tune calls them."""
 
 import errno
-import json
 
 import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
-from tune_tf.sweep.tune_snapshot import TuneSnapshot, TuneSnapshots
 
 pytestmark = pytest.mark.ray
 
@@ -28,23 +26,20 @@ class Scheduler:
 
 
 class Sweep:
-    """A sweep in Tune's hands; :meth:`step` takes a snapshot, which may come to nothing."""
+    """A sweep in Tune's hands and its snapshots; :meth:`step` takes one, which may be written."""
 
     def __init__(self, folder, scheduler=None, **settings):
         from tune_tf.sweep.checkpoint_keeper import CheckpointKeeper
         from tune_tf.tracking import Endings
 
         self.folder, self.now, self.iteration, self.trials = folder, 0.0, 0, []
-        self.snapshot, self.told = None, []
+        self.written, self.told = None, []
         self.endings = Endings()
         self.scheduler = scheduler or Scheduler()
         config = SweepConfig.from_dict(SETTINGS | {"keep_checkpoints": 1} | settings)
         self.keeper = CheckpointKeeper(
             config, self, self.scheduler, self.endings, self.told.append, clock=lambda: self.now
         )
-
-    def last(self):
-        return self.snapshot
 
     def trial(self, *checkpoints):
         """Add a trial that runs and has saved checkpoints."""
@@ -73,10 +68,9 @@ class Sweep:
 
     def step(self, *, written=True):
         self.keeper.on_step_begin(self.iteration, self.trials)
-        self.keeper.get_state()
+        moment = self.keeper.moment()
         if written:
-            over = (each.trial_id for each in self.trials if each.is_finished())
-            self.snapshot = TuneSnapshot(self.iteration, frozenset(over))
+            self.written = moment
         self.iteration += 1
         self.now += 60
         self.keeper.on_step_end(self.iteration, self.trials)
@@ -116,11 +110,11 @@ def test_nothing_goes_before_a_snapshot_knows_of_the_end(sweep):
     assert sweep.left == ["t1/0"]
 
 
-def test_a_trial_that_tunes_snapshot_still_takes_for_running_keeps_its_own(sweep):
-    sweep.end(sweep.trial(0), 0.9)
+def test_a_trial_that_ended_after_the_newest_state_keeps_its_own(sweep):
+    running = sweep.trial(0)
     sweep.end(sweep.trial(0), 0.1)
-    sweep.step(written=False)
-    sweep.snapshot = TuneSnapshot(0, frozenset({"t1"}))
+    sweep.step()
+    sweep.end(running, 0.9)
     sweep.step(written=False)
     assert sweep.left == ["t0/0", "t1/0"]
 
@@ -211,24 +205,3 @@ def test_all_stay_where_all_are_asked_for(tmp_path):
     sweep.step()
     sweep.keeper.free()
     assert sweep.left == ["t0/0", "t1/0"]
-
-
-def _write(folder, name, iteration, **statuses):
-    trials = [[json.dumps({"trial_id": key, "status": it}), "{}"] for key, it in statuses.items()]
-    told = {"trial_data": trials, "runner_data": {"_iteration": iteration}}
-    (folder / f"experiment_state-{name}.json").write_text(json.dumps(told))
-
-
-def test_a_snapshot_tells_its_step_and_who_has_ended(tmp_path):
-    _write(tmp_path, "1", 3, t0="TERMINATED")
-    snapshots = TuneSnapshots(tmp_path)
-    assert snapshots.last() is None  # an earlier process wrote it
-    _write(tmp_path, "2", 7, t0="TERMINATED", t1="RUNNING", t2="ERROR", t3="PAUSED")
-    assert snapshots.last() == TuneSnapshot(7, frozenset({"t0", "t2"}))
-
-
-@pytest.mark.parametrize("text", ["", '{"trial_data": [', "{}", '{"trial_data": [["{}", ""]]}'])
-def test_a_snapshot_that_cannot_be_read_allows_nothing(tmp_path, text):
-    snapshots = TuneSnapshots(tmp_path)
-    (tmp_path / "experiment_state-1.json").write_text(text)
-    assert snapshots.last() is None

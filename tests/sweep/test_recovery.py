@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import pytest
@@ -109,6 +110,21 @@ def test_a_trial_that_ended_before_tune_had_written_it_is_not_run(sweep):
     assert found.ended == {IDS[2]: Outcome.COMPLETED}
 
 
+def test_trials_that_the_diary_has_lost_are_those_that_their_folders_tell_of(sweep):
+    known = (sweep.path / "diary.lines").read_bytes()
+    sweep.run(2, 0.3, 0.9)
+    write_checkpoint(sweep.path, 2, 2)
+    sweep.run(3, 0.4, 0.5)
+    write_checkpoint(sweep.path, 3, 1)  # that of its end was still to be written
+    (sweep.path / "diary.lines").write_bytes(known)
+    found, trials = recovered(sweep)
+    assert trials[2].status == "TERMINATED"
+    assert found.ended == {IDS[2]: Outcome.COMPLETED}
+    assert not trials[3].has_ended
+    assert where(trials[3]) == [1]
+    assert [told for told in found.lost if "of trial 2 only its own folder tells" in told]
+
+
 def test_a_trial_of_the_same_number_is_not_taken_up_twice(sweep):
     sweep.diary.started("before", 1, sweep.config_of(1))
     found, _ = recovered(sweep)
@@ -201,15 +217,11 @@ def test_only_one_state_is_left_where_tune_looks_for_it(sweep):
         assert (sweep.path / name).read_bytes() == content
 
 
-def test_another_number_of_trials_is_taken_up(sweep):
-    changed = sweep.folder.config.model_copy(
-        update={"budget": sweep.folder.config.budget.model_copy(update={"num_samples": 20})}
-    )
-    from ray import cloudpickle
-
+def test_another_number_of_failures_is_taken_up(sweep):
+    changed = sweep.folder.config.model_copy(update={"max_failures": 20})
     files = recover(sweep.path, changed).files
-    counts = cloudpickle.loads(next(v for k, v in files.items() if k.startswith("search_gen")))
-    assert counts["total_samples"] == 20
+    whole = json.loads(next(v for k, v in files.items() if k.startswith("experiment_state")))
+    assert {json.loads(state)["max_failures"] for state, _ in whole["trial_data"]} == {20}
 
 
 def cut(path, size):

@@ -25,6 +25,19 @@ def test_the_last_two_states_are_kept(tmp_path):
     assert before.files["searcher-state-1.pkl"] == b"2"
 
 
+def test_what_was_said_about_a_state_is_told_once_it_is_on_the_disk(tmp_path):
+    snapshots = Snapshots(tmp_path)
+    assert snapshots.written is None
+    snapshots.put(FILES, "about it")
+    snapshots.close()
+    assert snapshots.written == "about it"
+    (tmp_path / "snapshots").rename(tmp_path / "elsewhere")
+    (tmp_path / "snapshots").touch()  # no folder: nothing can be written
+    snapshots.put(FILES, "never written")
+    snapshots.close()
+    assert snapshots.written == "about it"
+
+
 def test_the_state_that_a_session_went_on_from_is_kept_and_damaged_ones_go(tmp_path):
     for content in (b"1", b"2"):
         snapshots = Snapshots(tmp_path, next(iter(snapshot_paths(tmp_path)), None))

@@ -1,12 +1,13 @@
 """A sweep as a notebook draws it."""
 
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from tune_tf.outcome import Outcome
 from tune_tf.view import SweepView
-from tune_tf.view.sweep_card import best_so_far, sweep_card
+from tune_tf.view.sweep_card import sweep_card
 
 
 def seen(sweep):
@@ -42,8 +43,10 @@ def test_the_curve_is_that_of_the_best_value_in_the_order_of_the_ends(sweep):
     for number, value in ((2, 0.4), (0, 0.3), (1, 0.6)):
         sweep.now += 1
         sweep.run(number, value)
-    assert best_so_far(seen(sweep)) == [0.4, 0.4, 0.6]
-    assert "<polyline" in sweep_card(seen(sweep))
+    card = sweep_card(seen(sweep))
+    assert "0.4 to 0.6" in text_of(card)
+    heights = [point.partition(",")[2] for point in re.search('points="(.*?)"', card)[1].split()]
+    assert heights[0] == heights[1] != heights[2]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PRUNED, Outcome.ERROR])

@@ -45,7 +45,7 @@ def _table(comparison: "Comparison") -> "Table":
     from rich.text import Text
 
     from tune_tf.cli.states import counted_states, state_text
-    from tune_tf.report.value_text import duration, shown
+    from tune_tf.value_text import duration, shown
 
     sweeps = comparison.sweeps
     table = Table()

@@ -40,7 +40,7 @@ def _print(sweeps: "SweepList") -> None:
 
     from tune_tf.cli.console import make_console
     from tune_tf.cli.states import counted_states, state_text
-    from tune_tf.report.value_text import duration, shown
+    from tune_tf.value_text import duration, shown
     from tune_tf.view.trial_rows import told_time
 
     console = make_console()

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from tune_tf.cli.exit_codes import ExitCode
-from tune_tf.cli.progress import shown
 from tune_tf.errors import UnknownMetricError
 from tune_tf.forecast import deviations, read_settled
 from tune_tf.forecast.told import told_in_unit
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import masked
 from tune_tf.space import flat
+from tune_tf.value_text import shown
 
 if TYPE_CHECKING:
     from tune_tf.results import SweepResult, TrialResult

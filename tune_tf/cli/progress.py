@@ -20,9 +20,10 @@ from tune_tf.cli.sparkline import sparkline
 from tune_tf.cli.states import STATE_STYLES, counted_states
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
-from tune_tf.outcome import Outcome, is_finite
-from tune_tf.ranking import Candidate, best_of
+from tune_tf.outcome import Outcome
+from tune_tf.ranking import Candidate, best_of, best_so_far
 from tune_tf.tracking.endings import last_report
+from tune_tf.value_text import duration, shown
 
 _LIVE_EVERY_S = 0.25
 _LOG_EVERY_S = 10.0
@@ -50,7 +51,8 @@ class Progress(Callback):
         self._every_s = _LIVE_EVERY_S if console.is_terminal else _LOG_EVERY_S
         self._cluster: dict[str, float] = {}
         self._ended: set[str] = set()
-        self._curve: list[float] = []
+        self._values: list[float] = []
+        self._done_before: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __reduce__(self) -> tuple[Callable[[SweepConfig], "Progress"], tuple[SweepConfig]]:
@@ -75,6 +77,8 @@ class Progress(Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Draw again, if it is time to."""
+        if self._done_before is None:
+            self._done_before = sum(trial.is_finished() for trial in trials)
         now = self._clock()
         if now - self._drawn >= self._every_s:
             self._drawn = now
@@ -121,8 +125,8 @@ class Progress(Callback):
             if self._cluster.get(name)
         ]
         minutes = max(self._clock() - self._begun, 1.0) / 60
-        if done:
-            told.append(f"{done / minutes:.3g} trials a minute")
+        if new := done - (self._done_before or 0):
+            told.append(f"{new / minutes:.3g} trials a minute")
         epochs = sum(int(last_report(trial).get("training_iteration", 0)) for trial in trials)
         return ", ".join([*told, f"{epochs} epochs"])
 
@@ -133,27 +137,21 @@ class Progress(Callback):
             if trial.is_finished() and trial.trial_id not in self._ended:
                 self._ended.add(trial.trial_id)
                 last = last_report(trial)
-                value: float = last.get(objective.metric, math.nan)
-                if is_finite(value) and is_feasible(self._config.constraints, last):
-                    best = self._curve[-1] if self._curve else value
-                    self._curve.append(value if objective.better(value, best) else best)
-        return self._curve
+                if is_feasible(self._config.constraints, last):
+                    self._values.append(last.get(objective.metric, math.nan))
+        return best_so_far(self._values, objective)
 
     def _line(self, counts: Counter[str], done: int) -> str:
         states = ", ".join(f"{counts[name]} {name}" for name in STATE_STYLES if counts[name])
         return f"{done}/{self._config.budget.num_samples} trials ({states}), {self._times(done)}"
 
     def _times(self, done: int) -> str:
-        elapsed = self._clock() - self._begun
-        told = f"{_duration(elapsed)} gone"
-        left = (
-            [self._config.budget.time_budget_s - elapsed]
-            if self._config.budget.time_budget_s
-            else []
-        )
-        if done:
-            left.append(elapsed / done * (self._config.budget.num_samples - done))
-        return f"{told}, at most {_duration(min(left))} left" if left else told
+        elapsed, budget = self._clock() - self._begun, self._config.budget
+        left = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
+        if new := done - (self._done_before or 0):
+            left.append(elapsed / new * (budget.num_samples - done))
+        told = f"{_whole(elapsed)} gone"
+        return f"{told}, at most {_whole(min(left))} left" if left else told
 
     def _best(self, trials: list[Trial]) -> str:
         objective = self._config.leading_objective
@@ -192,14 +190,5 @@ def state_of(trial: Trial) -> str:
     return "running" if trial.status == Trial.RUNNING else "pending"
 
 
-def shown(value: Any) -> str:
-    """Return a value as people read it."""
-    return f"{value:.4g}" if isinstance(value, float) and is_finite(value) else str(value)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(max(0, round(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+def _whole(seconds: float) -> str:
+    return duration(max(0, round(seconds)))

@@ -53,8 +53,8 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
 
     from tune_tf.cli.console import make_console
     from tune_tf.cli.states import state_text
-    from tune_tf.report.value_text import shown
     from tune_tf.space import flat
+    from tune_tf.value_text import shown
 
     console, result, space = make_console(), trial.result, sweep.config.space
     title = Text.assemble(
@@ -80,7 +80,7 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
 
 
 def _facts(sweep: "SweepView", trial: "TrialView") -> dict[str, str]:
-    from tune_tf.report.value_text import duration
+    from tune_tf.value_text import duration
     from tune_tf.view.trial_rows import told_time
 
     result = trial.result
@@ -111,7 +111,7 @@ def _table(values: "Mapping[str, str]") -> "RenderableType":
 
 def _curve(trial: "TrialView", metric: str) -> str:
     from tune_tf.cli.sparkline import sparkline
-    from tune_tf.report.value_text import shown
+    from tune_tf.value_text import shown
 
     values = list(trial.curve(metric).values())
     if not values:

@@ -119,7 +119,7 @@ def picture(sweep: "SweepView") -> "RenderableType":
 
 
 def _times(sweep: "SweepView") -> str:
-    from tune_tf.report.value_text import counted, duration
+    from tune_tf.value_text import counted, duration
     from tune_tf.view.trial_rows import told_time
 
     told = [f"began {told_time(sweep.began_s)}", f"{duration(sweep.worked_s)} of work"]
@@ -139,8 +139,8 @@ def _best(sweep: "SweepView") -> "list[RenderableType]":
     from rich.text import Text
 
     from tune_tf.cli.states import told_state
-    from tune_tf.report.value_text import shown
     from tune_tf.space import flat
+    from tune_tf.value_text import shown
 
     best, space = sweep.best, sweep.config.space
     if best is None:
@@ -162,7 +162,7 @@ def _running(sweep: "SweepView") -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    from tune_tf.report.value_text import duration, shown
+    from tune_tf.value_text import duration, shown
 
     metrics = [objective.metric for objective in sweep.config.objectives]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -183,7 +183,7 @@ def _running(sweep: "SweepView") -> "RenderableType":
 
 def _line(sweep: "SweepView") -> str:
     from tune_tf.cli.states import counted_states
-    from tune_tf.report.value_text import counted, shown
+    from tune_tf.value_text import counted, shown
 
     metric = sweep.config.leading_objective.metric
     best = "no result yet" if sweep.best is None else f"best {metric} {shown(sweep.best_value)}"

@@ -55,7 +55,7 @@ def _print(rows: "TrialRows", num_all: int) -> None:
 
     from tune_tf.cli.console import make_console
     from tune_tf.cli.states import state_text
-    from tune_tf.report.value_text import duration, shown
+    from tune_tf.value_text import duration, shown
 
     config = rows.sweep.config
     metrics = [objective.metric for objective in config.objectives]

@@ -23,6 +23,7 @@ from tune_tf.diary.pages import DIARY, Pages
 from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import Outcome
 from tune_tf.version import __version__
+from tune_tf.whole_files import append_line
 
 _log = logging.getLogger(__name__)
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
@@ -160,15 +161,8 @@ class Diary:
             os.fsync(self._file)
 
     def _write(self, event: str, **about: Any) -> None:
-        line = json.dumps({"at": self._clock(), "event": event, **about}, default=str) + "\n"
-        data = line.encode()
-        size = os.fstat(self._file).st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
-            data = b"\n" + data  # a kill or a full disk has torn the line before
-        written = os.write(self._file, data)
-        if written < len(data):
-            os.ftruncate(self._file, size)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        line = json.dumps({"at": self._clock(), "event": event, **about}, default=str)
+        append_line(self._file, line.encode(), self._path)
 
 
 def is_driven(folder: Path) -> bool:

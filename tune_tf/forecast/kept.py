@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.folder import write_whole
 from tune_tf.forecast.forecast import Forecast
 from tune_tf.forecast.outturn import Outturn
 from tune_tf.secrets import masked
+from tune_tf.whole_files import write_whole
 
 FORECAST = "forecast"  # Tune copies every .json and .pkl of the folder about at a resume
 """Name of the file in a sweep's folder."""

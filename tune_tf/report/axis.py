@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tune_tf.report.value_text import shown
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 from tune_tf.space.frozen import hashable
+from tune_tf.value_text import shown
 
 Floats = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from tune_tf.report.picture import (
 )
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.time_unit import TimeUnit
-from tune_tf.report.value_text import counted, shown
+from tune_tf.value_text import counted, shown
 
 _CONFIG_LINES = 14
 

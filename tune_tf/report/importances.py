@@ -13,10 +13,10 @@ from tune_tf.outcome import Outcome
 from tune_tf.report.outcome_style import INK, STYLES
 from tune_tf.report.picture import Picture, label_axes, plain, styled
 from tune_tf.report.sweep_record import SweepRecord
-from tune_tf.report.value_text import counted
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
 from tune_tf.space.optuna_form import labels
+from tune_tf.value_text import counted
 
 _LEAST = 4
 _MOST = 200

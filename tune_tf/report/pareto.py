@@ -18,7 +18,7 @@ from tune_tf.report.picture import (
     typed,
 )
 from tune_tf.report.sweep_record import SweepRecord
-from tune_tf.report.value_text import counted
+from tune_tf.value_text import counted
 
 _MOST_OBJECTIVES = 4
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tune_tf import secrets
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.folder import write_whole
 from tune_tf.report.history import History
 from tune_tf.report.importances import Importances
 from tune_tf.report.learning_curves import LearningCurves
@@ -22,6 +21,7 @@ from tune_tf.report.timeline import Timeline
 from tune_tf.report.trial_table import write_csv
 from tune_tf.results import SweepResult
 from tune_tf.view import SweepView
+from tune_tf.whole_files import write_whole
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from tune_tf.config.scheduler_settings import (
 from tune_tf.report.outcome_style import INK, STYLES, WENT_ON
 from tune_tf.report.picture import Picture, label_axes, legend, styled
 from tune_tf.report.sweep_record import SweepRecord
-from tune_tf.report.value_text import counted
+from tune_tf.value_text import counted
 
 
 class Rungs(Picture):

@@ -14,7 +14,7 @@ from tune_tf.report.outcome_style import STYLES
 from tune_tf.report.picture import Picture, label_axes, legend, plain, styled, typed
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.time_unit import TimeUnit
-from tune_tf.report.value_text import counted
+from tune_tf.value_text import counted
 
 _ROUNDING_S = 1.0
 _HALF = 0.4

@@ -9,8 +9,8 @@ import numpy as np
 from tune_tf.outcome import Outcome
 from tune_tf.report.outcome_style import STYLES
 from tune_tf.report.sweep_record import SweepRecord
-from tune_tf.report.value_text import counted, duration, shown
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
+from tune_tf.value_text import counted, duration, shown
 
 _NEAR_AN_END = 0.02
 

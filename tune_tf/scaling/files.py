@@ -5,7 +5,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from tune_tf.folder import write_whole
 from tune_tf.report.environment import versions
 from tune_tf.report.page import render
 from tune_tf.report.still import draw_still, svg_text, write_png
@@ -14,6 +13,7 @@ from tune_tf.scaling.scale import Scaling
 from tune_tf.scaling.table import HEADERS, table_of
 from tune_tf.secrets import masked
 from tune_tf.space import flat
+from tune_tf.whole_files import write_whole
 
 PROFILE = "profile"
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
@@ -17,7 +17,7 @@ from tune_tf.constraint import is_feasible
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_first, pareto_front
 from tune_tf.schedulers.resuming import Resuming
-from tune_tf.sweep.tune_snapshot import TuneSnapshot
+from tune_tf.sweep.snapshots import Snapshots
 from tune_tf.tracking.endings import Endings, last_report
 
 _log = logging.getLogger(__name__)
@@ -26,22 +26,17 @@ _LOOK_EVERY_S = 5.0
 _NEWEST = 2  # what Tune keeps of each trial where the scheduler lets it
 
 
-class Snapshots(Protocol):
-    """Tells what a resume would begin with."""
-
-    def last(self) -> TuneSnapshot | None:
-        """Return the last snapshot that is written; None if there is none."""
-
-
 @dataclass(frozen=True)
-class _Moment:
-    """What was needed when a snapshot was taken.
+class Moment:
+    """What was needed when a state of the sweep was taken, with which a resume may begin.
 
     Args:
+        ended: Ids of the trials that a resume would not run.
         needed: Paths of the checkpoints that trials went on from, or could be given.
         newest: Path of each trial's newest checkpoint of its own, by Tune's id.
     """
 
+    ended: frozenset[str]
     needed: frozenset[str]
     newest: Mapping[str, str]
 
@@ -51,14 +46,14 @@ class CheckpointKeeper(Callback):
 
     What stays: those of the best trials that have ended, with several objectives also those of the
     Pareto front; those of all trials that may go on; and what the scheduler may give to another
-    trial. Of a trial that has ended nothing is removed before a snapshot of Tune's is on disk that
+    trial. Of a trial that has ended nothing is removed before a state of the sweep is on disk that
     knows of its end: a resume after a kill begins there, and finds whatever it goes on from. Where
     Tune keeps all checkpoints of a trial for the scheduler's sake, those before its last two go as
     soon as nobody can be given them.
 
     Args:
         config: The sweep's settings.
-        snapshots: What a resume would begin with.
+        snapshots: Knows which :meth:`moment` the newest state on disk is of.
         scheduler: Says what it may still need.
         endings: Knows how trials ended; called before this one.
         tell: Told the id of each trial that has ended before its checkpoints are removed.
@@ -82,16 +77,14 @@ class CheckpointKeeper(Callback):
         self._tell = tell
         self._clock = clock
         self._looked_s = clock()
-        self._iteration = 0
         self._trials: list[Trial] = []
-        self._moments: dict[int, _Moment] = {}
         self._newest: dict[str, str] = {}
         self._settled_at: int | None = None
         self._done: set[str] = set()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Note the step."""
-        self._iteration, self._trials = iteration, trials
+        """Note the trials."""
+        self._trials = trials
 
     def on_checkpoint(
         self,
@@ -113,35 +106,31 @@ class CheckpointKeeper(Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Remove what nobody needs, now and then."""
-        self._iteration, self._trials = iteration, trials
+        self._trials = trials
         if self._config.keep_checkpoints == "all":
             return
         if self._clock() - self._looked_s >= _LOOK_EVERY_S:
             self.free()
 
-    def get_state(self) -> None:
-        """Note what is needed at the moment: Tune is about to have written a snapshot."""
-        if self._config.keep_checkpoints != "all":
-            self._moments[self._iteration] = _Moment(self._needed(), dict(self._newest))
+    def moment(self) -> Moment:
+        """Return what is needed now, while a state of the sweep is taken."""
+        ended = frozenset(trial.trial_id for trial in self._trials if trial.is_finished())
+        return Moment(ended, self._needed(), dict(self._newest))
 
     def free(self) -> None:
-        """Remove what nobody needs, as far as the last snapshot allows."""
-        if self._config.keep_checkpoints == "all" or not self._moments:
+        """Remove what nobody needs, as far as the newest state on disk allows."""
+        moment: Moment | None = self._snapshots.written
+        if self._config.keep_checkpoints == "all" or moment is None:
             return
         num_ended = len(self._endings.outcomes)
         if num_ended == self._settled_at and not self._keeps_all_of_a_trial:
             return
-        snapshot = self._snapshots.last()
         self._looked_s = self._clock()
-        moment = self._moments.get(snapshot.iteration) if snapshot else None
-        if snapshot is None or moment is None:
-            return
-        self._moments = {at: it for at, it in self._moments.items() if at >= snapshot.iteration}
         ended = {trial.trial_id: trial for trial in self._trials if self._is_over(trial)}
         best = self._best(ended.values())
         needed = moment.needed | self._needed() | _goes_on_from(ended[each] for each in best)
         for trial_id in ended.keys() - best - self._done:
-            if trial_id in snapshot.ended:
+            if trial_id in moment.ended:
                 self._free_whole(ended[trial_id], needed)
         if self._keeps_all_of_a_trial:
             for trial in self._trials:

@@ -19,7 +19,6 @@ from tune_tf.sweep.disk_guard import DiskGuard
 from tune_tf.sweep.guards import KeepScheduler, RefuseBrokenWorkload, told_plainly
 from tune_tf.sweep.keep_state import KeepState
 from tune_tf.sweep.model_writer import ModelWriter, StartEarly
-from tune_tf.sweep.notebook_progress import NotebookProgress, in_notebook
 from tune_tf.sweep.parts import (
     make_scheduler,
     make_searcher,
@@ -36,7 +35,6 @@ from tune_tf.sweep.stop_requests import StopRequests
 from tune_tf.sweep.sweep_end import SweepEnd, Target
 from tune_tf.sweep.sweep_result import record, sweep_result
 from tune_tf.sweep.trial_results import trial_name
-from tune_tf.sweep.tune_snapshot import TuneSnapshots
 from tune_tf.tracking import Endings
 from tune_tf.tracking.endings import last_report
 from tune_tf.trainables import trainable
@@ -71,7 +69,9 @@ def drive(
     tracker = make_tracker(folder, scheduler, searcher)
     endings = tracker or Endings(config.leading_objective)
     endings.ended_earlier(recovery.ended)
-    keep = KeepState(Snapshots(folder.path, recovery.snapshot), recovery.trial_ids)
+    snapshots = Snapshots(folder.path, recovery.snapshot)
+    keeper = CheckpointKeeper(config, snapshots, scheduler, endings, diary.removed_checkpoints)
+    keep = KeepState(snapshots, recovery.trial_ids, keeper.moment)
     end = SweepEnd(folder.sweep_id, _target(config))
     StopRequests(Mailbox(folder.path), end)
     own = [
@@ -90,9 +90,6 @@ def drive(
         Diarist(diary, endings, tracker, folder.secrets),
         keep,
     ]
-    keeper = CheckpointKeeper(
-        config, TuneSnapshots(folder.path), scheduler, endings, diary.removed_checkpoints
-    )
     guard = DiskGuard(
         config.min_free_disk,
         [folder.path, *filter(None, [session_folder()])],
@@ -110,7 +107,6 @@ def drive(
             early = [StartEarly(writer, config.budget)]
         else:
             early = []
-        drawn = [NotebookProgress(folder)] if in_notebook() else []
         analysis = tune.run(
             trainable(
                 plan.workload,
@@ -138,7 +134,7 @@ def drive(
                 checkpoint_at_end=True, num_to_keep=scheduler.num_to_keep
             ),
             # Tune gives the callbacks their states back by their places.
-            callbacks=[*own, *callbacks, *early, *drawn],
+            callbacks=[*own, *early, *callbacks],
             resume_config=tune.ResumeConfig() if recovery.resumes else None,
             resume=True if recovery.resumes else None,
             trial_name_creator=trial_name,
@@ -162,8 +158,6 @@ def drive(
         record(result, folder, tracker, writer)
         reckoning.settle(result, closed=True)
         diary.over(interrupted=result.interrupted, run_ids=run_ids, ended_early=result.ended_early)
-    for picture in drawn:
-        picture.draw()
     return result
 
 

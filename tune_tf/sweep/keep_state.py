@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,17 @@ class KeepState(Callback):
         snapshots: Where to.
         expected: Ids of the trials that Tune was to take up. It begins anew, and says so in a log,
             where it cannot: every trial would be run again.
+        moment: Returns what is kept in mind of each state, for :attr:`Snapshots.written`.
     """
 
-    def __init__(self, snapshots: Snapshots, expected: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        expected: Collection[str] = (),
+        moment: Callable[[], object] = lambda: None,
+    ) -> None:
         self._snapshots = snapshots
+        self._moment = moment
         self._expected = frozenset(expected)
         self._known_ns = 0
         self._paths: list[Path] = []
@@ -90,7 +97,8 @@ class KeepState(Callback):
         written_ns = _written_ns(self._paths[-1])
         if written_ns != self._known_ns:
             self._known_ns = written_ns
-            self._snapshots.put({path.name: path.read_bytes() for path in self._paths})
+            files = {path.name: path.read_bytes() for path in self._paths}
+            self._snapshots.put(files, self._moment())
 
 
 def _written_ns(path: Path) -> int:

@@ -1,8 +1,9 @@
 """How a running sweep looks in a notebook."""
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ray.tune import Callback
@@ -15,14 +16,28 @@ from tune_tf.view.sweep_card import sweep_card
 _EVERY_S = 1.0
 
 
-def in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
+@contextlib.contextmanager
+def shown_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
+    """Draw a sweep below the cell that runs it, and once more when it is over.
+
+    Args:
+        folder: The sweep's folder.
+
+    Yields:
+        A callback that draws while it runs; none where this process is no notebook's kernel.
+    """
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
-    return type(shell).__name__ == "ZMQInteractiveShell"
+    in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
+    drawn = [NotebookProgress(folder)] if in_notebook else []
+    try:
+        yield drawn
+    finally:
+        for picture in drawn:
+            picture.draw()
 
 
 class NotebookProgress(Callback):
-    """Draws a sweep below the cell that runs it, and again as it goes on; a Tune callback.
+    """Draws a sweep below a cell, and again as it goes on; a Tune callback.
 
     Args:
         folder: The sweep's folder.

@@ -82,21 +82,10 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     state, snapshot = _newest_state(folder, pages, lost)
     if state is None:
         return Recovery(folder, lost=tuple(lost))
-    state.set_limits(config.budget.num_samples, config.max_failures)
-    ended = {}
-    by_id = {trial.trial_id: trial for trial in state.trials}
-    numbers = {trial.number for trial in state.trials}
-    for page in pages.trials.values():
-        if page.trial_id not in by_id and page.number not in numbers:
-            by_id[page.trial_id] = state.add(page)
-        trial = by_id.get(page.trial_id)
-        if trial and not trial.has_ended and page.outcome not in (None, Outcome.INTERRUPTED):
-            trial.end(page, _last_of(folder / trial.folder_name, page))
-            ended[trial.trial_id] = page.outcome
-            if last := _newest_on_disk(folder, trial):
-                trial.keep_checkpoints([last])
+    ended = _bring_up_to_date(folder, state, pages)
     removed = {page.trial_id for page in pages.trials.values() if page.checkpoints_removed}
     for trial in state.trials:
+        trial.set_max_failures(config.max_failures)
         if not trial.has_ended:
             _mend(folder, trial, lost)
         elif trial.trial_id in removed:
@@ -112,7 +101,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     return Recovery(
         folder,
         files=state.files(),
-        trial_ids=frozenset(by_id),
+        trial_ids=frozenset(trial.trial_id for trial in state.trials),
         ended=ended,
         snapshot=snapshot,
         unneeded=tuple(_unneeded(folder, state)),
@@ -133,8 +122,33 @@ def _add_what_the_diary_lacks(folder: Path, pages: Pages) -> Iterator[str]:
             page = pages.trials[trial_id] = TrialPage(trial_id, number, config)
             yield f"the sweep's diary is damaged: of trial {number} only its own folder tells"
         outcome = Outcome.of_result(last) if last.get("done") else None
-        if page.outcome is None and outcome is not None:
+        if page.outcome is None and outcome is not None and _has_saved(path, last):
             page.outcome, page.cause, page.last = outcome, last.get(STOP_CAUSE), last
+
+
+def _has_saved(folder: Path, last: Mapping[str, Any]) -> bool:
+    """Return whether a trial has a checkpoint of its last report; else it goes on until then."""
+    iterations = (iteration_of(path) for path in folder.glob("checkpoint_*"))
+    return last["training_iteration"] in iterations
+
+
+def _bring_up_to_date(folder: Path, state: TuneState, pages: Pages) -> dict[str, Outcome]:
+    """Have Tune's state know what happened since; return how trials ended meanwhile, by id."""
+    ended: dict[str, Outcome] = {}
+    by_id = {trial.trial_id: trial for trial in state.trials}
+    numbers = {trial.number for trial in state.trials}
+    for page in pages.trials.values():
+        if page.trial_id not in by_id and page.number not in numbers:
+            by_id[page.trial_id] = state.add(page)
+        trial = by_id.get(page.trial_id)
+        if not page.outcome or page.outcome is Outcome.INTERRUPTED:
+            continue
+        if trial and not trial.has_ended:
+            trial.end(page, _last_of(folder / trial.folder_name, page))
+            ended[trial.trial_id] = page.outcome
+            if last := _newest_on_disk(folder, trial):
+                trial.keep_checkpoints([last])
+    return ended
 
 
 def _newest_state(

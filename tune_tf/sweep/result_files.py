@@ -1,6 +1,5 @@
 """What each trial reports, written into its folder at once."""
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -10,9 +9,9 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.utils.util import SafeFallbackEncoder
 
-from tune_tf.folder import write_whole
 from tune_tf.sweep.trial_results import trial_name
 from tune_tf.view.reports import RESULTS
+from tune_tf.whole_files import append_line, write_whole
 
 _PARAMS = "params.json"
 
@@ -53,15 +52,10 @@ class ResultFiles(Callback):
             OSError: There is no room; the file is as it was.
         """
         path = self._folder_of(trial) / RESULTS
-        data = (json.dumps(result, cls=SafeFallbackEncoder) + "\n").encode()
+        line = json.dumps(result, cls=SafeFallbackEncoder).encode()
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            size = os.fstat(file).st_size
-            if size and os.pread(file, 1, size - 1) != b"\n":
-                data = b"\n" + data  # the line before was torn
-            if os.write(file, data) < len(data):
-                os.ftruncate(file, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            append_line(file, line, path)
         finally:
             os.close(file)
 

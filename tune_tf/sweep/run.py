@@ -15,6 +15,7 @@ from tune_tf.sweep.cluster import cluster, runs_as_user
 from tune_tf.sweep.drive import drive
 from tune_tf.sweep.extended_budget import extended_budget
 from tune_tf.sweep.from_outside import check_paths, driven_there, is_outside
+from tune_tf.sweep.notebook_progress import shown_in_notebook
 from tune_tf.sweep.plan import plan_sweep
 from tune_tf.sweep.reckoning import Reckoning
 from tune_tf.sweep.recovery import Recovery, recover
@@ -52,8 +53,10 @@ def run_sweep(
         plan = plan_sweep(config, base_dir=base_dir)
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
         reckoning.take(folder)
-        with Diary(folder.path) as diary:
-            return drive(folder, plan, diary, reckoning, Recovery(folder.path), callbacks)
+        with shown_in_notebook(folder) as drawn, Diary(folder.path) as diary:
+            return drive(
+                folder, plan, diary, reckoning, Recovery(folder.path), [*callbacks, *drawn]
+            )
 
 
 def resume_sweep(
@@ -87,9 +90,9 @@ def resume_sweep(
                 resume_sweep, folder.path, allow_changes=allow_changes, callbacks=callbacks
             )
     reckoning = Reckoning.begin()
-    with Diary(folder.path) as diary:
+    with shown_in_notebook(folder) as drawn, Diary(folder.path) as diary:
         folder = _changed(folder, diary, allowed=allow_changes)
-        return _go_on(folder, diary, reckoning, callbacks)
+        return _go_on(folder, diary, reckoning, [*callbacks, *drawn])
 
 
 def extend_sweep(
@@ -121,11 +124,11 @@ def extend_sweep(
         with cluster(folder.config.cluster, folder.base_dir):
             return driven_there(extend_sweep, folder.path, budget, callbacks=callbacks)
     reckoning = Reckoning.begin()
-    with Diary(folder.path) as diary:
+    with shown_in_notebook(folder) as drawn, Diary(folder.path) as diary:
         folder = _changed(folder, diary, allowed=False)
         larger = extended_budget(folder.config.budget, budget, num_trials=len(diary.pages.trials))
         config = folder.config.model_copy(update={"budget": larger})
-        return _go_on(_noted(folder, diary, config), diary, reckoning, callbacks)
+        return _go_on(_noted(folder, diary, config), diary, reckoning, [*callbacks, *drawn])
 
 
 def _changed(folder: SweepFolder, diary: Diary, *, allowed: bool) -> SweepFolder:

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 SNAPSHOTS: Final = "snapshots"
 """Name of the folder, in a sweep's folder."""
@@ -77,19 +77,28 @@ class Snapshots:
     Args:
         folder: The sweep's folder.
         kept: The archive that the session went on from, which is whole; None for none.
+
+    Attributes:
+        written: What was said about the newest state that is on the disk; None before there is one.
     """
 
     def __init__(self, folder: Path, kept: Path | None = None) -> None:
         self._folder = folder / SNAPSHOTS
         self._kept = [] if kept is None else [kept]
-        self._waiting: Mapping[str, bytes] | None = None
+        self.written: Any = None
+        self._waiting: tuple[Mapping[str, bytes], Any] | None = None
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
 
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """Have a state written soon."""
+    def put(self, files: Mapping[str, bytes], about: Any = None) -> None:
+        """Have a state written soon.
+
+        Args:
+            files: The content of Tune's files by name.
+            about: What :attr:`written` is once it is on the disk.
+        """
         with self._mutex:
-            self._waiting = files
+            self._waiting = files, about
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="tune_tf-snapshots")
                 self._thread.start()
@@ -103,12 +112,13 @@ class Snapshots:
     def _work(self) -> None:
         while True:
             with self._mutex:
-                files, self._waiting = self._waiting, None
-                if files is None:
+                waiting, self._waiting = self._waiting, None
+                if waiting is None:
                     self._thread = None
                     return
             try:
-                self._write(files)
+                self._write(waiting[0])
+                self.written = waiting[1]
             except OSError as error:
                 _log.warning("the sweep's state could not be kept: %s", error)
 
@@ -126,6 +136,7 @@ class Snapshots:
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
+            _on_disk(self._folder)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
@@ -133,3 +144,12 @@ class Snapshots:
         for other in there:
             if other not in self._kept:
                 other.unlink(missing_ok=True)
+
+
+def _on_disk(folder: Path) -> None:
+    """Have the names in a folder survive a loss of power."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -216,18 +216,6 @@ class TuneState:
         self._counts["counter"] = max(self._counts["counter"], page.number + 1)
         return trial
 
-    def set_limits(self, num_samples: int, max_failures: int) -> None:
-        """Have the sweep go on with other limits than it was begun with.
-
-        Args:
-            num_samples: Trials in all.
-            max_failures: Times that each failed trial is started again.
-        """
-        if num_samples != self._counts["total_samples"]:
-            self._counts |= {"total_samples": num_samples, "finished": False}
-        for trial in self.trials:
-            trial.set_max_failures(max_failures)
-
     def files(self) -> dict[str, bytes]:
         """Return the content of Tune's files by name."""
         self._whole["trial_data"] = [trial.texts() for trial in self.trials]

@@ -1,11 +1,13 @@
 """A sweep as a small picture for notebooks."""
 
+import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tune_tf.outcome import is_finite
+from tune_tf.ranking import best_so_far
 from tune_tf.space import flat
+from tune_tf.value_text import shown
 
 if TYPE_CHECKING:
     from tune_tf.view.sweep_view import SweepView
@@ -49,33 +51,29 @@ def sweep_card(sweep: "SweepView") -> str:
         metric = sweep.config.leading_objective.metric
         active = sweep.config.space.active(sweep.best.result.config)
         config = ", ".join(
-            f"{name}={_told(value)}"
+            f"{name}={shown(value)}"
             for name, value in flat(active, sweep.config.space.parameters).items()
         )
         parts += [
-            f"Best {escape(metric)} <b>{_told(sweep.best_value)}</b> by trial {sweep.best.number}: "
+            f"Best {escape(metric)} <b>{shown(sweep.best_value)}</b> by trial {sweep.best.number}: "
             f"{escape(config)}",
-            _curve(best_so_far(sweep)),
+            _curve(_best_values(sweep)),
         ]
     rows = "".join(f'<div style="margin:3px 0">{part}</div>' for part in parts if part)
     return f'<div style="font-family:sans-serif;font-size:13px;max-width:60em">{rows}</div>'
 
 
-def best_so_far(sweep: "SweepView") -> list[float]:
+def _best_values(sweep: "SweepView") -> list[float]:
     """Return the best value after each trial that ended, in the order of their ends."""
     objective = sweep.config.leading_objective
-    ended = sorted(
-        (trial for trial in sweep.trials if trial.has_ended and trial.ended_s is not None),
-        key=lambda trial: trial.ended_s or 0.0,
+    ended = [trial for trial in sweep.trials if trial.has_ended and trial.ended_s is not None]
+    ended.sort(key=lambda trial: trial.ended_s or 0.0)
+    values = (
+        trial.result.metrics.get(objective.metric, math.nan)
+        for trial in ended
+        if trial.result.feasible
     )
-    best: list[float] = []
-    for trial in ended:
-        value = trial.result.metrics.get(objective.metric)
-        if value is None or not is_finite(value) or not trial.result.feasible:
-            continue
-        better = not best or objective.better(value, best[-1])
-        best.append(value if better else best[-1])
-    return best
+    return best_so_far(values, objective)
 
 
 def _bar(sweep: "SweepView") -> str:
@@ -100,9 +98,5 @@ def _curve(values: Sequence[float]) -> str:
         f'<svg width="{_WIDTH}" height="{_HEIGHT + 8}" role="img" '
         f'aria-label="best value after each trial">'
         f'<polyline points="{points}" fill="none" stroke="#2484C6" stroke-width="2"/></svg>'
-        f" {_told(values[0])} &rarr; {_told(values[-1])}"
+        f" {shown(values[0])} &rarr; {shown(values[-1])}"
     )
-
-
-def _told(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) and is_finite(value) else str(value)

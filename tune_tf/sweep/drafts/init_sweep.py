@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text
 from tune_tf.errors import InvalidSettingsError, near_ones
-from tune_tf.folder import write_whole
 from tune_tf.sweep.drafts import arrays, records, table
 from tune_tf.sweep.drafts.draft import Draft
 from tune_tf.sweep.drafts.images import images_draft
 from tune_tf.sweep.drafts.own_workload import CLASS, digits_draft, digits_workload, workload_on
 from tune_tf.sweep.drafts.sweep_text import sweep_text
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
+from tune_tf.whole_files import write_whole
 
 _WORKLOAD_FILE = "my_workload.py"
 _COMPRESSED = ".gz"
