@@ -75,7 +75,7 @@ def test_a_sweep_without_a_password_is_written_as_it_is(folder_of):
     assert SweepFolder.open(folder.path).config == folder.config
 
 
-def test_a_folder_may_be_given_as_a_uri_and_a_bucket_is_refused(tmp_path):
+def test_a_folder_may_be_given_as_a_uri_and_beside_a_bucket_it_is_local(tmp_path, monkeypatch):
     settings = {
         "name": "digits",
         "workload": "somewhere:Workload",
@@ -85,6 +85,12 @@ def test_a_folder_may_be_given_as_a_uri_and_a_bucket_is_refused(tmp_path):
     }
     config = SweepConfig.from_dict(settings | {"storage_path": f"file://{tmp_path}/sweeps"})
     assert SweepFolder.create(config, tmp_path).path.parent == tmp_path / "sweeps"
-    config = SweepConfig.from_dict(settings | {"storage_path": "s3://bucket/sweeps"})
-    with pytest.raises(InvalidSettingsError, match=r"not 's3://bucket/sweeps': mount the bucket"):
-        SweepFolder.create(config, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    config = SweepConfig.from_dict(settings | {"storage_path": "s3://bucket/there"})
+    assert SweepFolder.create(config, tmp_path).path.parent == tmp_path / "sweeps"
+    assert config.remote_storage == "s3://bucket/there"
+
+
+def test_keys_of_a_bucket_do_not_stand_in_a_sweep_file():
+    with pytest.raises(InvalidSettingsError, match="storage_path: must not hold keys"):
+        SweepConfig.from_dict({"storage_path": "s3://key:secret@bucket/sweeps"})

@@ -177,15 +177,7 @@ class SweepFolder:
         Raises:
             InvalidSettingsError: The folder cannot be made.
         """
-        storage_path = config.storage_path.removeprefix("file://")
-        if "://" in storage_path:
-            raise InvalidSettingsError(
-                [
-                    f"storage_path must be a folder that all nodes see, not {storage_path!r}: "
-                    "mount the bucket, or copy the sweep's folder there when it has ended"
-                ]
-            )
-        root = Path(storage_path).absolute()
+        root = config.sweeps_path
         stamp = (now or datetime.now(UTC).astimezone()).strftime("%Y%m%d-%H%M%S")
         for attempt in range(100):
             path = root / f"{config.name}-{stamp}{f'-{attempt}' if attempt else ''}"
@@ -195,7 +187,7 @@ class SweepFolder:
                 continue
             except OSError as error:
                 raise InvalidSettingsError(
-                    [f"storage_path {config.storage_path!r} cannot be written to: {error}"]
+                    [f"the sweep's folder cannot be made in {root}: {error}"]
                 ) from error
             folder = cls(path, config, base_dir.absolute(), Path.cwd())
             folder.save()

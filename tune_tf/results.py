@@ -21,6 +21,7 @@ from tune_tf.errors import (
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, pareto_front
+from tune_tf.remote_storage import CheckpointPlace
 from tune_tf.space import flat
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class TrialResult:
         cause: Why, where there is more to say.
         iterations: Iterations done.
         metrics: The last reported metrics.
-        checkpoint: Folder of the last checkpoint.
+        checkpoint: Folder of the last checkpoint; its URI where ``storage_path`` is one.
         feasible: Whether the last metrics keep the sweep's constraints.
         checkpoints_removed: Whether its checkpoints were removed, as ``keep_checkpoints`` asks for.
     """
@@ -58,7 +59,7 @@ class TrialResult:
     cause: str | None = None
     iterations: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
-    checkpoint: Path | None = None
+    checkpoint: CheckpointPlace | None = None
     feasible: bool = True
     checkpoints_removed: bool = False
 
@@ -174,8 +175,8 @@ class SweepResult:
         return self.best_trial.config
 
     @property
-    def best_checkpoint(self) -> Path:
-        """The folder of the best trial's last checkpoint.
+    def best_checkpoint(self) -> CheckpointPlace:
+        """The folder of the best trial's last checkpoint; its URI where ``storage_path`` is one.
 
         Raises:
             CheckpointError: The trial has none.

@@ -47,9 +47,12 @@ def test_one_that_was_cut_is_none(config):
     assert kept_forecast(config) is None
 
 
-def test_it_is_not_kept_where_the_storage_is_no_folder(config):
-    remote = config.model_copy(update={"storage_path": "s3://bucket/sweeps"})
-    assert keep_forecast(forecast(), remote) is None
+def test_it_is_kept_beside_the_sweeps_where_checkpoints_are_elsewhere(
+    config, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    remote = config.model_copy(update={"storage_path": "s3://bucket/there"})
+    assert keep_forecast(forecast(), remote).parent == tmp_path / "sweeps" / "forecasts"
 
 
 def test_what_came_of_it_stands_beside_it_in_the_sweeps_folder(tmp_path):

@@ -8,8 +8,10 @@ from typing import Any
 import mlflow
 import optuna
 
+from tune_tf.folder import SweepFolder
 from tune_tf.outcome import Outcome
 from tune_tf.searchers.facts import tune_trial_id
+from tune_tf.sweep.storage import SweepStorage
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,16 @@ def _never_began(trial: optuna.trial.FrozenTrial) -> bool:
 
 def in_tune(folder: Path) -> dict[str, str]:
     """Return the state of each trial that Tune knows."""
-    newest = max(folder.glob("experiment_state-*.json"))
-    states = [json.loads(trial) for trial, _ in json.loads(newest.read_text())["trial_data"]]
+    there = sorted(folder.glob("experiment_state-*.json"))
+    text = there[-1].read_bytes() if there else _state_stored_elsewhere(folder)
+    states = [json.loads(trial) for trial, _ in json.loads(text)["trial_data"]]
     assert len({state["trial_id"] for state in states}) == len(states)
     return {state["trial_id"]: state["status"] for state in states}
+
+
+def _state_stored_elsewhere(folder: Path) -> bytes:
+    storage = SweepStorage.of(folder, SweepFolder.open(folder).config)
+    return storage.read(max(storage.files("experiment_state-*.json")))
 
 
 def study_of(folder: Path) -> optuna.Study:

@@ -6,6 +6,7 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
+from tune_tf.sweep.storage import SweepStorage
 
 pytestmark = pytest.mark.ray
 
@@ -38,7 +39,13 @@ class Sweep:
         self.scheduler = scheduler or Scheduler()
         config = SweepConfig.from_dict(SETTINGS | {"keep_checkpoints": 1} | settings)
         self.keeper = CheckpointKeeper(
-            config, self, self.scheduler, self.endings, self.told.append, clock=lambda: self.now
+            config,
+            SweepStorage.of(folder, config),
+            self,
+            self.scheduler,
+            self.endings,
+            self.told.append,
+            clock=lambda: self.now,
         )
 
     def trial(self, *checkpoints):

@@ -109,7 +109,7 @@ def test_files_beside_a_driver_on_the_cluster_are_refused():
     "settings",
     [
         {"storage_path": "/mnt/sweeps", "mlflow": None},
-        {"storage_path": "s3://bucket/sweeps", "mlflow": {"tracking_uri": "http://mlflow:5000"}},
+        {"storage_path": "file:///mnt/s", "mlflow": {"tracking_uri": "http://mlflow:5000"}},
     ],
     ids=["on all nodes", "on servers"],
 )

@@ -189,7 +189,7 @@ def test_a_checkpoint_before_the_newest_that_is_gone_is_forgotten(sweep):
 def test_checkpoints_that_are_made_once_more_are_removed(sweep):
     stray = write_checkpoint(sweep.path, 1, 4)
     found, _ = recovered(sweep)
-    assert found.unneeded == (stray,)
+    assert found.unneeded == (str(stray),)
     found.write()
     assert not stray.exists()
 

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
@@ -39,6 +40,8 @@ from tune_tf.space.declaration import KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument
 from tune_tf.validation import Validation
 
+_FILE: Final = "file://"
+
 
 class SweepConfig(Settings):
     """All settings of a sweep, as a sweep file holds them.
@@ -59,7 +62,9 @@ class SweepConfig(Settings):
         resources: What a trial reserves; None to derive it from the parallelism.
         budget: Trials and time.
         mlflow: Where trials are recorded; None for nowhere.
-        storage_path: Folder under which the sweep's folder lies, which all nodes see.
+        storage_path: Folder under which the sweep's folder lies, which all nodes see; or a URI that
+            pyarrow can reach, such as ``s3://bucket/sweeps``, for checkpoints and Ray Tune's state:
+            the sweep's folder then lies under ``sweeps`` where the sweep was started.
         cluster: On which Ray cluster it runs.
         max_concurrent_trials: Trials at a time; None for what the cluster can hold.
         max_failures: Times that a failed trial is started again.
@@ -163,6 +168,28 @@ class SweepConfig(Settings):
         if mlflow is not None and not mlflow.experiment_name:
             return mlflow.model_copy(update={"experiment_name": info.data.get("name", "")})
         return mlflow
+
+    @field_validator("storage_path")
+    @classmethod
+    def _without_password(cls, storage_path: str) -> str:
+        if "://" in storage_path and "@" in urlsplit(storage_path).netloc:
+            raise ValueError(
+                "must not hold keys or passwords: give them in the environment, such as "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
+        return storage_path
+
+    @property
+    def remote_storage(self) -> str | None:
+        """The URI that ``storage_path`` is; None for a folder, also one written ``file://``."""
+        uri = self.storage_path
+        return uri if "://" in uri and not uri.startswith(_FILE) else None
+
+    @property
+    def sweeps_path(self) -> Path:
+        """The folder under which the sweep's own folder lies, absolute."""
+        local = "sweeps" if self.remote_storage else self.storage_path.removeprefix(_FILE)
+        return Path(local).absolute()
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

@@ -37,25 +37,21 @@ def settings_digest(config: SweepConfig) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def keep_forecast(forecast: Forecast, config: SweepConfig) -> Path | None:
-    """Write a forecast below ``storage_path``, in place of an earlier one of the same settings.
+def keep_forecast(forecast: Forecast, config: SweepConfig) -> Path:
+    """Write a forecast beside the sweeps, in place of an earlier one of the same settings.
 
     Returns:
-        The file; None where ``storage_path`` is no folder of this machine.
+        The file.
 
     Raises:
         InvalidSettingsError: It cannot be written.
     """
-    if "://" in config.storage_path:
-        return None
     path = _path(config, forecast.settings_digest)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, masked(json.dumps(forecast.to_dict(), indent=2, default=str)) + "\n")
     except OSError as error:
-        raise InvalidSettingsError(
-            [f"storage_path {config.storage_path!r} cannot be written to: {error}"]
-        ) from error
+        raise InvalidSettingsError([f"{path.parent} cannot be written to: {error}"]) from error
     return path
 
 
@@ -95,4 +91,4 @@ def read_settled(folder: Path) -> Settled | None:
 
 
 def _path(config: SweepConfig, digest: str) -> Path:
-    return Path(config.storage_path).absolute() / _FOLDER / f"{digest}.json"
+    return config.sweeps_path / _FOLDER / f"{digest}.json"

@@ -348,11 +348,11 @@ class Addition:
                 f"other programs used {machine.busy_cores:.1f} of {machine.num_cores} cores when "
                 "this was measured: times are longer than on a quiet machine"
             )
-        free = _free_bytes(Path(config.storage_path))
-        if free is not None and free < self._disk_bytes.high:
+        free = _free_bytes(config.sweeps_path)
+        if free is not None and config.remote_storage is None and free < self._disk_bytes.high:
             found.append(
                 f"the sweep's folder may grow to {self._disk_bytes.high / 1e9:.1f} GB, but "
-                f"{free / 1e9:.1f} GB are free in {config.storage_path}"
+                f"{free / 1e9:.1f} GB are free in {config.sweeps_path}"
             )
         if self.survey.num_broken:
             found.append(

@@ -41,7 +41,7 @@ def keep(scaling: Scaling, config: SweepConfig) -> Kept:
     from mlflow.exceptions import MlflowException  # slow to import; needed at the end only
 
     name = f"{scaling.name}-scale-{scaling.started:%Y%m%d-%H%M%S}"
-    folder = Path(config.storage_path).absolute() / name
+    folder = config.sweeps_path / name
     files = write_files(scaling, folder)
     tracking_uri = checked_tracking_uri(config)
     if tracking_uri is None or config.mlflow is None:

@@ -116,10 +116,6 @@ def scale_workload(
     effort = effort or (QUICK if quick else Effort())
     if max_devices is not None and max_devices < 1:
         raise InvalidSettingsError([f"max_devices must be at least 1, not {max_devices}"])
-    if "://" in config.storage_path:
-        raise InvalidSettingsError(
-            [f"storage_path must be a local folder, not {config.storage_path!r}"]
-        )
     checked_tracking_uri(config)
     workload = import_workload(config.workload, base_dir or Path.cwd(), config.data)
     workload.check_data()

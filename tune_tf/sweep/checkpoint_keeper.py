@@ -1,11 +1,9 @@
 """Which checkpoints of a sweep stay on disk."""
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ray.tune import Callback, Checkpoint
@@ -18,6 +16,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_first, pareto_front
 from tune_tf.schedulers.resuming import Resuming
 from tune_tf.sweep.snapshots import Snapshots
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.tracking.endings import Endings, last_report
 
 _log = logging.getLogger(__name__)
@@ -53,6 +52,7 @@ class CheckpointKeeper(Callback):
 
     Args:
         config: The sweep's settings.
+        storage: Where the checkpoints are.
         snapshots: Knows which :meth:`moment` the newest state on disk is of.
         scheduler: Says what it may still need.
         endings: Knows how trials ended; called before this one.
@@ -63,6 +63,7 @@ class CheckpointKeeper(Callback):
     def __init__(
         self,
         config: SweepConfig,
+        storage: SweepStorage,
         snapshots: Snapshots,
         scheduler: Resuming,
         endings: Endings,
@@ -70,6 +71,7 @@ class CheckpointKeeper(Callback):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
+        self._storage = storage
         self._snapshots = snapshots
         self._scheduler = scheduler
         self._keeps_all_of_a_trial = scheduler.num_to_keep is None
@@ -135,7 +137,7 @@ class CheckpointKeeper(Callback):
         if self._keeps_all_of_a_trial:
             for trial in self._trials:
                 if trial.trial_id in moment.newest and trial.trial_id not in self._done:
-                    _remove(_older_than(trial, moment.newest[trial.trial_id]), needed)
+                    self._remove(self._older_than(trial, moment.newest[trial.trial_id]), needed)
         if ended.keys() <= best | self._done:
             self._settled_at = num_ended
 
@@ -170,15 +172,33 @@ class CheckpointKeeper(Callback):
         return {each.key for each in places} | set(front)
 
     def _free_whole(self, trial: Trial, needed: Collection[str]) -> None:
-        there = _own_checkpoints(trial)
+        there = self._storage.checkpoints(str(trial.path))
         if there and not any(_is_needed(path, needed) for path in there):
             try:
                 self._tell(trial.trial_id)
             except OSError:  # the disk is full, until they are gone
-                _remove(there, needed)
+                self._remove(there, needed)
                 self._tell(trial.trial_id)
-        if _remove(there, needed):
+        if self._remove(there, needed):
             self._done.add(trial.trial_id)
+
+    def _older_than(self, trial: Trial, newest: str) -> list[str]:
+        """Return a trial's checkpoints before the last ones that a state may name."""
+        there = self._storage.checkpoints(str(trial.path))
+        return [path for path in there if path <= newest][:-_NEWEST]
+
+    def _remove(self, paths: Iterable[str], needed: Collection[str]) -> bool:
+        """Remove checkpoints; return whether none is left that was not removed for need of it."""
+        whole = True
+        for path in paths:
+            if _is_needed(path, needed):
+                whole = False
+                continue
+            try:
+                self._storage.remove_checkpoint(path)
+            except OSError as error:
+                _log.warning("the checkpoint %s cannot be removed: %s", path, error)
+        return whole
 
 
 def _goes_on_from(trials: Iterable[Trial]) -> frozenset[str]:
@@ -186,31 +206,5 @@ def _goes_on_from(trials: Iterable[Trial]) -> frozenset[str]:
     return frozenset(trial.checkpoint.path for trial in trials if trial.checkpoint)
 
 
-def _own_checkpoints(trial: Trial) -> list[Path]:
-    return sorted(Path(trial.path).glob("checkpoint_*"))
-
-
-def _older_than(trial: Trial, newest: str) -> list[Path]:
-    """Return a trial's checkpoints before the last ones that a snapshot may name."""
-    there = _own_checkpoints(trial)
-    return [path for path in there if path.name <= Path(newest).name][:-_NEWEST]
-
-
-def _is_needed(path: Path, needed: Collection[str]) -> bool:
-    return str(path) in needed or str(path.parent) in needed
-
-
-def _remove(paths: Iterable[Path], needed: Collection[str]) -> bool:
-    """Remove checkpoints; return whether none is left that was not removed for need of it."""
-    whole = True
-    for path in paths:
-        if _is_needed(path, needed):
-            whole = False
-            continue
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            _log.warning("the checkpoint %s cannot be removed: %s", path, error)
-    return whole
+def _is_needed(path: str, needed: Collection[str]) -> bool:
+    return path in needed or path.rpartition("/")[0] in needed

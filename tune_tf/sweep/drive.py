@@ -70,7 +70,9 @@ def drive(
     endings = tracker or Endings(config.leading_objective)
     endings.ended_earlier(recovery.ended)
     snapshots = Snapshots(folder.path, recovery.snapshot)
-    keeper = CheckpointKeeper(config, snapshots, scheduler, endings, diary.removed_checkpoints)
+    keeper = CheckpointKeeper(
+        config, recovery.storage, snapshots, scheduler, endings, diary.removed_checkpoints
+    )
     keep = KeepState(snapshots, recovery.trial_ids, keeper.moment)
     end = SweepEnd(folder.sweep_id, _target(config))
     StopRequests(Mailbox(folder.path), end)
@@ -79,7 +81,7 @@ def drive(
         endings,
         KeepScheduler(scheduler),
         RecycleActors(),
-        ResultFiles(folder.path),
+        ResultFiles(folder.path, recovery.storage),
         RefuseBrokenWorkload(),
         *fewer_workers(config.parallelism),
         OomRetries(
@@ -121,7 +123,7 @@ def drive(
                 elastic=scheduler.fresh_actors,  # those that resize trials need them
             ),
             name=folder.sweep_id,
-            storage_path=str(folder.path.parent),
+            storage_path=config.remote_storage or str(folder.path.parent),
             num_samples=config.budget.num_samples,
             stop=end,
             search_alg=SweepSearch(
@@ -153,7 +155,9 @@ def drive(
         }
         searcher.finish(endings.outcomes, last)
         keeper.free()
-        result = sweep_result(folder, analysis.trials, endings, tracker, diary, end)
+        result = sweep_result(
+            folder, recovery.storage, analysis.trials, endings, tracker, diary, end
+        )
         reckoning.settle(result, closed=False)
         record(result, folder, tracker, writer)
         reckoning.settle(result, closed=True)

@@ -31,7 +31,7 @@ def check_paths(config: SweepConfig) -> None:
         InvalidSettingsError: With all faults.
     """
     faults = []
-    if "://" not in config.storage_path and not Path(config.storage_path).is_absolute():
+    if config.remote_storage or not Path(config.storage_path.removeprefix("file://")).is_absolute():
         faults.append(
             Fault(
                 "storage_path",

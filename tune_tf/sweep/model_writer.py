@@ -20,6 +20,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 
 from tune_tf.config import BudgetSettings
+from tune_tf.remote_storage import CheckpointPlace
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import throwaway_run
 from tune_tf.workload import Config, Workload
@@ -75,7 +76,7 @@ class ModelWriter:
         self,
         workload: Workload,
         config: Config,
-        checkpoint: Path,
+        checkpoint: CheckpointPlace,
         path: Path,
         metadata: Mapping[str, Any],
     ) -> ModelFolder:
@@ -84,7 +85,7 @@ class ModelWriter:
         Args:
             workload: Whose model.
             config: The trial's values.
-            checkpoint: Folder of the trial's checkpoint.
+            checkpoint: Where the trial's checkpoint is.
             path: The folder to write.
             metadata: What is kept in the folder about the model's origin, for JSON.
 
@@ -96,14 +97,14 @@ class ModelWriter:
         return ray.get(asked)
 
     def held_out_metrics(
-        self, workload: Workload, config: Config, checkpoint: Path
+        self, workload: Workload, config: Config, checkpoint: CheckpointPlace
     ) -> dict[str, float]:
         """Return what the model of a checkpoint makes of ``Data.test``: ``test_loss`` and so on.
 
         Args:
             workload: Whose model and data.
             config: The trial's values.
-            checkpoint: Folder of the trial's checkpoint.
+            checkpoint: Where the trial's checkpoint is.
         """
         self.start()
         metrics: dict[str, float] = ray.get(
@@ -170,7 +171,7 @@ class _Process:
         self,
         workload: Workload,
         config: Config,
-        checkpoint: Path,
+        checkpoint: CheckpointPlace,
         path: Path,
         metadata: dict[str, Any],
     ) -> ModelFolder:
@@ -186,7 +187,7 @@ class _Process:
         return ModelFolder(path, custom_objects(model), example is not None)
 
     def held_out_metrics(
-        self, workload: Workload, config: Config, checkpoint: Path
+        self, workload: Workload, config: Config, checkpoint: CheckpointPlace
     ) -> dict[str, float]:
         from tune_tf.training.export import trained_model
         from tune_tf.training.held_out import held_out_metrics

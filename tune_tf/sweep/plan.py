@@ -13,6 +13,7 @@ from tune_tf.secrets import expanded
 from tune_tf.sweep.cluster import num_fitting
 from tune_tf.sweep.mutations import allowed_mutations
 from tune_tf.sweep.parts import make_scheduler
+from tune_tf.sweep.storage import check_storage
 from tune_tf.tracking import MLflowCallback
 from tune_tf.trainables.factory import default_resources
 from tune_tf.workload import Workload
@@ -53,6 +54,7 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
         UnavailableResourcesError: No machine can hold a trial.
     """
     base_dir = base_dir or Path.cwd()
+    check_storage(config)
     workload = import_workload(config.workload, base_dir, config.data)
     make_scheduler(config)
     make_sampler(

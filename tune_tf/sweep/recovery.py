@@ -6,8 +6,8 @@ brought up to them. What cannot be read is told, and what cannot be done without
 """
 
 import logging
-import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from tune_tf.config import SweepConfig
 from tune_tf.diary import Pages, TrialPage
 from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.sweep.checkpoint_files import is_whole, iteration_of
 from tune_tf.sweep.snapshots import STATE_FILES, read_snapshot, snapshot_paths
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep.tune_state import Saved, TuneState, TuneTrial, loose_files
 from tune_tf.view.reports import RESULTS, last_report, reports
 
@@ -29,21 +29,21 @@ class Recovery:
     """What a resume goes on from; nothing is changed before :meth:`write`.
 
     Args:
-        folder: The sweep's folder.
+        storage: Where Tune looks for its state.
         files: Tune's state by file name; empty to begin with the first trial.
         trial_ids: The trials in it.
         ended: How trials ended, by id, of which Tune had not written that.
         snapshot: The archive that it comes from, if it does from one.
-        unneeded: Checkpoints that nobody goes on from.
+        unneeded: Paths of checkpoints that nobody goes on from.
         lost: What was lost, a sentence each.
     """
 
-    folder: Path
+    storage: SweepStorage
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     trial_ids: frozenset[str] = frozenset()
     ended: Mapping[str, Outcome] = field(default_factory=dict)
     snapshot: Path | None = None
-    unneeded: tuple[Path, ...] = ()
+    unneeded: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
     @property
@@ -56,15 +56,14 @@ class Recovery:
         for sentence in self.lost:
             _log.warning("%s", sentence)
         for path in self.unneeded:
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                self.storage.remove_checkpoint(path)
         for pattern in STATE_FILES:
-            for path in self.folder.glob(pattern):
-                if path.name not in self.files:
-                    path.unlink()
+            for name in self.storage.files(pattern):
+                if name not in self.files:
+                    self.storage.remove(name)
         for name, content in self.files.items():
-            partial = self.folder / f".{name}.partial"
-            partial.write_bytes(content)
-            partial.replace(self.folder / name)
+            self.storage.write(name, content)
 
 
 def recover(folder: Path, config: SweepConfig) -> Recovery:
@@ -76,40 +75,42 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
 
     Raises:
         SweepConflictError: No state of it is whole; tells what is left and what to do.
+        InvalidSettingsError: What it has stored elsewhere cannot be reached.
     """
+    storage = SweepStorage.of(folder, config)
     pages, lost = Pages.of(folder), list[str]()
-    lost += _add_what_the_diary_lacks(folder, pages)
-    state, snapshot = _newest_state(folder, pages, lost)
+    lost += _add_what_the_diary_lacks(folder, storage, pages)
+    state, snapshot = _newest_state(folder, storage, pages, lost)
     if state is None:
-        return Recovery(folder, lost=tuple(lost))
-    ended = _bring_up_to_date(folder, state, pages)
+        return Recovery(storage, lost=tuple(lost))
+    ended = _bring_up_to_date(folder, storage, state, pages)
     removed = {page.trial_id for page in pages.trials.values() if page.checkpoints_removed}
     for trial in state.trials:
         trial.set_max_failures(config.max_failures)
         if not trial.has_ended:
-            _mend(folder, trial, lost)
+            _mend(folder, storage, trial, lost)
         elif trial.trial_id in removed:
             trial.keep_checkpoints(
-                [each for each in trial.checkpoints if is_whole(folder / each.folder)]
+                [each for each in trial.checkpoints if storage.is_whole(storage.path(each.folder))]
             )
-        elif trial.checkpoints and not is_whole(folder / trial.checkpoints[0].folder):
+        elif trial.checkpoints and not storage.is_whole(storage.path(trial.checkpoints[0].folder)):
             lost.append(
                 f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, is "
                 "damaged or not there: its model cannot be exported"
             )
         lost += _lost_results(folder, trial)
     return Recovery(
-        folder,
+        storage,
         files=state.files(),
         trial_ids=frozenset(trial.trial_id for trial in state.trials),
         ended=ended,
         snapshot=snapshot,
-        unneeded=tuple(_unneeded(folder, state)),
+        unneeded=tuple(_unneeded(storage, state)),
         lost=tuple(lost),
     )
 
 
-def _add_what_the_diary_lacks(folder: Path, pages: Pages) -> Iterator[str]:
+def _add_what_the_diary_lacks(folder: Path, storage: SweepStorage, pages: Pages) -> Iterator[str]:
     """Take up what trials' own folders tell and the diary does not; yield what it has lost."""
     for path in sorted(folder.glob("trial_*")):
         last = dict(last_report(path / RESULTS))
@@ -122,17 +123,19 @@ def _add_what_the_diary_lacks(folder: Path, pages: Pages) -> Iterator[str]:
             page = pages.trials[trial_id] = TrialPage(trial_id, number, config)
             yield f"the sweep's diary is damaged: of trial {number} only its own folder tells"
         outcome = Outcome.of_result(last) if last.get("done") else None
-        if page.outcome is None and outcome is not None and _has_saved(path, last):
+        if page.outcome is None and outcome is not None and _has_saved(storage, path.name, last):
             page.outcome, page.cause, page.last = outcome, last.get(STOP_CAUSE), last
 
 
-def _has_saved(folder: Path, last: Mapping[str, Any]) -> bool:
+def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bool:
     """Return whether a trial has a checkpoint of its last report; else it goes on until then."""
-    iterations = (iteration_of(path) for path in folder.glob("checkpoint_*"))
+    iterations = map(storage.iteration_of, storage.checkpoints(storage.path(trial)))
     return last["training_iteration"] in iterations
 
 
-def _bring_up_to_date(folder: Path, state: TuneState, pages: Pages) -> dict[str, Outcome]:
+def _bring_up_to_date(
+    folder: Path, storage: SweepStorage, state: TuneState, pages: Pages
+) -> dict[str, Outcome]:
     """Have Tune's state know what happened since; return how trials ended meanwhile, by id."""
     ended: dict[str, Outcome] = {}
     by_id = {trial.trial_id: trial for trial in state.trials}
@@ -146,13 +149,13 @@ def _bring_up_to_date(folder: Path, state: TuneState, pages: Pages) -> dict[str,
         if trial and not trial.has_ended:
             trial.end(page, _last_of(folder / trial.folder_name, page))
             ended[trial.trial_id] = page.outcome
-            if last := _newest_on_disk(folder, trial):
+            if last := _newest_stored(folder, storage, trial):
                 trial.keep_checkpoints([last])
     return ended
 
 
 def _newest_state(
-    folder: Path, pages: Pages, lost: list[str]
+    folder: Path, storage: SweepStorage, pages: Pages, lost: list[str]
 ) -> tuple[TuneState | None, Path | None]:
     """Return the newest whole state, and the archive that it stands in."""
     damage = []
@@ -168,7 +171,7 @@ def _newest_state(
                 "what its diary tells of the time since"
             )
         return state, path
-    for files in loose_files(folder, STATE_FILES):
+    for files in loose_files(storage, STATE_FILES):
         try:
             state = TuneState(files)
         except ValueError as error:
@@ -177,7 +180,7 @@ def _newest_state(
         if damage:
             lost.append(f"{damage[0]}; the sweep goes on from Ray Tune's own files")
         return state, None
-    if not damage and not pages.trials and not any(folder.glob(STATE_FILES[0])):
+    if not damage and not pages.trials and not storage.files(STATE_FILES[0]):
         return None, None
     ended = sum(page.outcome not in (None, Outcome.INTERRUPTED) for page in pages.trials.values())
     told = damage[0] if damage else "there is no whole state of Ray Tune"
@@ -214,19 +217,19 @@ def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
         )
 
 
-def _mend(folder: Path, trial: TuneTrial, lost: list[str]) -> None:
+def _mend(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]) -> None:
     """Have a trial that is to go on do so from its newest checkpoint that is whole."""
     known = trial.checkpoints
-    whole = [each for each in known if is_whole(folder / each.folder)]
-    while whole and not is_whole(folder / whole[0].folder, thoroughly=True):
+    whole = [each for each in known if storage.is_whole(storage.path(each.folder))]
+    while whole and not storage.is_whole(storage.path(whole[0].folder), thoroughly=True):
         del whole[0]
-    if not whole and (found := _newest_on_disk(folder, trial)):
+    if not whole and (found := _newest_stored(folder, storage, trial)):
         whole = [found]
     if whole != known:
         trial.keep_checkpoints(whole)
-    there = sorted((folder / trial.folder_name).glob("checkpoint_*"))
-    newest = known[0].folder if known else there[-1].relative_to(folder) if there else None
-    if newest is None or (whole and whole[0].folder == newest):
+    there = storage.checkpoints(storage.path(trial.folder_name))
+    newest = str(known[0].folder) if known else storage.told(there[-1]) if there else None
+    if newest is None or (whole and str(whole[0].folder) == newest):
         return
     told = f"{newest}, the newest checkpoint, is damaged or not there: the trial "
     if whole:
@@ -235,13 +238,13 @@ def _mend(folder: Path, trial: TuneTrial, lost: list[str]) -> None:
         lost.append(f"{told}begins again")
 
 
-def _newest_on_disk(folder: Path, trial: TuneTrial) -> Saved | None:
+def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> Saved | None:
     """Return the newest whole checkpoint that tells its iteration, whether Tune knows it or not."""
     results = _results(folder, trial)
-    for path in sorted((folder / trial.folder_name).glob("checkpoint_*"), reverse=True):
-        iteration = iteration_of(path)
-        if iteration in results and is_whole(path, thoroughly=True):
-            return trial.found(path, iteration, results[iteration])
+    for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):
+        iteration = storage.iteration_of(path)
+        if iteration in results and storage.is_whole(path, thoroughly=True):
+            return trial.found(storage, path, iteration, results[iteration])
     return None
 
 
@@ -254,13 +257,13 @@ def _results(folder: Path, trial: TuneTrial) -> dict[int, Mapping[str, Any]]:
     }
 
 
-def _unneeded(folder: Path, state: TuneState) -> Iterator[Path]:
+def _unneeded(storage: SweepStorage, state: TuneState) -> Iterator[str]:
     """Yield checkpoints that were made after Tune's state, of trials that make them once more.
 
     Those that are made once more may be fewer; a left-over would pass for the trial's last.
     """
-    needed = {folder / saved.folder for trial in state.trials for saved in trial.checkpoints}
+    needed = {storage.path(saved.folder) for trial in state.trials for saved in trial.checkpoints}
     for trial in state.trials:
         if not trial.has_ended:
-            there = (folder / trial.folder_name).glob("checkpoint_*")
+            there = storage.checkpoints(storage.path(trial.folder_name))
             yield from (path for path in there if path not in needed)

@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ray.tune import Callback
+from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
 from ray.tune.utils.util import SafeFallbackEncoder
 
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep.trial_results import trial_name
-from tune_tf.view.reports import RESULTS
+from tune_tf.view.reports import REMOTE_CHECKPOINT, RESULTS
 from tune_tf.whole_files import append_line, write_whole
 
 _PARAMS = "params.json"
@@ -25,10 +26,12 @@ class ResultFiles(Callback):
 
     Args:
         folder: The sweep's folder.
+        storage: Where the trials' checkpoints are.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, storage: SweepStorage) -> None:
         self._folder = folder
+        self._storage = storage
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -58,6 +61,19 @@ class ResultFiles(Callback):
             append_line(file, line, path)
         finally:
             os.close(file)
+
+    def on_checkpoint(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        checkpoint: Checkpoint,
+        **info: Any,
+    ) -> None:
+        """Write where the trial's last checkpoint is, if that is not in its folder."""
+        place = self._storage.place(checkpoint.path)
+        if isinstance(place, str):
+            write_whole(self._folder_of(trial) / REMOTE_CHECKPOINT, place + "\n", on_disk=False)
 
     def _folder_of(self, trial: Trial) -> Path:
         path = self._folder / trial_name(trial)

@@ -31,6 +31,7 @@ from tune_tf.sweep.final_spread import final_parallelism, final_resources
 from tune_tf.sweep.guards import RefuseBrokenWorkload
 from tune_tf.sweep.model_writer import ModelFolder, ModelWriter
 from tune_tf.sweep.retrained_run import RetrainedRun, record
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep.store import SweepStore
 from tune_tf.tracking.ending import cause_of
 from tune_tf.tracking.endings import error_of, last_report
@@ -177,7 +178,7 @@ def retrain_trial(
         batch_size = workload.global_batch_size(chosen.config)
         spread = final_parallelism(config, num_replicas, batch_size)
         trained = _trained(config, workload, chosen, on, spread, epochs, path, curve)
-        checkpoint = Path(trained.checkpoint.path)
+        checkpoint = SweepStorage.of(path, config).place(trained.checkpoint.path)
         origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": chosen.trial_id}
         model = writer.write(workload, chosen.config, checkpoint, path / _MODEL, origin)
         held_out = writer.held_out_metrics(workload, chosen.config, checkpoint)
@@ -238,7 +239,7 @@ def _trained(
                 checkpoint_interval_s=config.checkpoint_interval_s,
             ),
             name=path.name,
-            storage_path=str(path.parent),
+            storage_path=config.remote_storage or str(path.parent),
             config=dict(chosen.config),
             stop={"training_iteration": epochs},
             max_failures=config.max_failures,

@@ -19,6 +19,7 @@ from tune_tf.sweep.notebook_progress import shown_in_notebook
 from tune_tf.sweep.plan import plan_sweep
 from tune_tf.sweep.reckoning import Reckoning
 from tune_tf.sweep.recovery import Recovery, recover
+from tune_tf.sweep.storage import SweepStorage
 
 
 def run_sweep(
@@ -54,9 +55,8 @@ def run_sweep(
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
         reckoning.take(folder)
         with shown_in_notebook(folder) as drawn, Diary(folder.path) as diary:
-            return drive(
-                folder, plan, diary, reckoning, Recovery(folder.path), [*callbacks, *drawn]
-            )
+            first = Recovery(SweepStorage.of(folder.path, config))
+            return drive(folder, plan, diary, reckoning, first, [*callbacks, *drawn])
 
 
 def resume_sweep(

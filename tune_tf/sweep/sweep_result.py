@@ -11,6 +11,7 @@ from tune_tf.folder import SweepFolder
 from tune_tf.results import SweepResult
 from tune_tf.sweep.best_model import log_best_model
 from tune_tf.sweep.model_writer import ModelWriter
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep.sweep_end import SweepEnd
 from tune_tf.sweep.trial_results import trial_result
 from tune_tf.tracking import Endings, MLflowCallback
@@ -20,6 +21,7 @@ _logger = logging.getLogger(__name__)
 
 def sweep_result(
     folder: SweepFolder,
+    storage: SweepStorage,
     trials: Sequence[Trial],
     endings: Endings,
     tracker: MLflowCallback | None,
@@ -30,6 +32,7 @@ def sweep_result(
 
     Args:
         folder: Its folder.
+        storage: Where its checkpoints are.
         trials: Tune's trials.
         endings: How they ended.
         tracker: Knows MLflow's id of the sweep's run; None where nothing is tracked.
@@ -43,6 +46,7 @@ def sweep_result(
             endings.outcomes.get(trial.trial_id),
             config.constraints,
             config.objectives,
+            storage,
             checkpoints_removed=trial.trial_id in pages
             and pages[trial.trial_id].checkpoints_removed,
         )

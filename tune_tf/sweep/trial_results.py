@@ -1,7 +1,6 @@
 """The trials of a finished sweep as plain data."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from ray.tune.experiment import Trial
 
@@ -9,6 +8,7 @@ from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.results import TrialResult, told_metrics
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.tracking.details import trial_number
 from tune_tf.tracking.ending import cause_of
 from tune_tf.tracking.endings import error_of, last_report
@@ -32,6 +32,7 @@ def trial_result(
     outcome: Outcome | None,
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
+    storage: SweepStorage,
     *,
     checkpoints_removed: bool = False,
 ) -> TrialResult:
@@ -43,10 +44,12 @@ def trial_result(
         constraints: What its last metrics are to keep.
         objectives: What the sweep optimises. The load of the machine is left out of the metrics,
             apart from what these or the constraints name.
+        storage: Where its checkpoints are.
         checkpoints_removed: Whether its checkpoints are there no more, though Tune names one.
     """
     last = last_report(trial)
     checkpoint = None if checkpoints_removed else trial.checkpoint
+    place = storage.place(checkpoint.path) if checkpoint else None
     return TrialResult(
         trial_id=trial.trial_id,
         number=trial_number(trial),
@@ -55,7 +58,7 @@ def trial_result(
         cause=cause_in(trial),
         iterations=int(last.get("training_iteration", 0)),
         metrics=told_metrics(last, constraints, objectives),
-        checkpoint=Path(checkpoint.path) if checkpoint else None,
+        checkpoint=place,
         feasible=is_feasible(constraints, last),
         checkpoints_removed=checkpoints_removed,
     )

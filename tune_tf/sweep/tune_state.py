@@ -18,6 +18,7 @@ from ray import cloudpickle
 
 from tune_tf.diary import TrialPage
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.sweep.storage import SweepStorage
 
 _PICKLED = "CLOUDPICKLE_FALLBACK"
 _ENDED = ("TERMINATED", "ERROR")
@@ -109,21 +110,24 @@ class TuneTrial:
         self._manager = manager
         self._run["checkpoint_manager"] = _pickled(manager)
 
-    def found(self, folder: Path, iteration: int, result: Mapping[str, Any]) -> Saved:
+    def found(
+        self, storage: SweepStorage, path: str, iteration: int, result: Mapping[str, Any]
+    ) -> Saved:
         """Return a checkpoint that Tune may not know as one to go on from, and count on from it.
 
         Args:
-            folder: Absolute path of it.
+            storage: Where it is.
+            path: Its path there.
             iteration: The trial's iteration when it was saved.
             result: What the trial reported then, as far as it is known.
         """
         from ray.train._internal.session import _TrainingResult  # as in Tune's own state
         from ray.tune import Checkpoint
 
-        self._set_storage(self.folder_name, int(folder.name.rpartition("_")[2]))
+        self._set_storage(self.folder_name, int(path.rpartition("_")[2]))
         metrics = {**result, "training_iteration": iteration}
-        registered = _TrainingResult(Checkpoint.from_directory(str(folder)), metrics)
-        return Saved(Path(folder.parent.name, folder.name), iteration, registered)
+        registered = _TrainingResult(Checkpoint(path, storage.filesystem), metrics)
+        return _saved(registered)
 
     def copy_for(self, page: TrialPage) -> "TuneTrial":
         """Return a trial of the same kind that Tune has not written yet, at its start."""
@@ -226,13 +230,13 @@ class TuneState:
         }
 
 
-def loose_files(folder: Path, patterns: Sequence[str]) -> Iterator[dict[str, bytes]]:
-    """Yield the states that Tune itself has left in a sweep's folder, the newest first."""
-    for newest in sorted(folder.glob(patterns[0]), reverse=True):
-        session = newest.stem.partition("-")[2]
-        paths = [folder / pattern.replace("*", session) for pattern in patterns]
-        if all(path.is_file() for path in paths):
-            yield {path.name: path.read_bytes() for path in paths}
+def loose_files(storage: SweepStorage, patterns: Sequence[str]) -> Iterator[dict[str, bytes]]:
+    """Yield the states that Tune itself has left of a sweep, the newest first."""
+    for newest in reversed(storage.files(patterns[0])):
+        session = newest.partition("-")[2].rpartition(".")[0]
+        names = [pattern.replace("*", session) for pattern in patterns]
+        if all(storage.files(name) for name in names):
+            yield {name: storage.read(name) for name in names}
 
 
 def _name_of(files: Mapping[str, bytes], beginning: str) -> str:

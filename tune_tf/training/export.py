@@ -14,6 +14,7 @@ from typing import Literal
 import keras
 
 from tune_tf.errors import WorkloadError
+from tune_tf.remote_storage import CheckpointPlace, local_copy
 from tune_tf.training.build import build_to_load
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.example import input_example
@@ -25,13 +26,14 @@ FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
 _OF_KERAS = {"saved_model": "tf_saved_model", "tflite": "litert"}
 
 
-def trained_model(workload: Workload, config: Config, folder: Path) -> keras.Model:
+def trained_model(workload: Workload, config: Config, place: CheckpointPlace) -> keras.Model:
     """Return the workload's model with the weights and optimizer state of a checkpoint.
 
     Raises:
         CheckpointError: The checkpoint cannot be read or is of another structure.
     """
-    checkpoint = Checkpoint.read(folder)
+    with local_copy(place) as folder:
+        checkpoint = Checkpoint.read(folder)
     model = build_to_load(workload, config, checkpoint.seed)
     checkpoint.load_into(model, checkpoint.initial_rate)
     if getattr(model.optimizer, "use_ema", False):
@@ -40,14 +42,18 @@ def trained_model(workload: Workload, config: Config, folder: Path) -> keras.Mod
 
 
 def export_trained(
-    workload: Workload, config: Config, checkpoint: Path, path: Path, file_format: FileFormat
+    workload: Workload,
+    config: Config,
+    checkpoint: CheckpointPlace,
+    path: Path,
+    file_format: FileFormat,
 ) -> keras.Model:
     """Write the model of a checkpoint in a format, in place of what was there before.
 
     Args:
         workload: Whose model.
         config: The trial's values.
-        checkpoint: Folder of its checkpoint.
+        checkpoint: Where its checkpoint is.
         path: The file, or the folder of a ``saved_model``; it is whole or not there.
         file_format: How it is written.
 

@@ -9,6 +9,9 @@ from typing import Any, Final
 RESULTS: Final = "result.json"
 """Name of the file, in a trial's folder."""
 
+REMOTE_CHECKPOINT: Final = "checkpoint.uri"
+"""Name of the file that holds the last checkpoint's URI, where ``storage_path`` is one."""
+
 _TAIL_BYTES = 16_384
 
 

@@ -10,14 +10,15 @@ from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.diary import TRIAL_LOG, TrialPage
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
+from tune_tf.remote_storage import CheckpointPlace
 from tune_tf.results import TrialResult, told_metrics
 from tune_tf.secrets import masked
 from tune_tf.space import flat
 from tune_tf.tracking.ending import cause_of, last_failure, plain
-from tune_tf.view.reports import RESULTS, found, last_report, reports
+from tune_tf.view.reports import REMOTE_CHECKPOINT, RESULTS, found, last_report, reports
 
 _ERROR = "error.txt"
-_CHECKPOINTS = "checkpoint_*"
+_CHECKPOINTS = "checkpoint_[0-9]*"
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,8 @@ class TrialView:
         return last_failure(_error(self.folder)).strip()
 
     @property
-    def checkpoints(self) -> Sequence[Path]:
-        """The folders of its checkpoints that are kept, oldest first."""
+    def checkpoints(self) -> Sequence[CheckpointPlace]:
+        """The folders of its checkpoints that are kept, oldest first; else the last one's URI."""
         return () if self.result.checkpoints_removed else _checkpoints(self.folder)
 
     @property
@@ -209,11 +210,18 @@ def _begun(last: Mapping[str, Any]) -> float | None:
     return None if now is None or total is None else now - total
 
 
-def _checkpoints(folder: Path) -> Sequence[Path]:
-    return [path for path in sorted(folder.glob(_CHECKPOINTS)) if any(path.iterdir())]
+def _checkpoints(folder: Path) -> Sequence[CheckpointPlace]:
+    there = [path for path in sorted(folder.glob(_CHECKPOINTS)) if any(path.iterdir())]
+    if there:
+        return there
+    try:
+        uri = (folder / REMOTE_CHECKPOINT).read_text().strip()
+    except OSError:
+        return ()
+    return [uri] if uri else ()
 
 
-def _last_checkpoint(folder: Path) -> Path | None:
+def _last_checkpoint(folder: Path) -> CheckpointPlace | None:
     found_there = _checkpoints(folder)
     return found_there[-1] if found_there else None
 

@@ -1,0 +1,124 @@
+"""A sweep whose ``storage_path`` is a bucket: a stand-in for S3 answers on this machine."""
+
+import json
+import signal
+import time
+from urllib.parse import quote
+
+import pytest
+from pyarrow import fs
+from three_systems import assert_truth
+
+from tune_tf.folder import SweepFolder
+from tune_tf.sweep.recovery import recover
+from tune_tf.sweep.tune_state import TuneState
+from tune_tf.view import SweepView
+
+moto_server = pytest.importorskip("moto.server")
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+REGION = "region=us-east-1&allow_bucket_creation=true"
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """The URI of a bucket; what is in it goes with the server."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing1")
+    server = moto_server.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"s3://bucket/sweeps?endpoint_override={quote(f'http://{host}:{port}', safe='')}&{REGION}"
+    server.stop()
+
+
+def damage_a_checkpoint(path):
+    """Cut the newest checkpoint short that a trial would go on from."""
+    recovery = recover(path, SweepFolder.open(path).config)
+    trials = TuneState(recovery.files).trials
+    saved = next(each.checkpoints[0] for each in trials if not each.has_ended and each.checkpoints)
+    file = recovery.storage.path(saved.folder, "trial.npz")
+    with recovery.storage.filesystem.open_output_stream(file) as stream:
+        stream.write(b"cut short")
+
+
+def checkpoints_in(bucket, sweep_id):
+    """Return the paths of all checkpoints of a sweep in the bucket, in order."""
+    filesystem, root = fs.FileSystem.from_uri(bucket)
+    found = filesystem.get_file_info(fs.FileSelector(f"{root}/{sweep_id}", recursive=True))
+    return sorted(each.path for each in found if each.base_name == "trial.npz")
+
+
+def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
+    bucket, command, finished, sweep_file, tmp_path
+):
+    settings = (
+        f"storage_path={bucket!r}",
+        "scheduler.max_t=15",
+        "checkpoint_interval_s=0",
+        "max_concurrent_trials=2",
+        "keep_checkpoints=2",
+    )
+    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 240
+        while not is_on_its_way(tmp_path):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    (path,) = (tmp_path / "sweeps").iterdir()
+    before = SweepView.open(path)
+    running = next(each for each in before.trials if not each.has_ended and each.checkpoints)
+    assert running.checkpoints[0].startswith("s3://bucket/sweeps/")
+    damage_a_checkpoint(path)
+
+    code, _, err = finished("resume", str(path), cwd=tmp_path)
+
+    assert code == 0, err
+    assert "Traceback" not in err
+    assert "the newest checkpoint, is damaged" in err
+    assert len(assert_truth(path)) == 8
+    view = SweepView.open(path)
+    assert not list(path.glob("trial_*/checkpoint_[0-9]*"))
+    kept = {each.split("/")[3] for each in checkpoints_in(bucket, path.name)}
+    having = {each.folder.name for each in view.trials if each.checkpoints}
+    assert kept == having
+    assert view.best.folder.name in kept
+    assert len(kept) == 2
+    code, _, err = finished("export", str(path), "--output", "model.keras", cwd=tmp_path)
+    assert code == 0, err
+    assert (tmp_path / "model.keras").stat().st_size > 10_000
+    code, out, err = finished("best", str(path), "--json", cwd=tmp_path)
+    assert json.loads(out)["checkpoint"] == view.best.checkpoints[-1]
+
+
+def is_on_its_way(folder):
+    """Whether two trials have ended, and another goes on from a checkpoint if it is killed."""
+    trials = [
+        trial
+        for path in folder.glob("sweeps/*/diary.lines")
+        for trial in SweepView.open(path.parent).trials
+    ]
+    running = [trial for trial in trials if not trial.has_ended]
+    return len(trials) - len(running) >= 2 and any(each.checkpoints for each in running)
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("nothing://bucket/sweeps", "is none that pyarrow can reach"),
+        (f"s3://bucket/sweeps?endpoint_override=127.0.0.1%3A9&{REGION}", "cannot be written to"),
+    ],
+    ids=["an unknown scheme", "no server"],
+)
+def test_a_store_that_cannot_be_reached_is_refused(finished, sweep_file, tmp_path, uri, told):
+    code, _, err = finished("run", str(sweep_file), "--set", f"storage_path={uri!r}", cwd=tmp_path)
+    assert code == 2
+    assert "storage_path" in err
+    assert told in " ".join(err.split())
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("sweeps/tiny-*"))
