@@ -58,8 +58,9 @@ def ray_job():
 def test_the_job_for_kubernetes_runs_the_sweep_file_on_its_cluster(ray_job):
     program, verb, *arguments = ray_job["entrypoint"].split()
     assert program == "tune-tf"
-    parsed = get_command(app).commands[verb].make_context(verb, arguments).params
-    assert (str(parsed["file"]), parsed["address"]) == ("digits.yaml", "auto")
+    with get_command(app).commands[verb].make_context(verb, arguments) as context:
+        assert (str(context.params["file"]), os.environ["RAY_ADDRESS"]) == ("digits.yaml", "auto")
+    assert "RAY_ADDRESS" not in os.environ
     assert set(YAML(typ="safe").load(ray_job["runtimeEnvYAML"])) == {"working_dir"}
 
 

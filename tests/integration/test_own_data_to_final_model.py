@@ -61,10 +61,17 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
     own_data_files.wine(tmp_path / "wine.csv")
     written = told("init", "wine.csv", "--target", "class")
     assert written["path"] == "sweep.yaml"
+    there = tmp_path / told("schema", "--output", "again.json")["path"]
+    assert there.read_bytes() == (tmp_path / "sweep.schema.json").read_bytes()
 
     budget = ("budget.num_samples=2", "scheduler={name: fifo, max_t: 3}")
+    forecast = told("plan", "sweep.yaml", "--set", *budget)
+    assert forecast["trials"]["likely"] == 2
     swept = told("run", "sweep.yaml", "--set", *budget)
     best = swept["best"]
+    assert swept["forecast"]["trials"]["actual"] == 2
+    page = Path(told("report", "wine", "--output", "page")["report.html"]).read_text()
+    assert "How far the forecast was off" in page
 
     # The exported model gives the trial's own numbers where tune_tf is not.
     exported = told("export", "wine", "--output", "wine.keras")

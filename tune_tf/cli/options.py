@@ -1,17 +1,33 @@
 """Arguments and options that several verbs take."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+_ADDRESS = "RAY_ADDRESS"
 
-def _connect(address: str | None) -> str | None:
-    """Have Ray connect to a cluster, whichever the sweep file names."""
+
+def _connect(context: typer.Context, address: str | None) -> str | None:
+    """Have Ray connect to a cluster, whichever the sweep file names, while the verb runs."""
     if address:
-        os.environ["RAY_ADDRESS"] = address
+        context.with_resource(_connected_to(address))
     return address
+
+
+@contextlib.contextmanager
+def _connected_to(address: str) -> Iterator[None]:
+    before = os.environ.get(_ADDRESS)
+    os.environ[_ADDRESS] = address
+    try:
+        yield
+    finally:
+        del os.environ[_ADDRESS]
+        if before is not None:
+            os.environ[_ADDRESS] = before
 
 
 SweepArgument = Annotated[

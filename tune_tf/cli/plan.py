@@ -36,12 +36,12 @@ def plan(
     if as_json:
         from tune_tf.cli.console import print_json
 
-        print_json({**forecast.to_dict(), "path": path and str(path)})
+        print_json({**forecast.to_dict(), "path": str(path)})
 
 
 def forecast_and_keep(
     config: "SweepConfig", base_dir: "Path", *, quiet: bool
-) -> "tuple[Forecast, Path | None]":
+) -> "tuple[Forecast, Path]":
     """Forecast a sweep, print it and keep it for a run of the same settings.
 
     Args:
@@ -50,7 +50,7 @@ def forecast_and_keep(
         quiet: Print nothing.
 
     Returns:
-        The forecast, and the file that holds it; None where it could not be kept.
+        The forecast, and the file that holds it.
     """
     from rich.console import Console
 
@@ -65,8 +65,7 @@ def forecast_and_keep(
     if not quiet:
         console = make_console()
         print_forecast(forecast, console)
-        if path is not None:
-            console.print(f"\nKept for the next run of these settings: {path}", soft_wrap=True)
+        console.print(f"\nKept for the next run of these settings: {path}", soft_wrap=True)
     return forecast, path
 
 
