@@ -40,6 +40,29 @@ def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):
     assert store.parent.info.status == "FINISHED"
 
 
+def test_a_trial_that_is_ended_before_it_goes_on_has_that_end(callback_of, trial_of, client):
+    """As by `stop --end` right after a resume, of a trial that had not reported yet."""
+    first = callback_of()
+    first.setup()
+    begun = trial_of("begun")
+    start(first, begun)
+    state = first.get_state()
+    first.on_experiment_end([begun])
+    assert Store(client).states("rate") == {"1.0": ("KILLED", "interrupted")}
+
+    second = callback_of()
+    second.set_state(state)
+    second.goes_on({}, {"begun"})
+    second.setup()
+    begun, never = trial_of("begun"), trial_of("never", 2.0)
+    second.on_step_end(0, [begun, never])
+    for trial in (begun, never):
+        trial.set_status("TERMINATED")
+    second.on_step_end(1, [begun, never])
+    second.on_experiment_end([begun, never])
+    assert Store(client).states("rate") == {"1.0": ("KILLED", "out_of_budget")}
+
+
 def test_after_a_kill_with_a_stale_state_every_trial_has_one_run(callback_of, trial_of, client):
     first = callback_of()
     first.setup()

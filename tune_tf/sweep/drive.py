@@ -68,7 +68,7 @@ def drive(
     searcher = make_searcher(folder)
     tracker = make_tracker(folder, scheduler, searcher)
     endings = tracker or Endings(config.leading_objective)
-    endings.ended_earlier(recovery.ended)
+    endings.goes_on(recovery.ended, recovery.begun)
     snapshots = Snapshots(folder.path, recovery.snapshot)
     keeper = CheckpointKeeper(
         config, recovery.storage, snapshots, scheduler, endings, diary.removed_checkpoints

@@ -33,6 +33,7 @@ class Recovery:
         files: Tune's state by file name; empty to begin with the first trial.
         trial_ids: The trials in it.
         ended: How trials ended, by id, of which Tune had not written that.
+        begun: Those that were started, by id.
         snapshot: The archive that it comes from, if it does from one.
         unneeded: Paths of checkpoints that nobody goes on from.
         lost: What was lost, a sentence each.
@@ -42,6 +43,7 @@ class Recovery:
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     trial_ids: frozenset[str] = frozenset()
     ended: Mapping[str, Outcome] = field(default_factory=dict)
+    begun: frozenset[str] = frozenset()
     snapshot: Path | None = None
     unneeded: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
@@ -104,6 +106,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         files=state.files(),
         trial_ids=frozenset(trial.trial_id for trial in state.trials),
         ended=ended,
+        begun=frozenset(page.trial_id for page in pages.trials.values() if page.started_s),
         snapshot=snapshot,
         unneeded=tuple(_unneeded(storage, state)),
         lost=tuple(lost),

@@ -2,7 +2,7 @@
 
 # Hooks take what Tune hands them.
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,19 +35,22 @@ class Endings(Callback):
         self._num_noticed = 0
         self._outcomes: dict[str, Outcome] = {}
         self._earlier: dict[str, Outcome] = {}
+        self._begun: frozenset[str] = frozenset()
 
     @property
     def outcomes(self) -> Mapping[str, Outcome]:
         """How trials ended, by Tune's id."""
         return MappingProxyType(self._outcomes)
 
-    def ended_earlier(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Take over how trials ended of which a killed driver had not written that.
+    def goes_on(self, ended: Mapping[str, Outcome], begun: Collection[str]) -> None:
+        """Take over what became of trials in earlier sessions.
 
         Args:
-            outcomes: By Tune's id. Tune has these trials as ended.
+            ended: How trials ended of which a killed driver had not written that, by Tune's id.
+                Tune has these trials as ended.
+            begun: Those that were started, which may end now without being started again.
         """
-        self._earlier = dict(outcomes)
+        self._earlier, self._begun = dict(ended), frozenset(begun)
 
     def trial_opened(self, trial: Trial) -> None:
         """Do what is to be done when a trial begins, or goes on; for subclasses."""
@@ -106,7 +109,7 @@ class Endings(Callback):
             self._end(trial, "stopped")
         for trial in [trial for trial in self._unstarted.values() if trial.is_finished()]:
             del self._unstarted[trial.trial_id]
-            if last_report(trial) or trial.trial_id in self._earlier:
+            if last_report(trial) or trial.trial_id in self._begun | self._earlier.keys():
                 self._end(trial, "stopped")
             else:
                 self._outcomes[trial.trial_id] = Outcome.OUT_OF_BUDGET
