@@ -46,10 +46,16 @@ def in_a_terminal(*arguments: str, cwd: Path, timeout_s: float = 280) -> str:
     return drawn.decode()
 
 
-def until(holds: Callable[[], Found], timeout_s: float = 180) -> Found:
-    """Wait until something is true; return it."""
+def until(
+    holds: Callable[[], Found],
+    timeout_s: float = 240,
+    process: "subprocess.Popen[str] | None" = None,
+) -> Found:
+    """Wait until something is true, while a process runs, if one is given; return it."""
     deadline = time.monotonic() + timeout_s
     while not (found := holds()):
+        if process is not None and process.poll() is not None:
+            pytest.fail(f"it ended before: {process.communicate()}")
         if time.monotonic() > deadline:
             pytest.fail(f"it did not come to be in {timeout_s} s")
         time.sleep(0.05)

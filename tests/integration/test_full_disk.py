@@ -1,9 +1,9 @@
 """A sweep whose driver finds no room on the disk any more."""
 
 import resource
-import time
 
 import pytest
+from terminal import until
 from three_systems import assert_truth
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -14,11 +14,7 @@ def test_a_sweep_that_ran_out_of_disk_goes_on_once_there_is_room(
 ):
     settings = ("checkpoint_interval_s=0", "mlflow.log_best_model=false")
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
-    deadline = time.monotonic() + 240
-    while not list(tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: [*tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")], process=process)
     hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4_000, hard))  # as a quota does
     _, err = process.communicate(timeout=240)

@@ -2,11 +2,11 @@
 
 import json
 import signal
-import time
 from urllib.parse import quote
 
 import pytest
 from pyarrow import fs
+from terminal import until
 from three_systems import assert_truth
 
 from tune_tf.folder import SweepFolder
@@ -62,11 +62,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
     )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
     try:
-        deadline = time.monotonic() + 240
-        while not is_on_its_way(tmp_path):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: is_on_its_way(tmp_path), process=process)
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)

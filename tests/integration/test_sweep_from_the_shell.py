@@ -2,11 +2,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import optuna
 import pytest
+from terminal import until
 from three_systems import assert_truth, in_tune, parent_run, seen_in, study_of
 
 from tune_tf.folder import SweepFolder
@@ -99,14 +99,14 @@ def test_a_pairing_of_sampler_and_scheduler_ends_alike_in_three_systems(
     assert result["pareto_front"]
 
 
-def _wait_for_trials(folder: Path, count: int, timeout_s: float = 120) -> Path:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        ended = list(folder.glob("sweeps/*/trial_*/checkpoint_*/trial.npz"))
-        if len(ended) >= count:
-            return ended[0].parents[2]
-        time.sleep(0.05)
-    pytest.fail(f"fewer than {count} trials ended in {timeout_s} s")
+def _wait_for_trials(folder: Path, count: int) -> Path:
+    """Wait for checkpoints of some trials; return the sweep's folder."""
+
+    def saved() -> list[Path]:
+        found = list(folder.glob("sweeps/*/trial_*/checkpoint_*/trial.npz"))
+        return found if len(found) >= count else []
+
+    return until(saved)[0].parents[2]
 
 
 @pytest.mark.parametrize(

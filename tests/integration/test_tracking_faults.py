@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import three_systems
 from faulty_proxy import FaultyProxy
+from terminal import until
 from tracking_server import TrackingServer
 
 from tune_tf.tracking.spool import SPOOL
@@ -363,11 +364,7 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
 def test_a_killed_sweep_is_closed_but_not_while_it_runs(command, finished, sweep_file, tmp_path):
     settings = ("budget.num_samples=12", "scheduler.max_t=60")
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("sweeps/*/trial_*/result.json")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    until(lambda: list(tmp_path.glob("sweeps/*/trial_*/result.json")), process=process)
     (folder,) = (tmp_path / "sweeps").iterdir()
     process.send_signal(signal.SIGSTOP)  # else it may end before it is looked at
     code, out, err = finished("close", "tiny", cwd=tmp_path)

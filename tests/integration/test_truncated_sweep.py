@@ -3,10 +3,10 @@
 import random
 import shutil
 import signal
-import time
 from unittest import mock
 
 import pytest
+from terminal import until
 from three_systems import assert_truth
 
 from tune_tf.errors import TuneTfError
@@ -34,11 +34,7 @@ def killed(command, tiny_sweep, tmp_path_factory):
     settings = ("scheduler.max_t=60", "checkpoint_interval_s=0", "max_concurrent_trials=2")
     process = command("run", "tiny.yaml", "--set", *settings, cwd=root)
     try:
-        deadline = time.monotonic() + 240
-        while not _is_on_its_way(root):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: _is_on_its_way(root), process=process)
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
