@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 EXTRAS ?= bench,cmaes
-TESTS  ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder
+TESTS  ?= --numprocesses 3 --dist loadfile
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
 .PHONY: help install sweep test test-again test-fast lint audit api format bench clean
