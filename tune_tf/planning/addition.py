@@ -277,10 +277,22 @@ class Addition:
     def _disk_bytes(self) -> Range:
         trials = Range.of(each.trials for each in self._spent)
         epochs = Range.of(each.epochs for each in self._spent)
-        each = self._checkpoints_bytes
-        kept = Range(trials.low * each.low, trials.likely * each.likely, trials.high * each.high)
+        each, keeping = self._checkpoints_bytes, self._keeping(trials)
+        kept = Range(keeping.low * each.low, keeping.likely * each.likely, keeping.high * each.high)
         told = epochs.times(_RESULT_BYTES) + trials.times(_TRIAL_BYTES)
         return kept + told + self._closing_bytes + Range.exactly(_SWEEP_BYTES)
+
+    def _keeping(self, trials: Range) -> Range:
+        """Return how many trials have checkpoints on the disk; at most, while they run, more."""
+        config = self.plan.config
+        if config.remote_storage is not None:
+            return Range.exactly(0)
+        if config.keep_checkpoints == "all":
+            return trials
+        kept, moving = config.keep_checkpoints, 2 * self._num_at_once
+        return Range(
+            min(trials.low, kept), min(trials.likely, kept), min(trials.high, kept + moving)
+        )
 
     @cached_property
     def _mlflow_bytes(self) -> Range:
@@ -349,7 +361,7 @@ class Addition:
                 "this was measured: times are longer than on a quiet machine"
             )
         free = _free_bytes(config.sweeps_path)
-        if free is not None and config.remote_storage is None and free < self._disk_bytes.high:
+        if free is not None and free < self._disk_bytes.high:
             found.append(
                 f"the sweep's folder may grow to {self._disk_bytes.high / 1e9:.1f} GB, but "
                 f"{free / 1e9:.1f} GB are free in {config.sweeps_path}"
