@@ -70,7 +70,7 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
     swept = told("run", "sweep.yaml", "--set", *budget)
     best = swept["best"]
     assert swept["forecast"]["trials"]["actual"] == 2
-    page = Path(told("report", "wine", "--output", "page")["report.html"]).read_text()
+    page = (tmp_path / told("report", "wine", "--output", "page")["report.html"]).read_text()
     assert "How far the forecast was off" in page
 
     # The exported model gives the trial's own numbers where tune_tf is not.
