@@ -350,3 +350,20 @@ def test_a_trial_that_the_study_kept_half_of_is_whole_again(storage):
     book.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
     last = book.study.trials[1]
     assert (last.params, last.user_attrs) == ({"x": 0.75}, {"tune_trial_id": "b"})
+
+
+def test_a_running_trial_whose_config_was_changed_keeps_the_one_that_optuna_drew(storage):
+    """As of population-based training, which may turn a condition on that was off."""
+
+    def conditional(trial):
+        if trial.suggest_categorical("kind", ["plain", "wide"]) == "wide":
+            trial.suggest_int("width", 1, 9)
+
+    study = open_study(storage, "s", Goals((Objective("loss", "min"),)))
+    study.enqueue_trial({"kind": "plain"})
+    book = TrialBook(study, storage, conditional)
+    asked(book, "a")
+    book.report("a", 1, 0.5)
+    again = TrialBook(study, storage, conditional, book.page.copy())
+    again.find_orphans({"a"}, {"a": {"kind": "wide", "width": 5}})
+    assert study.trials[0].params == {"kind": "plain"}

@@ -8,19 +8,18 @@ gets an end and nothing is drawn twice.
 
 import logging
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage
-from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
+from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
-from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.searchers.facts import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
 from tune_tf.searchers.finite import FiniteSampler
+from tune_tf.searchers.lost_trials import LostTrials
 from tune_tf.searchers.page import NO_STEP, Entry, Page, last_step, num_asked
 from tune_tf.searchers.rehearsal import NO_POINTS, Points, diverged, rehearse, tried
 from tune_tf.searchers.shown import Rungs, no_rungs
@@ -81,10 +80,9 @@ class TrialBook:
         self._live: dict[str, optuna.Trial] = {}
         self._ids: dict[int, int] = {}
         self.looked = False
-        trials = study.get_trials(deepcopy=False)
         self._diverged, self._tried = Points(diverged), Points(tried)
-        self.page = page or Page(num_known=num_asked(trials))
-        self._lost = self._lost_of(len(trials))
+        self.page = page or Page(num_known=num_asked(study.get_trials(deepcopy=False)))
+        self._lost = LostTrials(study, storage, suggest, self.page)
 
     @property
     def num_unfinished(self) -> int:
@@ -116,18 +114,10 @@ class TrialBook:
             of; otherwise None.
         """
         self.looked = True
-        self._complete_last(configs or {})
-        self._make_anew(configs or {})
+        self._lost.give_back(configs or {})
         trials = self.study.get_trials(deepcopy=False)
         unknown = self.page.settle(trials, tune_ids)
-        # Trials that began after the page was written, which Tune knows and the study has lost.
-        # Where no id is known, Tune's trials go by others, as those of a Repeater do.
-        given = configs or {}
-        ours = given if self.page.entries.keys() & given.keys() else {}
-        for tune_id in [key for key in ours if key not in self.page.entries]:
-            number = self._make(tune_id, ours[tune_id], len(trials))
-            self.page.entries[tune_id] = Entry(number)
-            self.page.num_known, unknown = number + 1, True
+        unknown |= self._lost.add_unknown(configs or {})
         return len(trials) if unknown else None
 
     def without_end(self, tune_ids: Collection[str]) -> list[str]:
@@ -280,64 +270,6 @@ class TrialBook:
         for number in sorted(finished):
             if not self._is_finished(number):
                 self._end(number, "the storage lost its end")
-
-    def _lost_of(self, num_trials: int) -> dict[int, str]:
-        """Return Tune's ids of the trials that the study has lost, by number."""
-        by_number = {entry.number: tune_id for tune_id, entry in self.page.entries.items()}
-        lost = range(num_trials, self.page.num_known)
-        if any(number not in by_number and number not in self.page.orphans for number in lost):
-            raise SweepConflictError(
-                f"study {self.study.study_name!r} has {num_trials} trials, but the searcher's "
-                f"state knows {self.page.num_known}: it was saved with another study or storage"
-            )
-        return {number: by_number.get(number, "") for number in lost}
-
-    def _complete_last(self, configs: Mapping[str, Mapping[str, Any]]) -> None:
-        """Give the study's last trial what it lacks: its storage may have lost the rest of it."""
-        trials = self.study.get_trials(deepcopy=False)
-        last = trials[-1] if trials else None
-        of_last = (key for key, e in self.page.entries.items() if last and e.number == last.number)
-        tune_id = next(of_last, None)
-        if last is None or tune_id is None or last.state.is_finished():
-            return
-        trial_id = self._id_of(last.number)
-        if TUNE_TRIAL_ID not in last.user_attrs:
-            self._storage.set_trial_user_attr(trial_id, TUNE_TRIAL_ID, tune_id)
-        again = FixedTrial(dict(configs.get(tune_id, {})), last.number)
-        with suppress(ValueError):  # its config is not known, or was changed by a scheduler
-            self._suggest(again)
-            for name in again.params.keys() - last.params.keys():
-                kind = again.distributions[name]
-                value = kind.to_internal_repr(again.params[name])
-                self._storage.set_trial_param(trial_id, name, value, kind)
-
-    def _make_anew(self, configs: Mapping[str, Mapping[str, Any]]) -> None:
-        """Give the study the trials back that it has lost, with their numbers."""
-        for number, tune_id in sorted(self._lost.items()):
-            self._make(tune_id, configs.get(tune_id, {}), number)
-        if self._lost:
-            _log.warning(
-                "study %s had lost its last %d trials; they are there again, without their curves",
-                self.study.study_name,
-                len(self._lost),
-            )
-        self._lost = {}
-
-    def _make(self, tune_id: str, config: Mapping[str, Any], number: int) -> int:
-        """Make a trial that the study has lost; return its number."""
-        attributes = {TUNE_TRIAL_ID: tune_id} if tune_id else {}
-        again = FixedTrial(dict(config), number)
-        try:
-            self._suggest(again)
-            made = create_trial(
-                state=TrialState.RUNNING,
-                params=again.params,
-                distributions=again.distributions,
-                user_attrs=attributes,
-            )
-        except ValueError:  # its config is not known, or was changed by a scheduler
-            made = create_trial(state=TrialState.RUNNING, user_attrs=attributes)
-        return self._storage.get_trial(self._storage.create_new_trial(self._study_id, made)).number
 
     def _is_finished(self, number: int) -> bool:
         return self._frozen(number).state.is_finished()
