@@ -3,20 +3,11 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from documented import BLOCK, PAGES, ROOT, blocks
 
 from tune_tf.config import SweepConfig
-
-ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"<!-- test: (\w+).*?-->\n```\w+\n(.*?)```", re.DOTALL)
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def blocks(kind: str) -> list[str]:
-    found = [block for page in PAGES for block in BLOCK.findall(page.read_text())]
-    return [text for name, text in found if name == kind]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

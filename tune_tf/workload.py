@@ -147,6 +147,29 @@ class Workload(abc.ABC):
         """
         return type(self).per_example is not Workload.per_example
 
+    def serving_model(self, model: "keras.Model", config: Config) -> "keras.Model":
+        """Return the model that is served in place of a trained one; default: that itself.
+
+        It is what MLflow gets, and what is exported as ``keras`` and ``saved_model``; ``tflite``
+        and ``onnx`` get the trained one. For callers who have other rows than ``load_data`` gives:
+        texts that training sees as codes, say, or the columns of a table by name.
+
+        Args:
+            model: The trained model.
+            config: The trial's values.
+        """
+        return model
+
+    def serving_rows(self, rows: Any) -> Any:
+        """Return a few rows as :meth:`serving_model` takes them; default: as they are.
+
+        They are MLflow's input example, and tell its signature.
+
+        Args:
+            rows: Input of the trained model: an array ``[rows, ...]``, or such arrays by name.
+        """
+        return rows
+
     def callbacks(self, config: Config) -> "Sequence[keras.callbacks.Callback]":
         """Return Keras callbacks for a trial; those for batches need ``loop="fit"``."""
         return ()

@@ -7,33 +7,46 @@ from pathlib import Path
 
 import own_data_files
 import pytest
+from documented import blocks
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
+ROWS_OF_VALIDATION = """
+import numpy as np
+import pandas as pd
+from tune_tf.workloads.tabular import TabularMLP
+wine = TabularMLP(path="wine.csv", target="class")
+x, y = wine.load_data({}).validation
+pd.DataFrame(wine.serving_rows(x)).to_csv("new_customers.csv", index=False)
+np.save("classes.npy", y)
+"""
+
 PREDICT = """
 import sys
-import keras
 import numpy as np
-path, rows = sys.argv[1:]
-with np.load(rows) as given:
-    x, y = {name: given[name] for name in given if name != "y"}, given["y"]
-loss, accuracy = keras.models.load_model(path).evaluate(x, y, verbose=0)
+{documented}
 assert "tune_tf" not in sys.modules
-print(loss, accuracy)
+logits, y = model.predict(rows, verbose=0), np.load("classes.npy")
+shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+print(np.mean(logits.argmax(axis=1) == y), -np.mean(np.log(shares[np.arange(len(y)), y])))
 """
 
-VALIDATION = """
+SERVED = """
 import sys
+import mlflow
 import numpy as np
-from tune_tf.workloads.tabular import TabularMLP
-x, y = TabularMLP(path="wine.csv", target="class").load_data({}).validation
-np.savez("rows.npz", y=y, **x)
+import pandas as pd
+mlflow.set_tracking_uri("sqlite:///mlflow.db")
+model = mlflow.pyfunc.load_model("models:/vino@live")
+logits = model.predict(pd.read_csv("new_customers.csv").fillna({"region": ""}))
+assert "tune_tf" not in sys.modules
+print(np.mean(logits.argmax(axis=1) == np.load("classes.npy")))
 """
 
 
-def python(code, *arguments, cwd):
+def python(code, cwd):
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", code],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -74,10 +87,12 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
     assert "How far the forecast was off" in page
 
     # The exported model gives the trial's own numbers where tune_tf is not.
-    exported = told("export", "wine", "--output", "wine.keras")
+    exported = told("export", "wine", "--output", "churn.keras")
     assert exported["trial_id"] == best["trial_id"]
-    python(VALIDATION, cwd=tmp_path)
-    loss, accuracy = map(float, python(PREDICT, "wine.keras", "rows.npz", cwd=tmp_path).split())
+    python(ROWS_OF_VALIDATION, cwd=tmp_path)
+    (documented,) = blocks("served")
+    predict = PREDICT.format(documented=documented)
+    accuracy, loss = map(float, python(predict, cwd=tmp_path).split()[-2:])
     assert accuracy == pytest.approx(best["metrics"]["val_accuracy"])
     assert loss == pytest.approx(best["metrics"]["val_loss"], rel=1e-4)
 
@@ -89,6 +104,7 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
     assert version.source == promoted["model_uri"] == parent.data.tags["tune_tf.best_model"]
     assert version.tags["tune_tf.trial_id"] == best["trial_id"]
     assert told("promote", "wine", "--alias", "live", "--name", "vino") == promoted
+    assert float(python(SERVED, cwd=tmp_path).split()[-1]) == pytest.approx(accuracy)
 
     # Trained again on the same rows, it has the trial's numbers.
     code, _, err = finished("promote", "wine", "--retrained", cwd=tmp_path)
@@ -105,9 +121,8 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
     assert "val_loss" not in final["metrics"]
     assert final["metrics"]["loss"] != again["metrics"]["loss"]
     assert 0 <= final["metrics"]["test_accuracy"] <= 1
-    loss, accuracy = map(
-        float, python(PREDICT, final["model_path"], "rows.npz", cwd=tmp_path).split()
-    )
+    predict = predict.replace("churn.keras", final["model_path"])
+    accuracy, loss = map(float, python(predict, cwd=tmp_path).split()[-2:])
     assert 0 < loss < 5
 
     run = client.get_run(final["mlflow_run_id"])
@@ -135,7 +150,7 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
     for arguments, text in (
         (("export", "wine", "--trial", "7"), "has no trial '7'; there are 2, for example"),
         (("retrain", "win"), "there is no sweep 'win'"),
-        (("export", "wine", "--output", "wine.keras"), "wine.keras is there already"),
+        (("export", "wine", "--output", "churn.keras"), "churn.keras is there already"),
     ):
         code, _, err = finished(*arguments, cwd=tmp_path)
         assert (code, "Traceback" in err) == (2, False)

@@ -42,7 +42,9 @@ import sys
 import numpy as np
 path, rows = sys.argv[1:]
 with np.load(rows) as given:
-    x, wanted = {{name: given[name] for name in given if name != "wanted"}}, given["wanted"]
+    wanted = given["wanted"]
+    x = {{name: given[name] for name in given if name != "wanted"}}
+x = {{name: rows.astype(object) if rows.dtype.kind == "U" else rows for name, rows in x.items()}}
 {served}
 np.testing.assert_allclose(told, wanted, rtol=1e-5, atol=1e-5)
 print(told.shape)
@@ -84,6 +86,10 @@ def trained(tmp_path_factory):
     wanted = model.predict(x, verbose=0)
     assert model.evaluate(x, y, verbose=0)[0] == pytest.approx(metrics["val_loss"], rel=1e-5)
     np.savez(folder / "rows.npz", wanted=wanted, **x)
+    columns = workload.serving_rows(x)
+    assert len(columns) == 14
+    columns["region"] = columns["region"].astype(str)
+    np.savez(folder / "columns.npz", wanted=wanted, **columns)
     trial.stop()
     told = {"val_loss": metrics["val_loss"]}
     return result_of(
@@ -115,8 +121,9 @@ def test_a_clean_process_predicts_what_the_trial_did(trained, file_format, name,
 
     assert [each.name for each in tmp_path.iterdir()] == [name]
     code = CLEAN.format(served=SERVED[file_format])
+    rows = "columns.npz" if file_format in ("keras", "saved_model") else "rows.npz"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path), str(trained.path / "rows.npz")],
+        [sys.executable, "-c", code, str(path), str(trained.path / rows)],
         capture_output=True,
         text=True,
         timeout=240,

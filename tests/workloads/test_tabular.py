@@ -329,3 +329,59 @@ def test_what_is_no_parquet_is_told(tmp_path):
 def test_bad_settings_are_refused(settings, match):
     with pytest.raises(InvalidSettingsError, match=match):
         TabularMLP(**settings)
+
+
+def as_trained(workload, rows):
+    """Return what a model that trial trains makes of rows, and its served one of their columns."""
+    model = workload.build_model({"width": 8})
+    served = workload.serving_model(model, {})
+    numbers = {name: rows[name].to_numpy("float32") for name in workload.facts.numeric.names}
+    texts = {
+        name: rows[name].fillna("").astype(str).to_numpy(object)
+        for name in workload.facts.categorical.categories
+    }
+    return (
+        model.predict(workload.inputs_of(rows), verbose=0),
+        served.predict({**numbers, **texts}, verbose=0),
+        served,
+    )
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"columns": ["size"]}, {"columns": ["colour", "a/b %"]}], ids=str
+)
+def test_the_served_model_takes_the_columns_and_gives_the_same(settings, table, tmp_path):
+    workload = made(table(**{"a/b %": ["x", "y"] * 5}), **settings)
+    rows = pd.DataFrame(
+        {
+            "size": [1, None, 3, 1e9],
+            "colour": ["blue", "red", "green", None],
+            "a/b %": ["y", None, "x", "z"],
+        }
+    )
+    wanted, told, served = as_trained(workload, rows)
+    np.testing.assert_array_equal(told, wanted)
+    assert np.ptp(wanted, axis=0).max() > 0
+
+    served.save(tmp_path / "served.keras")
+    loaded = keras.models.load_model(tmp_path / "served.keras")
+    assert set(loaded.input) == set(settings.get("columns", ["size", "colour", "a/b %"]))
+    assert not loaded.compiled
+
+
+def test_an_empty_text_may_be_a_category(table):
+    workload = made(table("table.parquet", colour=["", "red"] * 4 + [None, "red"]))
+    rows = pd.DataFrame({"size": [1.0, 1.0], "colour": ["", "red"]})
+
+    assert workload.facts.categorical.categories == {"colour": ("", "red")}
+    wanted, told, _ = as_trained(workload, rows)
+    np.testing.assert_array_equal(told, wanted)
+
+
+def test_rows_of_training_become_columns_again(table):
+    workload = made(table())
+    frame = pd.DataFrame(TABLE)
+    rows = workload.serving_rows(workload.inputs_of(frame))
+
+    np.testing.assert_array_equal(rows["size"], frame["size"].to_numpy("float32"))
+    assert rows["colour"].tolist() == frame["colour"].fillna("").tolist()

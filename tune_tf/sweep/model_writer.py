@@ -182,9 +182,12 @@ class _Process:
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
             example = input_example(workload, config, model)
+            served = workload.serving_model(model, config)
+            if example is not None:
+                example = workload.serving_rows(example)
         with _in_place_of(path) as folder:
-            _save(model, example, folder, metadata)
-        return ModelFolder(path, custom_objects(model), example is not None)
+            _save(served, example, folder, metadata)
+        return ModelFolder(path, custom_objects(served), example is not None)
 
     def held_out_metrics(
         self, workload: Workload, config: Config, checkpoint: CheckpointPlace

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import keras
 
@@ -23,6 +23,7 @@ from tune_tf.workload import Config, Workload
 FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
 """How a model is written: for Keras, for TensorFlow Serving, for LiteRT or for ONNX Runtime."""
 
+_SERVED: Final = ("keras", "saved_model")  # the others have no strings, and no tables of them
 _OF_KERAS = {"saved_model": "tf_saved_model", "tflite": "litert"}
 
 
@@ -68,6 +69,8 @@ def export_trained(
     if file_format != "keras":  # Keras writes a model only once it was called
         symbolic = getattr(model, "inputs", None) is not None
         model(model.input if symbolic else input_example(workload, config, model))
+    if file_format in _SERVED:
+        model = workload.serving_model(model, config)
     with _in_place_of(path) as partial:
         try:
             if file_format == "keras":

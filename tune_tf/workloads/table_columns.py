@@ -1,7 +1,7 @@
 """The columns of a table as numbers for a model."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -98,19 +98,24 @@ class CategoricalColumns:
         """Codes of all columns together."""
         return sum(len(known) + _RESERVED for known in self.categories.values())
 
+    def ranges(self) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+        """Yield each column with its first code and its known categories."""
+        first = 0
+        for name, known in self.categories.items():
+            yield name, first, known
+            first += len(known) + _RESERVED
+
     def codes(self, table: "pd.DataFrame") -> "np.ndarray[Any, Any]":
         """Return the columns of a table as int32 of shape ``[rows, columns]``."""
         import pandas as pd
 
         found = np.empty((len(table), len(self.categories)), np.int32)
-        first = 0
-        for position, (name, known) in enumerate(self.categories.items()):
+        for position, (name, first, known) in enumerate(self.ranges()):
             texts = texts_of(table[name])
             codes = pd.Index(known, dtype=object).get_indexer(texts.to_numpy(object)) + _RESERVED
             codes[codes < _RESERVED] = _UNKNOWN  # not found
             codes[texts.isna().to_numpy()] = _MISSING
             found[:, position] = first + codes
-            first += len(known) + _RESERVED
         return found
 
 

@@ -21,6 +21,7 @@ from tune_tf.workloads.table_columns import (
     texts_of,
 )
 from tune_tf.workloads.table_file import read_table
+from tune_tf.workloads.table_serving import model_of_columns, rows_of_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +99,8 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
 
     The model takes numbers as they stand in the file, NaN where one is missing: filling in the
     median, a column that tells so, and standardising are layers of its own, by the training rows
-    alone. :meth:`inputs_of` makes its inputs of other rows.
+    alone. :meth:`inputs_of` makes its inputs of other rows; a model that is exported, or logged to
+    MLflow, takes the columns as they are.
 
     Reads from a config: ``num_layers`` (1), ``width`` (128), ``dropout`` (0), ``embedding_dim``
     (8), and what :func:`~tune_tf.workloads.optimizer.make_optimizer` reads.
@@ -149,6 +151,14 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
         if facts.categorical.categories:
             inputs["categorical"] = facts.categorical.codes(table)
         return inputs
+
+    def serving_model(self, model: Any, config: Config) -> Any:
+        """Return a model whose inputs are the columns: :func:`.table_serving.model_of_columns`."""
+        return model_of_columns(model, self.facts.numeric, self.facts.categorical)
+
+    def serving_rows(self, rows: Any) -> Any:
+        """Return rows by column, as :meth:`serving_model` takes them."""
+        return rows_of_columns(rows, self.facts.numeric, self.facts.categorical)
 
     def _read(self) -> _Table:
         path = existing_file(self.settings.path, "data.path")
