@@ -18,6 +18,7 @@ from tune_tf.sweep.diarist import Diarist
 from tune_tf.sweep.disk_guard import DiskGuard
 from tune_tf.sweep.guards import KeepScheduler, RefuseBrokenWorkload, told_plainly
 from tune_tf.sweep.keep_state import KeepState
+from tune_tf.sweep.lean_trials import LeanTrials
 from tune_tf.sweep.model_writer import ModelWriter, StartEarly
 from tune_tf.sweep.parts import (
     make_scheduler,
@@ -90,6 +91,7 @@ def drive(
         WatchReservations(config.parallelism.shares(plan.resources)[0]),
         WatchInput(),
         Diarist(diary, endings, tracker, folder.secrets),
+        LeanTrials(),
         keep,
     ]
     guard = DiskGuard(
