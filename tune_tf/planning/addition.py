@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tune_tf.forecast import Forecast, ModelForecast, Range
 from tune_tf.planning.costs import Costs
+from tune_tf.planning.disk import Disk
 from tune_tf.planning.machine import Machine
 from tune_tf.planning.models import ModelFacts, Survey
 from tune_tf.planning.simulated import Simulated
@@ -20,17 +21,6 @@ from tune_tf.sweep.plan import SweepPlan
 from tune_tf.trainables.recycling import Recycling
 
 _LEAST_DOUBT = 0.1  # speed differs by that from one minute to the next, however it was measured
-
-# Bytes in the sweep's folder, as Tune, Optuna and the diary write them.
-_RESULT_BYTES = 750  # a line in result.json
-_TRIAL_BYTES = 26_000  # a trial in Tune's snapshot, the study and the diary
-_SWEEP_BYTES = 25_000
-
-# Bytes in MLflow's store.
-_POINT_BYTES = 150  # a metric's point, with its index
-_NUM_POINTS = 10  # metrics of a result
-_RUN_BYTES = 15_000  # a trial's run, without points
-_BEST_MODEL_BYTES = 30_000  # a logged model, beside its weights
 
 _MODEL_LOGGING = 0.15  # starts of a process; the one that does it runs before the last trial ends
 _SETUP = 0.12  # Tune, searcher and tracking until trials are asked for, in starts of a process
@@ -111,9 +101,9 @@ class Addition:
             closing_s=self._closing_s,
             cpu_hours=hours.times(resources.cpus),
             gpu_hours=hours.times(resources.gpus),
-            disk_bytes=self._disk_bytes,
-            closing_bytes=self._closing_bytes,
-            mlflow_bytes=self._mlflow_bytes,
+            disk_bytes=self._disk.folder_bytes,
+            closing_bytes=self._disk.closing_bytes,
+            mlflow_bytes=self._disk.mlflow_bytes,
             phases={
                 "starting and ending Ray": start_s,
                 "first processes: TensorFlow, data, MLflow": processes_s,
@@ -242,66 +232,17 @@ class Addition:
         return "smallest" if facts == self.survey.smallest else f"random {index}"
 
     @cached_property
-    def _checkpoints_bytes(self) -> Range:
-        """Size of the checkpoints that are kept of a trial."""
-        written = [max(turn.checkpoint_bytes for turn in turns) for turns in self.measured.turns]
-        ratio = sum(written) / max(1, sum(each.state_bytes for each in self.facts))
-        sizes = sorted(ratio * each.state_bytes for each in self.survey.known)
-        mean = statistics.fmean(
-            ratio * each.state_bytes for each in self.survey.drawn or self.facts
+    def _disk(self) -> Disk:
+        return Disk(
+            plan=self.plan,
+            survey=self.survey,
+            facts=self.facts,
+            measured=self.measured,
+            spent=self._spent,
+            num_to_keep=self.num_to_keep,
+            store=self.store,
+            report=self.report,
         )
-        kept = []
-        interval = self.plan.config.checkpoint_interval_s
-        for spent in self._spent:
-            took = spent.trial_s / max(1, spent.trials)
-            most = spent.epochs / max(1, spent.trials)
-            # One at its end, and one each time that the interval is over.
-            made = 1 + (took // interval if interval else most)
-            kept.append(max(1.0, min(made, self.num_to_keep or made)))
-        many = Range.of(kept)
-        return Range(
-            (sizes[0] + mean) / 2 * many.low, mean * many.likely, (sizes[-1] + mean) / 2 * many.high
-        )
-
-    @property
-    def _model_bytes(self) -> int:
-        mlflow = self.plan.config.mlflow
-        logged = mlflow is not None and mlflow.log_best_model
-        return self.survey.largest.state_bytes + _BEST_MODEL_BYTES if logged else 0
-
-    @cached_property
-    def _closing_bytes(self) -> Range:
-        return Range.around(self.report.num_bytes + self._model_bytes, less=0.4, more=0.3)
-
-    @cached_property
-    def _disk_bytes(self) -> Range:
-        trials = Range.of(each.trials for each in self._spent)
-        epochs = Range.of(each.epochs for each in self._spent)
-        each, keeping = self._checkpoints_bytes, self._keeping(trials)
-        kept = Range(keeping.low * each.low, keeping.likely * each.likely, keeping.high * each.high)
-        told = epochs.times(_RESULT_BYTES) + trials.times(_TRIAL_BYTES)
-        return kept + told + self._closing_bytes + Range.exactly(_SWEEP_BYTES)
-
-    def _keeping(self, trials: Range) -> Range:
-        """Return how many trials have checkpoints on the disk; at most, while they run, more."""
-        config = self.plan.config
-        if config.remote_storage is not None:
-            return Range.exactly(0)
-        if config.keep_checkpoints == "all":
-            return trials
-        kept, moving = config.keep_checkpoints, 2 * self._num_at_once
-        return Range(
-            min(trials.low, kept), min(trials.likely, kept), min(trials.high, kept + moving)
-        )
-
-    @cached_property
-    def _mlflow_bytes(self) -> Range:
-        if self.store is None:
-            return Range.exactly(0)
-        trials = Range.of(each.trials for each in self._spent).times(_RUN_BYTES)
-        points = Range.of(each.epochs for each in self._spent).times(_NUM_POINTS * _POINT_BYTES)
-        once = Range.around(self.store.num_bytes, less=1.0, more=0.1)  # it may be there already
-        return once + trials + points + self._closing_bytes
 
     @property
     def _assumptions(self) -> tuple[str, ...]:
@@ -361,9 +302,9 @@ class Addition:
                 "this was measured: times are longer than on a quiet machine"
             )
         free = _free_bytes(config.sweeps_path)
-        if free is not None and free < self._disk_bytes.high:
+        if free is not None and free < self._disk.folder_bytes.high:
             found.append(
-                f"the sweep's folder may grow to {self._disk_bytes.high / 1e9:.1f} GB, but "
+                f"the sweep's folder may grow to {self._disk.folder_bytes.high / 1e9:.1f} GB, but "
                 f"{free / 1e9:.1f} GB are free in {config.sweeps_path}"
             )
         if self.survey.num_broken:
