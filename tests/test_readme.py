@@ -82,6 +82,23 @@ def ray_cluster():
     assert done.returncode == 0, done.stdout
 
 
+def test_the_list_of_benchmarks_is_whole():
+    bench = ROOT / "scripts" / "bench"
+    listed = re.findall(r"^\| `(\w+\.py)` \|", (bench / "README.md").read_text(), re.M)
+    assert sorted(listed) == sorted(path.name for path in bench.glob("*.py"))
+
+
+def test_every_guide_is_found_from_the_readme():
+    pages = {page.name: page.read_text() for page in PAGES}
+    reached, left = set(), ["README.md"]
+    while left:
+        name = left.pop()
+        reached.add(name)
+        linked = re.findall(r"\]\((?:docs/)?([\w-]+\.md)", pages[name])
+        left += [each for each in linked if each in pages and each not in reached]
+    assert reached == set(pages)
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "search_spaces").glob("*.yaml")), ids=lambda p: p.stem
 )
