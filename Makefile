@@ -31,7 +31,7 @@ test-again: install ## the tests that failed last
 	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 test-fast: install ## the tests that need no framework, in seconds
-	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
+	@$(BIN)/python -m pytest --numprocesses 2 -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
 
 lint: install    ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .
