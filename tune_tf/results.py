@@ -217,6 +217,8 @@ class SweepResult:
     ) -> Path:
         """Write a trial's trained model as files that serve it without tune_tf.
 
+        What callers see of it is up to :meth:`tune_tf.Workload.serving_model`.
+
         Args:
             path: Where to: a file ending in ``.keras``, ``.tflite`` or ``.onnx`` as the format
                 says, or a folder for ``saved_model``.
