@@ -92,7 +92,9 @@ class _Ours:
     seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._searcher = OptunaSearcher(_SPACE, _LOSS, self.sampler, seed=1)
+        # Ours by that name draws otherwise than Optuna's.
+        chosen = ("tpe", 1) if self.sampler == "tpe" else (_SAMPLERS[self.sampler](), None)
+        self._searcher = OptunaSearcher(_SPACE, _LOSS, chosen[0], seed=chosen[1])
 
     def do(self, number: int) -> dict[str, Any]:
         """Suggest and complete once; return the config."""

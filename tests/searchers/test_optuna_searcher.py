@@ -246,6 +246,21 @@ def test_a_kill_after_the_last_save_loses_nothing_and_draws_nothing_twice(study_
     assert {trial.state.name for trial in trials_of(second)} <= {"COMPLETE", "PRUNED"}
 
 
+def test_random_configs_are_those_of_an_undisturbed_sweep_whatever_was_drawn_before_a_kill(
+    tmp_path,
+):
+    undisturbed = run(make(CONDITIONAL, sampler="random"), names(12))
+    settings = {"sampler": "random", "storage": tmp_path / "s.journal", "study_name": "s"}
+
+    first = make(CONDITIONAL, **settings)
+    configs = run(first, names(4))
+    first.save(tmp_path / "state.pkl")
+    run(first, names(3, start=4))  # asked for after the save, and forgotten by Tune
+    second = make(CONDITIONAL, **settings)
+    second.restore(tmp_path / "state.pkl")
+    assert [*configs, *run(second, names(8, start=4))] == undisturbed
+
+
 def test_two_resumes_from_one_point_propose_the_same(tmp_path):
     settings = {"storage": tmp_path / "study.journal", "study_name": "sweep"}
     run(make(**settings), names(3))

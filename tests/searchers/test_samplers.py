@@ -1,6 +1,8 @@
 import logging
+import pickle
 import warnings
 
+import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
@@ -17,10 +19,11 @@ from optuna.samplers import (
     TPESampler,
 )
 from optuna.storages import InMemoryStorage
-from optuna.trial import TrialState
+from optuna.trial import TrialState, create_trial
 from sampler_spaces import CONDITIONAL, FINITE, MIXED, NUMBERS, define
 
 from tune_tf.searchers.finite import FiniteSampler, grid_points
+from tune_tf.searchers.random_by_number import RandomByNumber
 from tune_tf.searchers.samplers import (
     SAMPLERS,
     make_sampler,
@@ -44,7 +47,7 @@ class Own(BaseSampler):
 KINDS = {
     "tpe": (TPESampler, MIXED, lambda seed: TPESampler(seed=seed, multivariate=False)),
     "tpe_rungs": (TPESampler, NUMBERS, lambda seed: TPESampler(seed=seed)),
-    "random": (RandomSampler, MIXED, lambda seed: RandomSampler(seed=seed)),
+    "random": (RandomByNumber, MIXED, RandomByNumber),
     "cmaes": (CmaEsSampler, NUMBERS, lambda seed: CmaEsSampler(seed=seed)),
     "gp": (GPSampler, MIXED, lambda seed: GPSampler(seed=seed)),
     "nsga2": (NSGAIISampler, MIXED, lambda seed: NSGAIISampler(seed=seed)),
@@ -241,15 +244,54 @@ def first_draw(sampler):
 
 def test_a_renewed_sampler_follows_from_the_seed_and_the_number_of_trials():
     def draw(seed, num_trials):
-        old = make_sampler("random", seed, space=NUMBERS)
-        return first_draw(renewed(old, "random", seed, num_trials, space=NUMBERS))
+        old = make_sampler("tpe", seed, space=NUMBERS)
+        return first_draw(renewed(old, "tpe", seed, num_trials, space=NUMBERS))
 
-    fresh = first_draw(make_sampler("random", 7, space=NUMBERS))
+    fresh = first_draw(make_sampler("tpe", 7, space=NUMBERS))
     assert draw(7, 5) == draw(7, 5)
     assert len({draw(7, 5), draw(7, 6), draw(8, 5), fresh}) == 4
 
 
-@pytest.mark.parametrize("sampler", ["random", RandomSampler(seed=7)], ids=["unseeded", "made"])
+def drawn(sampler, number, *, paths=("rate", "units")):
+    trial = create_trial(state=TrialState.RUNNING)
+    trial.number = number
+    distributions = NUMBERS.distributions()
+    return [sampler.sample_independent(None, trial, path, distributions[path]) for path in paths]
+
+
+def test_random_configs_follow_from_seed_number_and_name_alone():
+    sampler = make_sampler("random", 7, space=NUMBERS)
+    first = [drawn(sampler, number) for number in range(50)]
+
+    assert drawn(sampler, 3) == first[3]
+    assert drawn(sampler, 3, paths=("units", "rate")) == first[3][::-1]
+    assert drawn(make_sampler("random", 7, space=NUMBERS), 49) == first[49]
+    assert renewed(sampler, "random", 7, 12, space=NUMBERS) is sampler
+    assert drawn(make_sampler("random", 8, space=NUMBERS), 3) != first[3]
+    assert len({rate for rate, _ in first}) == 50
+
+
+def test_random_configs_without_a_seed_are_the_same_after_a_restore():
+    sampler = make_sampler("random", None, space=NUMBERS)
+    again = pickle.loads(pickle.dumps(sampler))
+
+    assert drawn(again, 5) == drawn(sampler, 5)
+    assert drawn(make_sampler("random", None, space=NUMBERS), 5) != drawn(sampler, 5)
+
+
+def test_random_configs_are_spread_evenly():
+    sampler = make_sampler("random", 1, space={"rate": FloatDistribution(0, 1)})
+    trial, rates = create_trial(state=TrialState.RUNNING), []
+    for trial.number in range(2000):
+        rates.append(sampler.sample_independent(None, trial, "rate", FloatDistribution(0, 1)))
+
+    counts, _ = np.histogram(rates, bins=20, range=(0, 1))
+    assert counts.min() > 60
+    assert counts.max() < 145
+    assert abs(np.corrcoef(rates[:-1], rates[1:])[0, 1]) < 0.06
+
+
+@pytest.mark.parametrize("sampler", ["tpe", RandomSampler(seed=7)], ids=["unseeded", "made"])
 def test_a_sampler_without_a_seed_of_ours_is_seeded_afresh(sampler):
     old = make_sampler(sampler, None, space=NUMBERS)
     assert renewed(old, sampler, None, 5, space=NUMBERS) is old

@@ -13,6 +13,7 @@ import pytest
 import ray
 from ray import tune
 
+from tune_tf.bookkeeping import PEAK_MEMORY
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Asynchronous
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
 
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 NUM_BATCHES = 5
+TENSORFLOW_BYTES = 250e6  # a process that has it loaded takes more
 MANY = 1000
 
 
@@ -174,6 +176,10 @@ def test_one_worker_gives_the_numbers_of_one_device(alone):
     assert np.allclose(seen, expected, rtol=1e-6)
 
 
+def test_a_trial_reports_the_memory_of_server_and_workers(alone):
+    assert alone["results"][-1][PEAK_MEMORY] > 2 * TENSORFLOW_BYTES
+
+
 def test_a_reused_process_gives_the_numbers_of_a_fresh_one(alone):
     assert alone["again"] == [metrics_of(result) for result in alone["results"]]
     expected = on_one_device(alone["folder"], 1, learning_rate=0.02)
@@ -274,6 +280,10 @@ def test_tensorflows_parameter_servers_give_the_numbers_of_one_device(carried_by
     seen = [metrics_of(result) for result in told["results"]]
 
     assert np.allclose(seen, on_one_device(told["folder"], 3), rtol=1e-5)
+
+
+def test_memory_that_is_not_known_of_all_processes_is_not_reported(carried_by_tensorflow):
+    assert PEAK_MEMORY not in carried_by_tensorflow["results"][-1]
 
 
 def test_a_worker_of_tensorflows_is_replaced_and_no_batch_lost(carried_by_tensorflow):

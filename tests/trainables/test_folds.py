@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import ray
 
+from tune_tf.bookkeeping import PEAK_MEMORY
 from tune_tf.data import FoldedRows
 from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.outcome import Outcome
@@ -22,6 +23,7 @@ ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers
 
 pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
 
+TENSORFLOW_BYTES = 250e6  # a process that has it loaded takes more
 FOLDS = Folds(3, grouped=True, num_devices=2, task_retries=1)
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 PLAIN = {"learning_rate": 0.1}
@@ -214,6 +216,10 @@ def test_a_trial_reports_mean_and_spread(history):
 
     assert result["val_accuracy"] == pytest.approx(np.mean(values))
     assert result["val_accuracy_std"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_a_trial_reports_the_memory_of_all_its_processes(history):
+    assert history["rest"][-1][PEAK_MEMORY] > 2 * TENSORFLOW_BYTES
 
 
 def test_a_reused_process_gives_the_numbers_of_a_fresh_one(history, expected):

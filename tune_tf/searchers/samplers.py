@@ -24,6 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tune_tf.errors import InvalidSettingsError, near_ones, one_of
 from tune_tf.searchers.bohb_sampler import BohbSampler
 from tune_tf.searchers.finite import FiniteSampler, grid_points
+from tune_tf.searchers.random_by_number import RandomByNumber
 from tune_tf.searchers.sampler_kind import Asked, Conditions, SamplerKind
 from tune_tf.searchers.shown_rules import (
     AS_TOLD,
@@ -78,7 +79,7 @@ _KINDS: Final[dict[str, SamplerKind]] = {
     "tpe_rungs": SamplerKind(
         TPESampler, _tpe, constraints=True, several=False, rule=AtHighestRung()
     ),
-    "random": SamplerKind(RandomSampler, lambda asked: RandomSampler(seed=asked.seed)),
+    "random": SamplerKind(RandomSampler, lambda asked: RandomByNumber(asked.seed), renewed=False),
     "cmaes": SamplerKind(
         CmaEsSampler,
         _cmaes,
@@ -205,7 +206,8 @@ def renewed(
 
     With a name and a seed it follows from them and the number of trials, so that a sweep that is
     resumed twice from the same point proposes the same. Otherwise ``current`` is seeded afresh. A
-    grid stays as it is: the order of its points follows from the seed.
+    grid stays as it is, since the order of its points follows from the seed, and so do random
+    configs, which follow from the seed and their number.
     """
     if isinstance(sampler, str) and not _KINDS[sampler].renewed:
         return current

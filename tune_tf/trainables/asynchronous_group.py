@@ -4,7 +4,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import ray
@@ -22,6 +22,7 @@ from tune_tf.trainables.pulses import Pulses, Watch, verdict
 from tune_tf.trainables.worker import Assignment, EpochReport, TrialStart
 from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.training.meeting import WorkerFacts, addresses_of
+from tune_tf.training.peak_memory import with_summed_peak
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class GroupWorker:
         answers: What it was asked and has not answered yet, in this order.
         facts: What it tells of itself once it is there.
         watched: Whether its silence means something: not while it loads modules or data.
+        load: What it reported last of its machine and of itself, by key of a result.
     """
 
     number: int
@@ -47,6 +49,7 @@ class GroupWorker:
     answers: list[Any]
     facts: WorkerFacts | None = None
     watched: bool = False
+    load: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -128,7 +131,9 @@ class AsynchronousGroup:
             rested = self._heard_of_workers() or rested
         report: UpdateReport = self._ask(("end_epoch",))
         recycle = report.epoch.recycle or rested.recycle
-        epoch = replace(report.epoch, recycle=recycle, system_metrics=rested.system_metrics)
+        loads = [report.epoch.system_metrics, *(worker.load for worker in self._workers)]
+        load = with_summed_peak(rested.system_metrics, loads)
+        epoch = replace(report.epoch, recycle=recycle, system_metrics=load)
         return epoch, self._told(report)
 
     def _told(self, report: UpdateReport) -> dict[str, Any]:
@@ -237,8 +242,10 @@ class AsynchronousGroup:
             del worker.answers[0]
             if isinstance(told, WorkerFacts):
                 self._welcome(worker, told)
-            elif isinstance(told, WorkReport) and (rested is None or told.epoch > rested.epoch):
-                rested = told
+            elif isinstance(told, WorkReport):
+                worker.load = told.system_metrics
+                if rested is None or told.epoch > rested.epoch:
+                    rested = told
         self._feel_pulses()
         return rested
 

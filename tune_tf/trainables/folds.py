@@ -25,6 +25,7 @@ from tune_tf.trainables.subtask_results import (
 )
 from tune_tf.trainables.subtask_worker import Snapshot, SubtaskAssignment
 from tune_tf.trainables.worker import Assignment, EpochReport, TrialStart
+from tune_tf.training.peak_memory import with_summed_peak
 
 NUM_DEVICES = "num_devices"
 """Key of a result that holds how many devices the trial has."""
@@ -76,11 +77,12 @@ class FoldsTrainable(InProcesses):
         metrics, all_ended = self._processes.iteration(iteration)
         self._reported = iteration
         reports = self._processes.reports
+        loads = [each.system_metrics for each in reports]
         report = EpochReport(
             summary(metrics, self._parallelism.subtask),
             stop_training=all_ended,
             recycle=any(each.recycle for each in reports),
-            system_metrics=reports[0].system_metrics if reports else {},
+            system_metrics=with_summed_peak(loads[0], loads) if loads else {},
         )
         result = self._result(report, iteration) | {NUM_DEVICES: self._num_devices}
         diverged = [number for number, each in enumerate(metrics) if has_diverged(each)]

@@ -10,6 +10,7 @@ from tune_tf.errors import WorkerLostError
 from tune_tf.trainables.worker import Worker
 from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.training.errand import Outcome, Rest
+from tune_tf.training.peak_memory import told_peak_memory
 
 if TYPE_CHECKING:
     from tune_tf.training.gradient_loop import GradientLoop
@@ -22,7 +23,7 @@ class WorkReport:
     Args:
         epoch: Number of the server's last epoch, which is complete.
         recycle: Whether the process should not serve another trial.
-        system_metrics: The load of its machine, by key of a result.
+        system_metrics: The load of its machine and what it has taken, by key of a result.
     """
 
     epoch: int
@@ -63,7 +64,7 @@ class GradientWorker(Worker):
             errand = self._exchange(outcome)
             if isinstance(errand, Rest):
                 recycle = self._is_recycled(self._loop.num_programs)
-                return WorkReport(errand.epoch, recycle, self._sampled())
+                return WorkReport(errand.epoch, recycle, self._sampled() | told_peak_memory())
             outcome = self._loop.do(errand)
 
     def _exchange(self, outcome: Outcome | None) -> Any:

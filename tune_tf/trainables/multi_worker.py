@@ -6,13 +6,13 @@ from typing import Any
 
 from ray.util.placement_group import PlacementGroup
 
-from tune_tf.bookkeeping import PEAK_MEMORY
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.files import Files
 from tune_tf.trainables.in_processes import OneModelInProcesses
 from tune_tf.trainables.pulses import Watch
 from tune_tf.trainables.worker import Assignment, EpochReport, TrialStart
 from tune_tf.trainables.worker_group import WorkerGroup
+from tune_tf.training.peak_memory import with_summed_peak
 
 NUM_WORKERS = "num_workers"
 """Key of a result that holds how many workers trained the iteration."""
@@ -58,9 +58,11 @@ class _InStep:
     def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
         reports: list[EpochReport] = self._group.ask("epoch")
         recycle = any(each.recycle for each in reports)
-        peaks = [each.system_metrics.get(PEAK_MEMORY, 0.0) for each in reports]
-        more = {NUM_WORKERS: self._num_workers, PEAK_MEMORY: sum(peaks)}
-        return replace(reports[0], recycle=recycle), more
+        load = with_summed_peak(
+            reports[0].system_metrics, [each.system_metrics for each in reports]
+        )
+        report = replace(reports[0], recycle=recycle, system_metrics=load)
+        return report, {NUM_WORKERS: self._num_workers}
 
     def state(self) -> Files:
         files: Files = self._group.ask("state")[0]

@@ -1,5 +1,6 @@
 """The processes of an asynchronous trial that TensorFlow carries."""
 
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -8,6 +9,7 @@ from tune_tf.trainables.asynchronous_group import AsynchronousGroup, GroupWorker
 from tune_tf.trainables.parameter_server import UpdateReport
 from tune_tf.trainables.strategy_server import Cluster, StrategyServerActor, StrategyWorkerActor
 from tune_tf.trainables.worker import EpochReport, TrialStart
+from tune_tf.training.peak_memory import with_summed_peak
 
 
 class StrategyGroup(AsynchronousGroup):
@@ -31,7 +33,9 @@ class StrategyGroup(AsynchronousGroup):
         self._num_lost = 0
         self._meanwhile()
         report: UpdateReport = self._ask(("train",))
-        return report.epoch, self._told(report)
+        # Its workers are TensorFlow's: what they have taken is not known.
+        load = with_summed_peak(report.epoch.system_metrics, [{}])
+        return replace(report.epoch, system_metrics=load), self._told(report)
 
     def _connect(self) -> None:
         self._await_workers()

@@ -21,6 +21,7 @@ from tune_tf.trainables.worker import (
     files_of,
 )
 from tune_tf.trainables.worker_actor import WorkerActor
+from tune_tf.training.peak_memory import told_peak_memory
 from tune_tf.training.seeds import trial_seed
 from tune_tf.workload import Config
 
@@ -146,7 +147,7 @@ class SubtaskWorker(TrialProcess):
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
         recycle = self._is_recycled(sum(loop.num_programs for loop in loops))
-        load = self._sampled() | running.loop.performance
+        load = self._sampled() | running.loop.performance | told_peak_memory()
         return EpochReport(numbers, running.has_ended, recycle, load)
 
     def state(self, subtask: int) -> Snapshot | None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,21 @@ def peak_memory_bytes(process_id: int) -> int | None:
     with contextlib.suppress(psutil.Error):
         return int(psutil.Process(process_id).memory_info().rss)
     return None
+
+
+def with_summed_peak(
+    told: Mapping[str, float], of_all: Iterable[Mapping[str, float]]
+) -> dict[str, float]:
+    """Return what one process of a trial reports, with the peak memory of all of them together.
+
+    Args:
+        told: What is reported, by key of a result.
+        of_all: What each process has told. Where one has not yet, the peak is left out.
+    """
+    summed = {name: value for name, value in told.items() if name != PEAK_MEMORY}
+    peaks = [each.get(PEAK_MEMORY) for each in of_all]
+    known = [peak for peak in peaks if peak is not None]
+    return summed | {PEAK_MEMORY: sum(known)} if len(known) == len(peaks) else summed
 
 
 def told_peak_memory() -> dict[str, float]:
