@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from optuna.samplers import RandomSampler
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.simulation import End
@@ -201,7 +202,7 @@ def test_ours_and_rays_asha_decide_alike_on_the_same_random_configs(num_workers)
             budget_epochs=400,
         )
         for pairing in (
-            make_pairing(problem, "random", seed=5),
+            make_pairing(problem, RandomSampler(5)),
             make_ray_pairing(problem, "random", seed=5),
         )
     )
