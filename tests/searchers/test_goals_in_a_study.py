@@ -259,8 +259,8 @@ def test_earlier_results_are_no_trials_of_this_sweep(tmp_path):
 
 def test_what_was_warm_started_draws_what_the_seed_says(tmp_path):
     run(make(LOSS, storage=tmp_path / "old.journal", study_name="old"), "a", result(1), result(2))
-    warm = make(LOSS, warm_start_from=tmp_path / "old.journal")
-    assert warm.suggest("a") == make(LOSS).suggest("a")
+    warm = make(LOSS, sampler="tpe", warm_start_from=tmp_path / "old.journal")
+    assert warm.suggest("a") == make(LOSS, sampler="tpe").suggest("a")
 
 
 def test_options_of_any_kind_survive_a_warm_start(tmp_path):

@@ -81,9 +81,9 @@ def test_groups_of_a_space_are_nested_in_the_config():
 
 @pytest.mark.parametrize("space", [CONTINUOUS, CONTINUOUS.to_optuna(), CONTINUOUS.distributions()])
 def test_a_space_can_be_given_in_three_forms(space):
-    sampler = optuna.samplers.RandomSampler(seed=1)
+    sampler = optuna.samplers.TPESampler(seed=1)
     given = make(space, sampler=sampler, seed=None).suggest("a")
-    assert given == make(sampler="random", seed=1).suggest("a")
+    assert given == make(sampler="tpe", seed=1).suggest("a")
 
 
 def test_the_metric_and_mode_are_the_objectives():
