@@ -148,7 +148,7 @@ def test_a_table_becomes_a_model_that_is_served(told, finished, tmp_path):
 
     # What cannot be is told in one message.
     for arguments, text in (
-        (("export", "wine", "--trial", "7"), "has no trial '7'; there are 2, for example"),
+        (("export", "wine", "--trial", "x7"), "has no trial 'x7'; there are 2, for example"),
         (("retrain", "win"), "there is no sweep 'win'"),
         (("export", "wine", "--output", "churn.keras"), "churn.keras is there already"),
     ):

@@ -43,11 +43,13 @@ def killed(command, tiny_sweep, tmp_path_factory):
 
 
 def _is_on_its_way(root):
-    """Whether a trial has ended, and another has more than one checkpoint."""
-    ended = [line for path in root.glob("sweeps/*/diary.lines") for line in path.open()]
-    running = root.glob("sweeps/*/trial_*")
-    several = [path for path in running if len(list(path.glob("checkpoint_*"))) > 1]
-    return sum('"ended"' in line for line in ended) >= 2 and len(several) >= 3
+    """Whether two trials have ended, and one that has not been at it for long runs."""
+    if not list(root.glob("sweeps/*/diary.lines")):
+        return False
+    (folder,) = (root / "sweeps").iterdir()
+    several = [trial for trial in SweepView.open(folder).trials if len(trial.checkpoints) > 1]
+    running = [trial for trial in several if not trial.has_ended and trial.result.iterations < 30]
+    return sum(trial.has_ended for trial in several) >= 2 and bool(running)
 
 
 def signature(recovery):

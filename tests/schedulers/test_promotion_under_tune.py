@@ -48,6 +48,7 @@ def counting(folder):
 
 def sweep(folder, scheduler, **options):
     """Run a sweep; return Tune's trials, Optuna's trials by Tune's id and the iterations done."""
+    from optuna.samplers import RandomSampler
     from ray import tune
     from slots import LOSS
 
@@ -61,7 +62,7 @@ def sweep(folder, scheduler, **options):
             self.most_at_a_time = max(self.most_at_a_time, active)
 
     watch = Watch()
-    searcher = OptunaSearcher(SPACE, LOSS, "random", seed=9)  # the best trial is the first
+    searcher = OptunaSearcher(SPACE, LOSS, RandomSampler(9))  # the best trial is the first
     given = {
         "reuse_actors": True,
         "max_concurrent_trials": NUM_CONCURRENT,
