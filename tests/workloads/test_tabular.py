@@ -369,6 +369,17 @@ def test_the_served_model_takes_the_columns_and_gives_the_same(settings, table, 
     assert not loaded.compiled
 
 
+def test_columns_may_be_called_as_keras_calls_something_else(table):
+    names = ["a/b", "a_b", "stack", "add", "cast_1", "string_lookup", "functional"]
+    more = {name: ["x", "y"] * 5 for name in names}
+    workload = made(table(**more))
+    rows = pd.DataFrame({**TABLE, **more})
+
+    wanted, told, served = as_trained(workload, rows)
+    np.testing.assert_array_equal(told, wanted)
+    assert set(served.input) == {"size", "colour", *names}
+
+
 def test_an_empty_text_may_be_a_category(table):
     workload = made(table("table.parquet", colour=["", "red"] * 4 + [None, "red"]))
     rows = pd.DataFrame({"size": [1.0, 1.0], "colour": ["", "red"]})

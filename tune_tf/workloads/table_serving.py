@@ -1,7 +1,8 @@
 """The model of a table as callers see it: with the columns of the table as its inputs."""
 
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 # Texts that stand for none of a file: NUL is in no CSV file, and in no category that is written.
 _UNKNOWN = "\0unknown"
 _MISSING = "\0missing"
+
+_OF_OPERATIONS = re.compile(r"(stack|add|cast|string_lookup)(_\d+)?")
+"""What Keras calls the operations between the columns and the model."""
 
 
 def model_of_columns(
@@ -32,16 +36,18 @@ def model_of_columns(
     """
     import keras
 
+    kinds = dict.fromkeys(numeric.names, "float32") | dict.fromkeys(
+        categorical.categories, "string"
+    )
     columns: dict[str, Any] = {}
+    for column, name in _input_names(kinds, model.name).items():
+        columns[column] = keras.Input((), name=name, dtype=kinds[column])
     inputs: dict[str, Any] = {}
     if numeric.names:
-        numbers = [_input(name, "float32") for name in numeric.names]
-        columns |= dict(zip(numeric.names, numbers, strict=True))
-        inputs["numeric"] = keras.ops.stack(numbers, axis=-1)
+        inputs["numeric"] = keras.ops.stack([columns[name] for name in numeric.names], axis=-1)
     if categorical.categories:
         codes = []
         for name, first, known in categorical.ranges():
-            columns[name] = _input(name, "string")
             lookup = keras.layers.StringLookup(
                 # In the order of the codes: unknown, missing, then the known ones.
                 vocabulary=[_MISSING if "" in known else "", *known],
@@ -74,8 +80,16 @@ def rows_of_columns(
     return found
 
 
-def _input(column: str, dtype: str) -> Any:
-    import keras
+def _input_names(columns: Iterable[str], model: str) -> dict[str, str]:
+    """Return Keras' name for the input of each column: its own, where Keras can have that.
 
-    # Keras takes no slash in a name. Callers know an input by the name of its column.
-    return keras.Input((), name=column.replace("/", "_"), dtype=dtype)
+    Keras takes no slash in a name, and no name twice, those that it gives to operations included.
+    Callers know an input by its column whatever Keras calls it.
+    """
+    found: dict[str, str] = {}
+    for column in columns:
+        name = column.replace("/", "_")
+        while name in found.values() or name == model or _OF_OPERATIONS.fullmatch(name):
+            name += "_"
+        found[column] = name
+    return found
