@@ -1,6 +1,7 @@
 """Sweeps from the shell, as a user starts them."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,8 +79,9 @@ def tiny_sweep() -> str:
 
 
 @pytest.fixture
-def sweep_file(tmp_path: Path) -> Path:
-    """A sweep of eight short trials."""
+def sweep_file(tmp_path: Path, empty_store: Path) -> Path:
+    """A sweep of eight short trials, beside a store of MLflow's that is made already."""
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
     path = tmp_path / "tiny.yaml"
     path.write_text(SWEEP)
     return path

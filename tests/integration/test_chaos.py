@@ -8,7 +8,6 @@ from the seeds and its number alone, whatever was killed when: see
 import sys
 from pathlib import Path
 
-import mlflow
 import pytest
 from tracking_server import TrackingServer
 
@@ -86,9 +85,11 @@ def drill(tmp_path, command):
 
 
 def test_twenty_kills_change_nothing_of_what_a_sweep_comes_to(drill, server):
+    from mlflow import MlflowClient
+
     quiet = drill("quiet", "null").run()
     faulty = drill("faulty", f"{{tracking_uri: {server.uri!r}, log_best_model: false}}", server)
 
     kills = draw_kills(KILLS, SEED)
     assert len(kills) == 20
-    assert_as_without_faults(faulty.run(kills), quiet, mlflow.MlflowClient(server.uri))
+    assert_as_without_faults(faulty.run(kills), quiet, MlflowClient(server.uri))

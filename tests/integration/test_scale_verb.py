@@ -4,13 +4,14 @@ import json
 import re
 from pathlib import Path
 
-import mlflow
 import pytest
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 def test_it_measures_advises_and_records(finished, sweep_file, tmp_path):
+    from mlflow import MlflowClient
+
     code, out, err = finished(
         "scale", str(sweep_file), "--quick", "--max-devices=1", "--json", cwd=tmp_path
     )
@@ -32,7 +33,7 @@ def test_it_measures_advises_and_records(finished, sweep_file, tmp_path):
     assert all(text in page for text in ("What to choose", "<svg", "25% of the data"))
     assert not re.search(r'(src|href)="http', page)  # it needs no network
 
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     run = client.get_run(told["mlflow_run_id"])
     assert run.info.status == "FINISHED"
     assert client.get_experiment(run.info.experiment_id).name == "tiny"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import optuna
 
 from tune_tf.folder import SweepFolder
@@ -136,4 +135,6 @@ def _runs(folder: Path) -> list[Any]:
 
 
 def _client(folder: Path) -> Any:
-    return mlflow.MlflowClient(f"sqlite:///{folder.parent.parent / 'mlflow.db'}")
+    from mlflow import MlflowClient
+
+    return MlflowClient(f"sqlite:///{folder.parent.parent / 'mlflow.db'}")
