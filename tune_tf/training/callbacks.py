@@ -35,6 +35,15 @@ class EpochCallbacks:
             keras.callbacks.CallbackList(self._callbacks, model=model) if callbacks else None
         )
 
+    @property
+    def may_change_model(self) -> bool:
+        """Whether one of them is of the user's own, and may do anything to the model."""
+        return any(
+            not type(callback).__module__.startswith("keras.")
+            or isinstance(callback, keras.callbacks.LambdaCallback)
+            for callback in self._callbacks
+        )
+
     def train_begin(self) -> None:
         """Tell that training starts."""
         if self._list:
