@@ -79,12 +79,11 @@ class Workload(abc.ABC):
         """
 
     def structure(self, config: Config) -> Hashable:
-        """Vouch for the parts of the model that cannot be compared, or return None.
+        """Tell configs apart whose models only seem to be alike; default: nothing more.
 
-        A traced program is shared by trials whose models serialise alike, apart from scalars such
-        as the learning rate. Own layers, functions and lambdas may hide more than they serialise,
-        so models with them are traced anew for each trial unless this method returns a value that
-        is equal for two configs exactly when those parts behave alike.
+        A traced program is shared by trials whose models and training steps are alike in all that
+        can be seen of them, apart from scalars such as the learning rate. What code reads from
+        files, environment variables or attributes by computed names cannot be seen: return it.
         """
         return None
 
