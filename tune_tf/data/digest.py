@@ -1,12 +1,14 @@
 """Digests that tell values and functions apart, alike in all processes."""
 
+import copyreg
 import dis
 import functools
 import hashlib
 import importlib.util
-import operator
+import io
 import sys
 import types
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,9 @@ class _Walk:
             return _hashed(b"float", value.hex().encode())
         if kind is int:
             return _hashed(b"int", format(value, "x").encode())
-        if value is None or kind in (bool, bytes, type(...), type(NotImplemented)):
+        if kind is bytes:
+            return _hashed(b"bytes", value)
+        if value is None or kind in (bool, type(...), type(NotImplemented)):
             return _hashed(kind.__name__.encode(), repr(value).encode())
         number = id(value)
         if number not in self._seen:
@@ -61,10 +65,6 @@ class _Walk:
         return self._seen[number]
 
     def _told(self, value: Any, kind: type) -> bytes:
-        if kind in (list, tuple):
-            return self._all(kind.__name__, value)
-        if kind is dict:
-            return self._all("dict", (part for item in value.items() for part in item))
         if kind in (set, frozenset):
             return _hashed(kind.__name__.encode(), *sorted(map(self.of, value)))
         if (kind is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject:
@@ -72,6 +72,8 @@ class _Walk:
         told = _PARTS.get(kind)
         if told is not None:
             return self._all(kind.__name__, told(value))
+        if name := _name(value):
+            return _hashed(b"named", name.encode())
         if isinstance(value, type):
             return self._class(value)
         if isinstance(value, types.FunctionType):
@@ -86,7 +88,8 @@ class _Walk:
         return _hashed(kind.encode(), *map(self.of, parts))
 
     def _object(self, value: Any, kind: type) -> bytes:
-        reduced = value.__reduce_ex__(4)
+        reduce = copyreg.dispatch_table.get(kind)
+        reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
         if isinstance(reduced, str):
             owner = getattr(value, "__self__", None)
             owner = None if isinstance(owner, types.ModuleType) else owner
@@ -98,8 +101,6 @@ class _Walk:
         return self._all("object", parts)
 
     def _class(self, value: type) -> bytes:
-        if _is_named(value):
-            return _hashed(b"class", f"{value.__module__}.{value.__qualname__}".encode())
         own = {
             name: it
             for name, it in vars(value).items()
@@ -108,8 +109,6 @@ class _Walk:
         return self._all("class", [value.__qualname__, value.__bases__, own])
 
     def _function(self, value: types.FunctionType) -> bytes:
-        if _is_named(value):
-            return _hashed(b"function", f"{value.__module__}.{value.__qualname__}".encode())
         parts = [
             value.__code__,
             value.__defaults__,
@@ -156,7 +155,21 @@ def _code(value: types.CodeType) -> list[Any]:
     ]
 
 
+def _file(value: io.BytesIO) -> list[Any]:
+    """Return what is in a file; it is such an archive that Keras pickles a model as."""
+    content = value.getvalue()
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        return [content, value.tell()]
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [name for name in archive.namelist() if name != "metadata.json"]  # tells the time
+        return [{name: archive.read(name) for name in names}, value.tell()]
+
+
 _PARTS: dict[type, Any] = {
+    list: list,
+    tuple: tuple,
+    dict: lambda it: (part for item in it.items() for part in item),
+    io.BytesIO: _file,
     complex: lambda it: (it.real, it.imag),
     slice: lambda it: (it.start, it.stop, it.step),
     types.CodeType: _code,
@@ -214,15 +227,15 @@ def _module(name: str) -> bytes:
     return _hashed(b"module", name.encode(), Path(spec.origin).read_bytes())
 
 
-def _is_named(value: Any) -> bool:
-    """Whether a class or function is an installed package's, to be had there by its name."""
-    if not _is_installed(value.__module__):
-        return False
-    try:
-        found = operator.attrgetter(value.__qualname__)(sys.modules[value.__module__])
-    except (AttributeError, KeyError):
-        return False
-    return found is value
+def _name(value: Any) -> str | None:
+    """Return where a class or function is found in an installed package; None for any other."""
+    module, name = (getattr(value, each, None) for each in ("__module__", "__qualname__"))
+    if not (isinstance(module, str) and isinstance(name, str) and _is_installed(module)):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}.{name}" if found is value else None
 
 
 @functools.cache

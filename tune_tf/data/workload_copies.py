@@ -8,7 +8,7 @@ import types
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
@@ -118,7 +118,8 @@ class WorkloadCopies:
             config: That it was called with. They are put again where what was made of it is used
                 again.
         """
-        made = _Put(changes, SavedAttributes(changes.values, changes.owner))
+        saved = SavedAttributes(changes.values, changes.owner)
+        made = _Put(replace(changes, owner=None), saved)
 
         def put() -> None:
             self._replace({**({} if name == LOAD_DATA else self._puts), name: made})
