@@ -149,11 +149,12 @@ class WorkloadCopies:
         for put in puts.values():
             state = {n: v for n, v in state.items() if n not in put.changes.removed}
             state |= put.saved.restored(made)
-        if hasattr(made, "__setstate__"):
-            made.__setstate__(state)
-        else:
-            for name, value in state.items():
-                object.__setattr__(made, name, value)
+        set_state = getattr(self._class, "__setstate__", None)
+        if set_state is not None:
+            set_state(made, state)
+            return made
+        for name, value in state.items():
+            object.__setattr__(made, name, value)
         return made
 
     def _replace(self, puts: "dict[str, _Put]") -> None:
