@@ -12,15 +12,21 @@ import threading
 import types
 from collections.abc import Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import cloudpickle
+import joblib
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pydantic
 import pytest
 import yaml
+from ray import cloudpickle as ray_cloudpickle
+from ray.tune.utils import flatten_dict
 
 from tune_tf.data.recording_config import GROUP, MISSING, ConfigReads, RecordingConfig
-from tune_tf.errors import WorkloadError
 
 CONFIG = {"a": 1, "b": 2.5, "g": {"c": "x", "d": [1, {"e": 2}]}}
 
@@ -127,6 +133,12 @@ WHOLE = {
     "yaml.safe_dump": lambda c: yaml.safe_load(yaml.safe_dump(c, sort_keys=False)),
     "pandas.Series": lambda c: pd.Series(c).to_dict(),
     "pandas.DataFrame": lambda c: pd.DataFrame([c]).iloc[0].to_dict(),
+    "pandas.json_normalize": lambda c: CONFIG if len(pd.json_normalize(c)) else None,
+    "pyarrow.Table": lambda c: pa.Table.from_pylist([{**c, "g": 0}]).to_pylist()[0] | {"g": c["g"]},
+    "pydantic": lambda c: pydantic.TypeAdapter(dict[str, Any]).validate_python(c),
+    "joblib": lambda c: (joblib.hash(c), CONFIG)[1],
+    "ray's flatten_dict": lambda c: CONFIG if flatten_dict(c) == flatten_dict(CONFIG) else None,
+    "ray's serializer": lambda c: pickle.loads(ray_cloudpickle.dumps(c)),
     "numpy.array": lambda c: np.array(c, dtype=object).item().copy(),
 }
 
@@ -224,13 +236,25 @@ PAST = {
     "dict.get": lambda c: float(dict.get(c, "a")),
     "dict.items": lambda c: [value == 1 for _, value in dict.items(c)],
     "dict.values": lambda c: [bool(value) for value in dict.values(c)],
-    "dict.pop": lambda c: repr(dict.pop(c, "a")),
-    "__dict__": lambda c: isinstance(attributes_in(c).a, int),
+    "dict.pop": lambda c: str(dict.pop(c, "a")),
+    "in a text": lambda c: f"{dict.get(c, 'a')}",
+    "truth": lambda c: dict.get(c, "a") or 3,
+    "less": lambda c: dict.get(c, "a") < 3,
+    "int": lambda c: int(dict.get(c, "a")),
+    "index": lambda c: [1, 2][dict.get(c, "a")],
+    "iteration": lambda c: [*dict.get(c, "g")],
+    "call": lambda c: dict.get(c, "a")(),
+    "path": lambda c: Path(dict.get(c, "a")),
+    "numpy": lambda c: np.zeros(2) * dict.get(c, "a"),
+    "numpy's float": lambda c: np.asarray(dict.get(c, "a"), float),
+    "pydantic": lambda c: pydantic.TypeAdapter(Any).dump_json(c),
+    "__dict__": lambda c: attributes_in(c).a * 2,
     "of an attribute": lambda c: dict.get(c, "a").real,
     "hash": lambda c: {*dict.values(c)},
     "json of values": lambda c: json.dumps(list(dict.values(c))),
     "dict.__eq__": lambda c: dict.__eq__(c, CONFIG),
     "OrderedDict.__eq__": lambda c: collections.OrderedDict(CONFIG) == c,
+    "pyarrow.array": lambda c: pa.array([c]),
     "pickle of a value": lambda c: pickle.dumps(dict.get(c, "a")),
 }
 
@@ -243,7 +267,7 @@ def attributes_in(values):
 
 @pytest.mark.parametrize("action", PAST.values(), ids=PAST.keys())
 def test_a_value_taken_past_the_methods_is_refused_where_it_is_used(action):
-    with pytest.raises((WorkloadError, TypeError), match=r"past the config's own|_Unread"):
+    with pytest.raises((ValueError, TypeError), match=r"past the config's own|_Unread"):
         reads_of(action)
 
 

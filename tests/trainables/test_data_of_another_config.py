@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from ray import tune
 
 from tune_tf.data import Pipeline, prepared
+from tune_tf.data.recording_config import ConfigReads
 from tune_tf.trainables import trainable
 from tune_tf.workload import Data, Workload
 
@@ -141,6 +143,30 @@ def test_each_trial_in_a_process_trains_on_its_own_data(workload):
     trial.stop()
 
     assert losses == [4, 4, 9, 4, 9]
+
+
+TAKEN = {
+    "tf.nest": lambda c: tf.nest.map_structure(lambda value: value * 2, c),
+    "tf.data": lambda c: [*tf.data.Dataset.from_tensors(c).as_numpy_iterator()],
+    "tf.constant": lambda c: tf.constant(tf.nest.flatten(c)),
+}
+
+
+@pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN.keys())
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_tensorflow_looks_into_a_dict_itself_and_is_refused(take):
+    group = ConfigReads({"group": {"level": 1.0}}).recording["group"]
+    with pytest.raises((ValueError, TypeError), match=r"past the config's own|_Unread"):
+        take(group)
+    assert take(dict(group))
+
+
+def test_what_keras_and_tensorflow_keep_of_a_config_counts_as_read():
+    for keep in (tf.Module(), keras.layers.Layer()):
+        reads = ConfigReads({"level": 1.0})
+        keep.kept = reads.recording
+        assert keep.kept["level"] == 1.0
+        assert not reads.fit({"level": 2.0})
 
 
 class All(ByRowsOfSelf):

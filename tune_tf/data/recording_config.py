@@ -95,15 +95,23 @@ class _Unread:
 
     __slots__ = ()
 
-    def _refuse(self, *arguments: Any, **named: Any) -> Any:
-        raise WorkloadError(
-            "a value of the config was taken past the config's own methods (dict.get(config, "
-            "name), obj.__dict__ = config and some compiled libraries do so), where nobody sees "
-            "that it is read: take config[name], or hand over dict(config)"
+    def __repr__(self) -> str:
+        """Say what to do, in the error of whoever cannot use it; compiled code dies of our own."""
+        return (
+            "<a value of the config that was taken past the config's own methods, so that nobody "
+            "sees that it is read, as dict.get(config, name), obj.__dict__ = config and some "
+            "compiled libraries do it: take config[name], or hand over dict(config)>"
         )
 
-    __getattribute__ = __bool__ = __eq__ = __ne__ = __hash__ = _refuse
-    __repr__ = __str__ = __format__ = __reduce_ex__ = _refuse
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # libraries ask every object for some
+            raise AttributeError(name)
+        return self._refuse()
+
+    def _refuse(self, *arguments: Any, **named: Any) -> Any:
+        raise WorkloadError(f"there is {self!r}")
+
+    __bool__ = __eq__ = __ne__ = __hash__ = __str__ = __format__ = __reduce_ex__ = _refuse
 
 
 _UNREAD: Any = _Unread()
