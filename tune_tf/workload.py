@@ -41,8 +41,10 @@ class Data:
 class Workload(abc.ABC):
     """Data and model of a search. Subclass it; instances are pickled to the trials.
 
-    ``load_data`` and ``build_model`` read the trial's values from ``config``. ``load_data`` runs
-    again only when a value that it read has changed.
+    ``load_data`` and ``build_model`` read the trial's values from ``config``, a dict. ``load_data``
+    runs again only when a value that it read has changed. It runs on a copy of the instance as that
+    was before the first trial; what it sets on ``self`` is there for the other methods of each
+    trial with these data.
     """
 
     @abc.abstractmethod
