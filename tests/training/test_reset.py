@@ -112,6 +112,7 @@ def test_other_rows_of_the_same_shape_need_no_trace(replicas_of):
 def test_a_model_without_a_key_is_traced_for_each_trial(replicas_of):
     def lazy(config):
         model = LazyModel()
+        model.generator = np.random.default_rng(0)
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         return model
 

@@ -1,13 +1,18 @@
 """Which models share a traced program."""
 
+import functools
+import random
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from trials import Given, built, draw
 
 from tune_tf.training.build import build_for_training, build_model
 from tune_tf.training.scalars import scalars_of
-from tune_tf.training.structure import structure_key
+from tune_tf.training.structure import structure_of
 
 pytestmark = pytest.mark.tf
 layers, optimizers, losses = keras.layers, keras.optimizers, keras.losses
@@ -64,9 +69,9 @@ def key_of(replicas_of):
     """Return a function from a builder to the key of what it builds."""
 
     def key(build, vouched=None, batch=()):
-        data = None
-        model = build_model(Given(build, data), {}, replicas_of(1), 1, np.zeros((2, 6), "float32"))
-        return structure_key(model, scalars_of(model), vouched, batch)
+        workload = Given(build, None, structure=lambda config: vouched)
+        model = build_model(workload, {}, replicas_of(1), 1, np.zeros((2, 6), "float32"))
+        return structure_of(workload, model, scalars_of(model), {}, batch).key
 
     return key
 
@@ -190,13 +195,15 @@ class Scaled(layers.Layer):
         return x * 2
 
 
-class Unwritable(keras.Model):
-    """A model that Keras cannot serialise, with a hidden layer."""
+class Hidden(keras.Model):
+    """A model that Keras cannot serialise, with a layer and whatever else it is given."""
 
-    def __init__(self, made):
+    def __init__(self, made=None, **attributes):
         super().__init__()
         self.made = made
         self.out = layers.Dense(3)
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
     def call(self, x):
         return self.out(x)
@@ -205,60 +212,263 @@ class Unwritable(keras.Model):
         raise NotImplementedError
 
 
-def subclassed(optimizer=None):
+def subclassed(optimizer=None, **attributes):
     def build(config):
-        model = Unwritable(object())
+        model = Hidden(**attributes)
         model.compile((optimizer or sgd())(), "mse")
         return model
 
     return build
 
 
-def twice(x):
+def with_rate_of(number):
+    def build(config):
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
+        model.compile(optimizers.SGD(lambda: number), "mse")
+        return model
+
+    return build
+
+
+def times(factor):
+    return lambda x: x * factor
+
+
+def gelu(x):
     return x * 2
 
 
-def with_callable_rate(config):
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
-    model.compile(optimizers.SGD(lambda: 0.1), "mse")
-    return model
+def scaled_layer(factor):
+    class Local(layers.Layer):
+        scale = factor
+
+        def call(self, x):
+            return x * self.scale
+
+    return Local
 
 
-HIDING = {
-    "lambda layer": mlp(extra=lambda: [layers.Lambda(lambda x: x * 2)]),
-    "function as loss": mlp(loss=lambda: lambda y, p: keras.ops.mean((y - p[:, 0]) ** 2)),
-    "function as metric": mlp(metrics=lambda: [lambda y, p: keras.ops.mean(p)]),
-    "lambda as activation": mlp(activation=lambda x: x * 2),
-    "function as activation": mlp(activation=twice),
-    "own layer": mlp(extra=lambda: [Scaled()]),
-    "subclassed model": subclassed(),
-    "callable learning rate": with_callable_rate,
+FACTOR = 2
+
+
+def by_global(x):
+    return x * FACTOR
+
+
+def partly(x, factor=2):
+    return x * factor
+
+
+def attributed(**attributes):
+    """Return a builder of a classifier with attributes of the model's own."""
+
+    def build(config):
+        model = mlp()(config)
+        for name, value in attributes.items():
+            setattr(model, name, value() if callable(value) else value)
+        return model
+
+    return build
+
+
+def normalized(mean):
+    def build(config):
+        layer = layers.Normalization()
+        layer.adapt(np.float32([[mean] * 6, [mean + 1] * 6]))
+        model = keras.Sequential([keras.Input((6,)), layer, layers.Dense(3)])
+        model.compile("sgd", "mse")
+        return model
+
+    return build
+
+
+def penalised(shared):
+    def build(config):
+        penalties = [keras.regularizers.L2(0.1), keras.regularizers.L2(0.1)]
+        first, second = penalties[0], penalties[0 if shared else 1]
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                layers.Dense(3, kernel_regularizer=first),
+                layers.Dense(3, kernel_regularizer=second),
+            ]
+        )
+        model.compile("sgd", "mse")
+        return model
+
+    return build
+
+
+def without_decay(number):
+    def build(config):
+        model = mlp(optimizer=lambda: optimizers.AdamW(0.1, weight_decay=0.1))(config)
+        model.optimizer.exclude_from_weight_decay(var_list=[model.trainable_variables[number]])
+        return model
+
+    return build
+
+
+def changed(change):
+    """Return a builder of a classifier of which something is changed when it stands."""
+
+    def build(config):
+        model = mlp()(config)
+        change(model)
+        return model
+
+    return build
+
+
+def frozen(model):
+    model.layers[0].trainable = False
+
+
+def constrained(model):
+    model.layers[0].kernel.constraint = keras.constraints.NonNeg()
+
+
+def penalised_variable(model):
+    model.layers[0].kernel.regularizer = keras.regularizers.L1(0.3)
+
+
+def patched(factor):
+    def change(model):
+        model.compute_loss = lambda x, y, y_pred, sample_weight, training=True: factor
+
+    return change
+
+
+# Pairs that Keras' own configs do not tell apart, or only for the one who reads code.
+HIDDEN = {
+    "closure of a lambda": [mlp(extra=lambda n=n: [layers.Lambda(times(n))]) for n in (2, 3)],
+    "closure of a loss": [mlp(loss=lambda n=n: times(n)) for n in (2, 3)],
+    "closure of a metric": [mlp(metrics=lambda n=n: [times(n)]) for n in (2, 3)],
+    "default argument": [
+        mlp(activation=partly),
+        mlp(activation=functools.partial(partly, factor=3)),
+    ],
+    "activation called as one of Keras": [mlp(activation=gelu), mlp(activation="gelu")],
+    "class attribute": [mlp(extra=lambda n=n: [scaled_layer(n)()]) for n in (2, 3)],
+    "attribute of a subclassed model": [subclassed(made=n) for n in (2, 3)],
+    "array of a model": [subclassed(made=np.float32([n])) for n in (2, 3)],
+    "constant of a model": [attributed(x=lambda n=n: tf.constant(n)) for n in (2, 3)],
+    "optimizer of a subclassed model": [subclassed(o) for o in (sgd(), adam())],
+    "nested attribute": [attributed(x={"a": [n]}) for n in (2, 3)],
+    "callable learning rate": [with_rate_of(n) for n in (0.1, 0.2)],
+    "Huber.delta": [mlp(loss=lambda n=n: losses.Huber(n)) for n in (0.1, 0.2)],
+    "axis of a metric": [
+        mlp(metrics=lambda n=n: [keras.metrics.CosineSimilarity(axis=n)]) for n in (0, 1)
+    ],
+    "what adapt learnt": [normalized(n) for n in (0.0, 5.0)],
+    "which layers share a regularizer": [penalised(shared) for shared in (True, False)],
+    "exclude_from_weight_decay": [without_decay(n) for n in (0, 2)],
+    "trainable": [mlp(), changed(frozen)],
+    "constraint of a variable": [mlp(), changed(constrained)],
+    "regularizer of a variable": [mlp(), changed(penalised_variable)],
+    "patched compute_loss": [changed(patched(n)) for n in (1.0, 2.0)],
+    "0 and False": [attributed(x=value) for value in (0, False)],
+    "0.0 and -0.0": [attributed(x=value) for value in (0.0, -0.0)],
 }
 
 
-@pytest.mark.parametrize("build", HIDING.values(), ids=HIDING)
-def test_a_model_that_may_hide_something_has_no_key(build, key_of):
-    assert key_of(build) is None
+@pytest.mark.parametrize("builds", HIDDEN.values(), ids=HIDDEN)
+def test_what_keras_does_not_serialise_tells_models_apart(builds, key_of):
+    first, second = (key_of(build) for build in builds)
+
+    assert None not in (first, second)
+    assert first != second
+    assert [key_of(build) for build in builds] == [first, second]
 
 
-@pytest.mark.parametrize("build", HIDING.values(), ids=HIDING)
-def test_a_model_that_the_user_vouches_for_has_a_key(build, key_of):
-    assert key_of(build, vouched="one") == key_of(build, vouched="one") is not None
-    assert key_of(build, vouched="one") != key_of(build, vouched="other")
+def test_a_global_that_a_function_names_tells_models_apart(key_of, monkeypatch):
+    first = key_of(mlp(activation=by_global))
+    monkeypatch.setitem(globals(), "FACTOR", 3)
+
+    assert key_of(mlp(activation=by_global)) != first is not None
 
 
-def test_vouching_for_a_model_does_not_hide_its_optimizer(key_of):
-    keys = [key_of(subclassed(o), vouched=1) for o in (sgd(), sgd(nesterov=True), adam())]
+UNCOMPARABLE = {
+    "generator of Python": lambda: random.Random(1),
+    "generator of NumPy": lambda: np.random.default_rng(1),
+    "generator function": lambda: (n for n in range(3)),
+    "open file": lambda: Path(__file__).open(encoding="utf-8"),  # noqa: SIM115
+    "dataset": lambda: tf.data.Dataset.range(3),
+}
 
-    assert len(set(keys)) == 3
+
+@pytest.mark.parametrize("make", UNCOMPARABLE.values(), ids=UNCOMPARABLE)
+@pytest.mark.parametrize("vouched", [None, "one"])
+def test_a_model_with_state_that_cannot_be_compared_has_no_key(make, vouched, key_of):
+    made = make()
+
+    assert key_of(attributed(x=lambda: made), vouched=vouched) is None
 
 
-def test_the_scalars_are_in_place_again_after_the_key(replicas_of):
-    workload = Given(mlp(optimizer=adam(beta_1=0.7), dropout=0.3), DATA)
-    model = built(workload, replicas_of(1))
-    structure_key(model, scalars_of(model), None, ())
+def test_a_workload_can_tell_models_further_apart(key_of):
+    assert key_of(mlp(), vouched="one") == key_of(mlp(), vouched="one") is not None
+    assert key_of(mlp(), vouched="one") != key_of(mlp(), vouched="other")
 
-    assert (model.optimizer.beta_1, model.layers[1].rate) == (0.7, 0.3)
+
+class ByAttributes(Given):
+    """Trains by what it has: a rate that it names, and data that it does not."""
+
+    def train_step(self, model, batch):
+        return {"loss": self._scaled(1.0)}
+
+    def _scaled(self, value):
+        return value * self.rate
+
+
+class HandsItselfOn(ByAttributes):
+    def train_step(self, model, batch):
+        return {"loss": vars(self)["rate"]}
+
+
+@pytest.fixture
+def step_key(replicas_of):
+    def key(kind, **attributes):
+        workload = kind(mlp(), None)
+        vars(workload).update(attributes)
+        model = built_plainly(workload, replicas_of(1))
+        return structure_of(workload, model, [], {}).key
+
+    return key
+
+
+def built_plainly(workload, replicas):
+    return build_model(workload, {}, replicas, 1, np.zeros((2, 6), "float32"))
+
+
+def test_attributes_that_a_train_step_names_are_in_the_key(step_key):
+    assert step_key(ByAttributes, rate=1) != step_key(ByAttributes, rate=2)
+    assert step_key(ByAttributes, rate=1, x=np.random.default_rng(1)) == step_key(
+        ByAttributes, rate=1, x=2
+    )
+
+
+def test_all_of_a_workload_is_in_the_key_where_its_step_hands_it_on(step_key):
+    assert step_key(HandsItselfOn, rate=1) != step_key(HandsItselfOn, rate=2)
+    assert step_key(HandsItselfOn, rate=1, x=np.random.default_rng(1)) is None
+
+
+@pytest.mark.parametrize("setting", ["epsilon", "floatx", "image_data_format"])
+def test_settings_of_keras_are_in_the_key(setting, key_of):
+    before, other = (
+        getattr(keras.config, setting)(),
+        {
+            "epsilon": 1e-3,
+            "floatx": "float64",
+            "image_data_format": "channels_first",
+        }[setting],
+    )
+    first = key_of(subclassed())
+    try:
+        getattr(keras.config, f"set_{setting}")(other)
+        second = key_of(subclassed())
+    finally:
+        getattr(keras.config, f"set_{setting}")(before)
+
+    assert first != second
 
 
 @pytest.mark.parametrize(

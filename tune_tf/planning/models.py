@@ -203,7 +203,7 @@ def survey_here(workload: Workload, space: SearchSpace, seed: int, notes: str) -
 
 def _facts(workload: Workload, config: Config, model: Any) -> ModelFacts:
     from tune_tf.training.scalars import scalars_of
-    from tune_tf.training.structure import structure_key
+    from tune_tf.training.structure import structure_of
 
     batch_size = workload.global_batch_size(config)
     shapes = [(layer, _output_shape(layer)) for layer in _layers(model)]
@@ -217,7 +217,7 @@ def _facts(workload: Workload, config: Config, model: Any) -> ModelFacts:
         ),
         activation_bytes=float(sum(_BYTES * math.prod(shape[1:]) for _, shape in shapes if shape)),
         batch_size=batch_size,
-        key=structure_key(model, scalars_of(model), workload.structure(config), batch_size),
+        key=structure_of(workload, model, scalars_of(model), config, batch_size).key,
     )
 
 

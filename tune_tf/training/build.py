@@ -107,14 +107,21 @@ def _checked(workload: Workload, model: Any) -> keras.Model:
 def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
     """Create the weights of a model that leaves its input shapes to the first call.
 
+    The call is a symbolic one: a real one would move random generators and the states of RNNs.
+
     Args:
         model: A compiled model.
         x: A few rows of input.
         replicas: Where the weights live.
     """
     if not model.built or not all(layer.built for layer in model.layers):
+        symbols = keras.tree.map_structure(_symbol_like, x)
         with replicas.scope():
-            model(x, training=False)
+            model(symbols, training=False)
+
+
+def _symbol_like(array: Any) -> keras.KerasTensor:
+    return keras.KerasTensor(array.shape, keras.backend.standardize_dtype(array.dtype))
 
 
 def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:

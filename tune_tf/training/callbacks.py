@@ -86,6 +86,15 @@ class EpochCallbacks:
             _overrides(callback, hook) for callback in given for hook in _TEST_HOOKS
         )
 
+    @property
+    def may_change_model(self) -> bool:
+        """Whether one of them is of the user's own, and may do anything to the model."""
+        return any(
+            not type(callback).__module__.startswith("keras.")
+            or isinstance(callback, keras.callbacks.LambdaCallback)
+            for callback in self._callbacks
+        )
+
     def train_begin(self) -> None:
         """Begin: hand over the model, and call ``on_train_begin``."""
         self.have_ended, self._logs = False, None

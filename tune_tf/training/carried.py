@@ -1,16 +1,21 @@
 """A Python float that a traced program reads anew at every call.
 
 Keras keeps most hyperparameters (momentum, weight decay, a dropout rate, ...) as Python floats,
-which tracing turns into constants. A :class:`CarriedFloat` stands in their place: its number lives
-in a float64 variable, so one traced program serves every value.
+which tracing turns into constants. While a graph is traced, a :class:`CarriedFloat` stands in their
+place: its number lives in a float64 variable, so one traced program serves every value. At all
+other times the plain number of the trial stands there, for callbacks and whoever else looks.
 """
 
+import contextlib
 import numbers
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import tensorflow as tf
+
+from tune_tf.training.scalars import Scalar
 
 Thunk = Callable[[], tf.Tensor]
 
@@ -20,36 +25,36 @@ class CarriedFloat(float):
 
     Arithmetic with Python numbers stays lazy and in float64, as Python would do it, and is cast to
     the tensor's type where a tensor is met; so results are those of the plain float. Comparisons
-    and truth use the value of the moment, at trace time: a program is shared only by values on the
-    same side of such a switch (see ``structure.py``).
+    and truth use the value at trace time, and are noted: a program is shared only by values for
+    which they all come out alike.
 
     The C double inside is NaN and ``float()`` raises: code that takes the number behind our back
     gives NaN or an error, never a stale number.
 
     Args:
-        value: The number now, for comparisons.
+        number: Returns the number now, for comparisons.
         read: Makes the float64 tensor to use.
+        comparisons: Receives for each comparison whether it would come out the same now.
     """
 
     dtype: ClassVar[type] = float  # Keras promotes types by this: a weak Python float
-    _value: float
+    _number: Callable[[], float]
     _read: Thunk
+    _comparisons: list[Callable[[], bool]]
     _derived: "dict[tuple[Any, ...], CarriedFloat]"
     _cast: dict[tuple[int, str, tf.DType], tf.Tensor]
 
-    def __new__(cls, value: float, read: Thunk) -> "CarriedFloat":
+    def __new__(
+        cls, number: Callable[[], float], read: Thunk, comparisons: list[Callable[[], bool]]
+    ) -> "CarriedFloat":
         """Make a float that holds NaN where C code looks for its number."""
         self = super().__new__(cls, float("nan"))
-        self._value = value
+        self._number = number
         self._read = read
+        self._comparisons = comparisons
         self._derived = {}
         self._cast = {}
         return self
-
-    @classmethod
-    def of_variable(cls, value: float, variable: tf.Variable) -> "CarriedFloat":
-        """Make one that reads ``variable`` (float64, scalar)."""
-        return cls(value, variable.read_value)
 
     def __tf_tensor__(self, dtype: tf.DType | None = None, name: str | None = None) -> tf.Tensor:
         """Convert to a tensor of ``dtype``; float32 unless said, like a Python float.
@@ -76,11 +81,11 @@ class CarriedFloat(float):
 
     def __bool__(self) -> bool:
         """Return whether the value of the moment is not zero."""
-        return bool(self._value)
+        return bool(self._compared(operator.ne, lambda: 0.0))
 
     def __repr__(self) -> str:
         """Return the value of the moment, marked."""
-        return f"CarriedFloat({self._value!r})"
+        return f"CarriedFloat({self._number()!r})"
 
     def __hash__(self) -> int:
         """Hash by identity: the value changes."""
@@ -91,16 +96,20 @@ class CarriedFloat(float):
             return op(second, first) if swapped else op(first, second)
 
         if isinstance(other, CarriedFloat):
-            value = pick(self._value, other._value)  # noqa: SLF001  of its own kind
-            read = other._read  # noqa: SLF001
-            return CarriedFloat(value, lambda: pick(self._read(), read()))
+            number, read = other._number, other._read  # noqa: SLF001  of its own kind
+            return CarriedFloat(
+                lambda: pick(self._number(), number()),
+                lambda: pick(self._read(), read()),
+                self._comparisons,
+            )
         if isinstance(other, numbers.Real):
-            number = float(other)
-            key = (op, number, swapped)
+            plain = float(other)
+            key = (op, plain, swapped)
             if key not in self._derived:
                 self._derived[key] = CarriedFloat(
-                    pick(self._value, number),
-                    lambda: pick(self._read(), tf.constant(number, tf.float64)),
+                    lambda: pick(self._number(), plain),
+                    lambda: pick(self._read(), tf.constant(plain, tf.float64)),
+                    self._comparisons,
                 )
             return self._derived[key]
         tensor = tf.convert_to_tensor(other)
@@ -108,7 +117,7 @@ class CarriedFloat(float):
 
     def __neg__(self) -> "CarriedFloat":
         """Return the negated value, still carried."""
-        return CarriedFloat(-self._value, lambda: -self._read())
+        return CarriedFloat(lambda: -self._number(), lambda: -self._read(), self._comparisons)
 
     def __pos__(self) -> "CarriedFloat":
         """Return itself."""
@@ -116,7 +125,14 @@ class CarriedFloat(float):
 
     def __abs__(self) -> "CarriedFloat":
         """Return the absolute value, still carried."""
-        return CarriedFloat(abs(self._value), lambda: tf.abs(self._read()))
+        return CarriedFloat(
+            lambda: abs(self._number()), lambda: tf.abs(self._read()), self._comparisons
+        )
+
+    def _compared(self, op: Callable[[Any, Any], Any], other: Callable[[], float]) -> Any:
+        number, outcome = self._number, op(self._number(), other())
+        self._comparisons.append(lambda: op(number(), other()) == outcome)
+        return outcome
 
 
 def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[CarriedFloat, Any], Any]:
@@ -126,9 +142,9 @@ def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[CarriedFl
 def _comparison(op: Callable[[Any, Any], bool]) -> Callable[[CarriedFloat, Any], Any]:
     def compare(self: CarriedFloat, other: Any) -> Any:
         if isinstance(other, CarriedFloat):
-            return op(self._value, other._value)  # noqa: SLF001
+            return self._compared(op, other._number)  # noqa: SLF001
         if isinstance(other, numbers.Real):
-            return op(self._value, other)
+            return self._compared(op, lambda: float(other))
         return NotImplemented
 
     return compare
@@ -140,3 +156,82 @@ for _name in ("add", "sub", "mul", "truediv", "pow"):
     setattr(CarriedFloat, f"__r{_name}__", _arithmetic(_op, swapped=True))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(CarriedFloat, f"__{_name}__", _comparison(getattr(operator, _name)))
+
+
+class CarriedScalars:
+    """The scalars of a program: the variables that its graphs read, and the objects they are of.
+
+    Args:
+        scalars: Of the program's model, in the order that models of one structure share; each has
+            its owners in all copies of the model.
+        divisors: By which the number of each is divided where the program's model has it.
+        variables: float64, one a scalar.
+    """
+
+    def __init__(
+        self,
+        scalars: Sequence[Sequence[Scalar]],
+        divisors: Sequence[int],
+        variables: Sequence[tf.Variable],
+    ) -> None:
+        self._scalars = scalars
+        self._divisors = divisors
+        self._variables = variables
+        self._comparisons: list[Callable[[], bool]] = []
+        self._numbers = [owners[0].value for owners in scalars]
+        self._in_graph = [
+            CarriedFloat(partial(self._number, i), variable.read_value, self._comparisons)
+            for i, variable in enumerate(variables)
+        ]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._numbers)
+
+    def places(self) -> list[tuple[Any, str]]:
+        """Return the owners and attributes where the numbers stand."""
+        return [(owner.owner, owner.attribute) for owners in self._scalars for owner in owners]
+
+    @contextlib.contextmanager
+    def in_graph(self) -> Iterator[None]:
+        """Let what is traced meanwhile read the numbers from the variables."""
+        plain = [[owner.number for owner in owners] for owners in self._scalars]
+        for owners, carried in zip(self._scalars, self._in_graph, strict=True):
+            for owner in owners:
+                owner.replace(carried)
+        try:
+            yield
+        finally:
+            for owners, values in zip(self._scalars, plain, strict=True):
+                for owner, value in zip(owners, values, strict=True):
+                    owner.replace(value)
+
+    def serves(self, scalars: Sequence[Scalar]) -> bool:
+        """Return whether tracing with other numbers would have taken the same way.
+
+        Args:
+            scalars: Of another model of the same structure.
+        """
+        before, self._numbers = self._numbers, self._divided(scalars)
+        try:
+            return all(is_same() for is_same in self._comparisons)
+        finally:
+            self._numbers = before
+
+    def take_over(self, scalars: Sequence[Scalar]) -> None:
+        """Take the numbers of another model of the same structure."""
+        self._numbers = self._divided(scalars)
+        for owners, variable, number in zip(
+            self._scalars, self._variables, self._numbers, strict=True
+        ):
+            variable.assign(number)
+            for owner in owners:
+                owner.replace(number)
+
+    def _number(self, index: int) -> float:
+        return self._numbers[index]
+
+    def _divided(self, scalars: Sequence[Scalar]) -> list[float]:
+        return [
+            scalar.value / divisor for scalar, divisor in zip(scalars, self._divisors, strict=True)
+        ]

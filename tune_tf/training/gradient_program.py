@@ -42,7 +42,7 @@ class GradientProgram(Program):
         self._caught: Any = None
         self._apply = model.optimizer.apply
         model.optimizer.apply = self._catch
-        self._gradient = tf.function(self._run_gradient, jit_compile=self._jit, autograph=False)
+        self._gradient = self._traced(self._run_gradient, jit_compile=self._jit)
         self._assign = tf.function(self._run_assign, autograph=False)
 
     @property

@@ -1,7 +1,6 @@
 """How a trial trains: one epoch at a time, from one trial to the next in one process."""
 
 import logging
-import math
 import time
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,6 +9,8 @@ import numpy as np
 
 from tune_tf.bookkeeping import INPUT_WAIT, ROWS_PER_S
 from tune_tf.parallelism import Mirrored
+from tune_tf.space import flat
+from tune_tf.training import reuse_check
 from tune_tf.training.batch_norm import (
     synchronize,
     warn_of_local_statistics,
@@ -18,14 +19,16 @@ from tune_tf.training.batch_norm import (
 from tune_tf.training.build import build_model
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.fingerprint import Fingerprint
 from tune_tf.training.per_example import PerExamples
 from tune_tf.training.placed import Placed
-from tune_tf.training.program import Metrics, Program
+from tune_tf.training.program import Inputs, Metrics, Program
 from tune_tf.training.replicas import Replicas
+from tune_tf.training.reuse_check import ReuseRecord
 from tune_tf.training.scalars import Rate, Scalar, learning_rate, scalars_of
-from tune_tf.training.seeds import epoch_order, example_seeds
+from tune_tf.training.seeds import epoch_order, example_seeds, unseeded_state
 from tune_tf.training.stream import Stream
-from tune_tf.training.structure import structure_key
+from tune_tf.training.structure import structure_of
 from tune_tf.workload import Config, Workload
 
 _log = logging.getLogger(__name__)
@@ -74,6 +77,7 @@ class LoopTrial:
     key: str | None
     is_first_of_program: bool
     initial_rate: Rate
+    structure: str | None = None  # of the model, where callbacks may change it
     epoch: int = 0
     restored: Checkpoint | None = None  # what the first epoch starts from, if from one
 
@@ -99,12 +103,19 @@ class GraphLoop:
         self._replicas = replicas
         self._spread = spread
         self._per_examples = PerExamples(workload)
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, list[Program]] = {}
         self._uncarried: set[str] = set()  # structures that do not work with carried scalars
+        self._unshared: set[str] = set()  # those whose trials were found to differ
+        self._checks_reuse = reuse_check.is_enabled() and self._can_check_reuse
         self._trial: LoopTrial | None = None
         self.num_programs = 0
         #: How fast the last epoch was, by key of a result.
         self.performance: dict[str, float] = {}
+
+    @property
+    def _can_check_reuse(self) -> bool:
+        """Whether one process alone can run an epoch without a graph."""
+        return self.program_class is Program and type(self._replicas) is Replicas
 
     @property
     def stop_training(self) -> bool:
@@ -125,8 +136,16 @@ class GraphLoop:
             rows: Its data, placed by :func:`tune_tf.training.placed.place`.
             seed: Of weights, dropout and data order.
         """
-        self._trial = self._prepared(config, rows, seed)
-        self._trial.callbacks.train_begin()
+        trial = self._trial = self._prepared(config, rows, seed)
+        if trial.key is None or not trial.callbacks.may_change_model:
+            trial.callbacks.train_begin()
+            return
+        trial.structure = trial.program.structure()
+        trial.callbacks.train_begin()
+        if trial.program.structure() != trial.structure:  # a layer was frozen, say
+            self._forget(trial.program, trial.key)
+            trial.program.trace_anew()
+            trial.key = None
 
     def _prepared(self, config: Config, rows: Placed, seed: int) -> LoopTrial:
         """Return a trial that has not begun."""
@@ -212,7 +231,9 @@ class GraphLoop:
         """End the trial."""
         if self._trial is not None:
             self._trial.callbacks.train_end()
-            self._trial = None
+            trial, self._trial = self._trial, None
+            if trial.structure and trial.program.structure() != trial.structure:
+                self._forget(trial.program, trial.key)  # its model was changed on the way
 
     def _program_for(
         self, config: Config, rows: Placed, seed: int
@@ -220,18 +241,68 @@ class GraphLoop:
         """Return the program that serves a trial, its key, and whether it was made for it."""
         model = self._build(config, seed, rows)
         scalars = scalars_of(model)
-        key = self._key(model, scalars, config, rows)
-        if key in self._uncarried:
+        found = self._structure(model, scalars, config, rows)
+        if found.key in self._uncarried:
             scalars = []
-            key = self._key(model, scalars, config, rows)
-        program = self._programs.get(key) if key else None
-        if program is not None:
-            program.take_over(model, scalars)
-            return program, key, False
-        program = self._make_program(model, scalars if key else [], config, rows)
-        if key:
-            self._programs[key] = program
-        return program, key, True
+            found = self._structure(model, scalars, config, rows)
+        for program in self._programs.get(found.key or "", ()):
+            if program.serves(scalars):
+                program.take_over(model, found.variables, scalars)
+                return self._checked(program, found, model, config, rows, seed)
+        if found.key is None:
+            scalars = []
+            _log.info("This trial is traced anew: %s", found.obstacle)
+        program = self._make_program(model, scalars, config, rows, found)
+        self._keep(program, found.key, config)
+        return program, found.key, True
+
+    def _checked(
+        self,
+        program: Program,
+        found: Fingerprint,
+        fresh: Any,
+        config: Config,
+        rows: Placed,
+        seed: int,
+    ) -> tuple[Program, str | None, bool]:
+        """Return a reused program, or a new one where a fresh model gives other numbers.
+
+        It is tried with the first trial that reuses it, and where a parameter changes for the
+        first time.
+        """
+        record = program.reuse
+        if record is None or rows.is_streamed or not self._checks_reuse:
+            return program, found.key, False
+        parameters = record.unchecked(flat(config))
+        if parameters is None:
+            return program, found.key, False
+        inputs = self._inputs(config, rows, seed, 0)
+        eager = self._program_of(fresh, [], config, rows, found)
+        if not reuse_check.differ_eagerly(program, eager, inputs):
+            record.note(parameters)
+            return program, found.key, False
+        model = self._build(config, seed, rows)
+        anew = self._structure(model, [], config, rows)
+        traced = self._make_program(model, [], config, rows, anew)
+        differences = reuse_check.differences(program, traced, inputs)
+        if not differences:
+            record.note(parameters)
+            return program, found.key, False
+        self._forget(program, found.key)
+        self._unshared.add(found.key or "")
+        _log.warning(reuse_check.report(type(self._workload).__name__, parameters, differences))
+        return traced, None, True
+
+    def _keep(self, program: Program, key: str | None, config: Config) -> None:
+        """Let a program serve later trials of a structure."""
+        if key is not None and key not in self._unshared:
+            program.reuse = ReuseRecord(flat(config))
+            self._programs.setdefault(key, []).append(program)
+
+    def _forget(self, program: Program, key: str | None) -> None:
+        """Let a program serve no later trial."""
+        if key is not None and program in self._programs.get(key, ()):
+            self._programs[key].remove(program)
 
     def _load(self, checkpoint: Checkpoint, trial: LoopTrial) -> None:
         checkpoint.load_into(trial.program.model, trial.initial_rate)
@@ -252,60 +323,65 @@ class GraphLoop:
         except Exception as error:  # noqa: BLE001  whatever it is, the plain program raises it too
             _log.debug("the program with carried scalars failed: %s", error)
             metrics = None
-        if metrics is None or not math.isfinite(metrics.get("loss", 0.0)):
-            metrics = self._retry_plain(trial, carried_runs=metrics is not None)
+        if metrics is None or not _is_finite(metrics):
+            metrics = self._retry_plain(trial, carried=metrics)
         trial.restored = None
         return metrics
 
-    def _retry_plain(self, trial: LoopTrial, *, carried_runs: bool) -> Metrics:
+    def _retry_plain(self, trial: LoopTrial, *, carried: Metrics | None) -> Metrics:
         model = self._build(trial.config, trial.seed, trial.rows)
-        carried_key = trial.key or ""
-        trial.program = self._make_program(model, [], trial.config, trial.rows)
+        found = self._structure(model, [], trial.config, trial.rows)
+        by_carrying, carried_key = trial.program, trial.key
+        trial.program = self._make_program(model, [], trial.config, trial.rows, found)
         trial.callbacks = self._callbacks(trial.config, trial.rows, model)
         trial.callbacks.train_begin()
         if trial.restored is not None:
             self._load(trial.restored, trial)
         trial.callbacks.epoch_begin(trial.epoch)
         plain = self._run(trial)
-        if carried_runs and not math.isfinite(plain.get("loss", 0.0)):
+        if carried is not None and _non_finite(plain) == _non_finite(carried):
             return plain  # it diverged by itself: carrying is not to blame, and goes on
-        del self._programs[carried_key]
-        self._uncarried.add(carried_key)
-        trial.key = self._key(model, [], trial.config, trial.rows)
-        if trial.key:
-            self._programs[trial.key] = trial.program
+        self._forget(by_carrying, carried_key)
+        self._uncarried.add(carried_key or "")
+        trial.key = found.key
+        self._keep(trial.program, found.key, trial.config)
         return plain
 
     def _run(self, trial: LoopTrial) -> Metrics:
-        seeds = example_seeds(trial.seed, trial.epoch) if trial.rows.per_example else None
-        train, validation = trial.rows.train, trial.rows.validation
-        order: np.ndarray[Any, Any] | None = None
-        size = self._workload.global_batch_size(trial.config)
-        if isinstance(train, Stream):
-            shuffled = self._workload.shuffle(trial.config)
-            train = train.batches(size, seed=trial.seed, epoch=trial.epoch, shuffled=shuffled)
-        else:
-            order = self._order(trial)
-        if isinstance(validation, Stream):
-            validation = validation.batches(size, seed=trial.seed, epoch=0, shuffled=False)
+        inputs = self._inputs(trial.config, trial.rows, trial.seed, trial.epoch)
         callbacks = trial.callbacks
-        if validation is None or not callbacks.watch_validation:
-            return trial.program.epoch(train, validation, order, seeds)
-        metrics = trial.program.epoch(train, None, order, seeds)
+        if inputs.validation is None or not callbacks.watch_validation:
+            return trial.program.epoch(inputs)
+        metrics = trial.program.epoch(inputs._replace(validation=None))
         callbacks.test_begin()
-        validated = trial.program.validate(validation, seeds)
+        validated = trial.program.validate(inputs.validation, inputs.seeds)
         callbacks.test_end(validated)
         return metrics | validated
+
+    def _inputs(self, config: Config, rows: Placed, seed: int, epoch: int) -> Inputs:
+        """Return what an epoch of a trial is done with."""
+        train, validation = rows.train, rows.validation
+        order: np.ndarray[Any, Any] | None = None
+        size = self._workload.global_batch_size(config)
+        if isinstance(train, Stream):
+            shuffled = self._workload.shuffle(config)
+            train = train.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
+        else:
+            order = self._order(config, rows, seed, epoch)
+        if isinstance(validation, Stream):
+            validation = validation.batches(size, seed=seed, epoch=0, shuffled=False)
+        seeds = example_seeds(seed, epoch) if rows.per_example else None
+        return Inputs(train, validation, order, seeds, unseeded_state(seed, epoch))
 
     def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
         num_batches = -(-rows.num_train // self._workload.global_batch_size(config))
         return EpochCallbacks(self._workload.callbacks(config), model, num_batches)
 
-    def _order(self, trial: LoopTrial) -> "np.ndarray[Any, Any]":
-        """Return the numbers of the training rows in the order of the coming epoch."""
-        if self._workload.shuffle(trial.config):
-            return epoch_order(trial.seed, trial.epoch, trial.rows.num_train)
-        return np.arange(trial.rows.num_train, dtype=np.int32)
+    def _order(self, config: Config, rows: Placed, seed: int, epoch: int) -> "np.ndarray[Any, Any]":
+        """Return the numbers of the training rows in the order of an epoch."""
+        if self._workload.shuffle(config):
+            return epoch_order(seed, epoch, rows.num_train)
+        return np.arange(rows.num_train, dtype=np.int32)
 
     def _build(self, config: Config, seed: int, rows: Placed) -> Any:
         model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
@@ -316,9 +392,14 @@ class GraphLoop:
         return model
 
     def _make_program(
-        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed
+        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
     ) -> Program:
         self.num_programs += 1
+        return self._program_of(model, scalars, config, rows, found)
+
+    def _program_of(
+        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
+    ) -> Program:
         return self.program_class(
             self._workload,
             model,
@@ -327,6 +408,7 @@ class GraphLoop:
             num_rows=rows.num_train,
             num_validation_rows=rows.num_validation,
             global_batch_size=self._workload.global_batch_size(config),
+            variables=found.variables,
             scalars=scalars,
             micro_batches=self._spread.micro_batches,
             uneven=self._spread.uneven,
@@ -334,10 +416,20 @@ class GraphLoop:
             streamed=rows.is_streamed,
         )
 
-    def _key(self, model: Any, scalars: list[Scalar], config: Config, rows: Placed) -> str | None:
-        vouched = self._workload.structure(config)
-        carried = [(type(s.owner).__name__, s.attribute) for s in scalars]
+    def _structure(
+        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed
+    ) -> Fingerprint:
+        """Return what makes trials one program, with the variables of a model."""
         computed = rows.per_example and rows.per_example.number
         size = self._workload.global_batch_size(config)
-        batch = (rows.spec, size, self._replicas.shape, carried, computed)
-        return structure_key(model, scalars, vouched, batch)
+        batch = (rows.spec, size, self._replicas.shape, computed)
+        return structure_of(self._workload, model, scalars, config, batch)
+
+
+def _is_finite(metrics: Metrics) -> bool:
+    return not _non_finite(metrics)
+
+
+def _non_finite(metrics: Metrics) -> list[str]:
+    """Return the metrics that are no finite numbers, by name."""
+    return [name for name, value in metrics.items() if not np.all(np.isfinite(value))]

@@ -1,7 +1,8 @@
 """A traced epoch, its model, and how it serves one trial after another."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import keras
 import numpy as np
@@ -11,17 +12,15 @@ from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Uneven
 from tune_tf.training.batch_norm import batch_norms
 from tune_tf.training.build import build_for_training
-from tune_tf.training.carried import CarriedFloat
+from tune_tf.training.carried import CarriedScalars
+from tune_tf.training.fingerprint import fingerprint
+from tune_tf.training.keras_internals import global_seed_generator
 from tune_tf.training.per_example import PerExample
 from tune_tf.training.reader import Reader, ResidentReader, StreamReader
 from tune_tf.training.replicas import Replicas
+from tune_tf.training.reuse_check import ReuseRecord
 from tune_tf.training.row_weights import split
-from tune_tf.training.scalars import (
-    CLIP_THRESHOLDS,
-    Scalar,
-    learning_rate,
-    set_learning_rate,
-)
+from tune_tf.training.scalars import CLIP_THRESHOLDS, Scalar, inner_optimizer
 from tune_tf.training.step import (
     Step,
     has_own_test_step,
@@ -39,6 +38,26 @@ _RowStep = Callable[[int, Any, tf.Tensor, int], Any]
 """A step that is told, before the number of rows of the global batch, those of its own rows."""
 
 
+class Inputs(NamedTuple):
+    """What an epoch is done with.
+
+    Args:
+        train: Placed training rows ``(x, y[, sample_weight])``, or an iterator of their batches as
+            :class:`~tune_tf.training.stream.Stream` gives it.
+        validation: Validation rows in either form, or None.
+        order: Row numbers, int32, shape ``[num_rows]``; None where batches have their order.
+        seeds: Of what is computed of each row, as :func:`~tune_tf.training.seeds.example_seeds`
+            gives them; None where nothing is.
+        unseeded: What ``keras.random`` begins with where it is given no seed, int64, shape ``[2]``.
+    """
+
+    train: Any
+    validation: Any
+    order: "np.ndarray[Any, Any] | None"
+    seeds: "np.ndarray[Any, Any] | None"
+    unseeded: "np.ndarray[Any, Any]"
+
+
 class Program:
     """One epoch, training and validation, as one graph call.
 
@@ -54,6 +73,8 @@ class Program:
         num_rows: Rows of the training set.
         num_validation_rows: Rows of the validation set; 0 for none.
         global_batch_size: Rows of one gradient update, and of one validation batch.
+        variables: All variables that the model and its step refer to, in an order that models of
+            one structure share; the optimizer's slots come later.
         scalars: The model's scalars to carry; none for a program that serves one trial only.
         micro_batches: Pieces in which a replica takes its part of a batch.
         uneven: Whether a batch that does not divide by the replicas is split or refused.
@@ -74,6 +95,7 @@ class Program:
         num_rows: int,
         num_validation_rows: int,
         global_batch_size: int,
+        variables: Sequence[Any],
         scalars: list[Scalar],
         micro_batches: int = 1,
         uneven: Uneven = "split",
@@ -87,9 +109,16 @@ class Program:
         self._num_rows = num_rows
         self._num_validation_rows = num_validation_rows
         self._batch_size = global_batch_size
-        build_for_training(model, sample, replicas)
+        self._variables = tuple(variables)
+        with _unchanged(self._variables):  # a call moves generators and the states of RNNs
+            build_for_training(model, sample, replicas)
         prepare_optimizer(model, replicas)
-        self._initial_optimizer = [_initial(v.numpy()) for v in model.optimizer.variables]
+        own = {id(variable) for variable in self._variables}
+        self._slots = [
+            (variable, _initial(variable.numpy()))
+            for variable in model.optimizer.variables
+            if id(variable) not in own
+        ]
         self._carried = self._carry(scalars)
         self._own_train_step = has_own_train_step(workload, model)
         self._own_test_step = has_own_test_step(model)
@@ -102,34 +131,65 @@ class Program:
             jit or replicas.has_several_devices or by_output or micro_batches > 1
         )
         self._jit = jit
+        #: Which parameters have changed among the trials that it served.
+        self.reuse: ReuseRecord | None = None
         with tf.device("CPU:0"):
             self._waited_s = tf.Variable(0.0, dtype=tf.float64, trainable=False)
-        self._epoch = tf.function(self._run_epoch, jit_compile=jit, autograph=False)
-        self._validation = tf.function(self._run_validation, jit_compile=jit, autograph=False)
+            self._one_batch, self._all_batches = tf.constant(1), tf.constant(tf.int32.max)
+        self._unseeded = global_seed_generator().state
+        # Until a trace has told. Among several replicas each draws by a generator of its thread's.
+        self._draws_unseeded = replicas.num == 1
+        self._trace()
 
-    def epoch(
-        self,
-        train: Any,
-        validation: Any,
-        order: "np.ndarray[Any, Any] | None",
-        seeds: "np.ndarray[Any, Any] | None" = None,
-    ) -> Metrics:
+    def trace_anew(self) -> None:
+        """Forget the traces: the next epoch sees the model as it is then, and carries nothing."""
+        self._carried = CarriedScalars((), (), ())
+        self._trace()
+
+    def structure(self) -> str | None:
+        """Return a key of the model as it stands; None if it cannot be compared."""
+        return fingerprint([self.model], self._carried.places()).key
+
+    def _trace(self) -> None:
+        self._epoch = self._traced(self._run_epoch, jit_compile=self._jit)
+        self._validation = self._traced(self._run_validation, jit_compile=self._jit)
+
+    def epoch(self, inputs: Inputs) -> Metrics:
         """Train on every row once in the given order, then validate.
-
-        Args:
-            train: Placed training rows ``(x, y[, sample_weight])``, or an iterator of their
-                batches as :class:`~tune_tf.training.stream.Stream` gives it.
-            validation: Validation rows in either form, or None.
-            order: Row numbers, int32, shape ``[num_rows]``; None where batches have their order.
-            seeds: Of what is computed of each row, as :func:`~tune_tf.training.seeds.example_seeds`
-                gives them; None where nothing is.
 
         Returns:
             Metrics by Keras' names, those of validation behind ``val_``; scalars as floats.
         """
+        return self._ran(self._epoch, inputs, self._all_batches)
+
+    def first_batch(self, inputs: Inputs, *, eagerly: bool = False) -> Metrics:
+        """Do as :meth:`epoch` does, but of the batches in a loop only the first.
+
+        Args:
+            inputs: Of the epoch; arrays.
+            eagerly: Whether without a graph.
+        """
+        return self._ran(self._run_epoch if eagerly else self._epoch, inputs, self._one_batch)
+
+    def _ran(self, epoch: Callable[..., Any], inputs: Inputs, most: tf.Tensor) -> Metrics:
+        train, validation, order, seeds, unseeded = inputs
         self._waited_s.assign(0.0)
-        logs = self._epoch(train, validation, order, seeds)
-        return plain(logs)
+        if self._draws_unseeded:
+            self._unseeded.assign(unseeded)
+        order, seeds = (a if a is None else tf.constant(a) for a in (order, seeds))
+        return plain(epoch(train, validation, order, seeds, most))
+
+    def state(self) -> "list[np.ndarray[Any, Any]]":
+        """Return the values of all variables of the model, its step and its optimizer."""
+        return [variable.numpy() for variable in self._all_variables()]
+
+    def set_state(self, values: "Sequence[np.ndarray[Any, Any]]") -> None:
+        """Set the variables to what :meth:`state` returned."""
+        for variable, value in zip(self._all_variables(), values, strict=True):
+            variable.assign(value)
+
+    def _all_variables(self) -> list[Any]:
+        return [*self._variables, *(variable for variable, _ in self._slots)]
 
     def validate(self, validation: Any, seeds: "np.ndarray[Any, Any] | None" = None) -> Metrics:
         """Validate alone; return metrics as :meth:`epoch` does.
@@ -138,24 +198,41 @@ class Program:
             validation: Placed validation rows.
             seeds: As for :meth:`epoch`.
         """
-        logs = self._validation(validation, seeds)
-        return plain(logs)
+        return plain(self._validation(validation, seeds, self._all_batches))
 
-    def take_over(self, fresh: keras.Model, scalars: list[Scalar]) -> None:
-        """Become the trial of a fresh model of the same structure, in every variable."""
-        for variable, new in zip(self.model.variables, fresh.variables, strict=True):
-            variable.assign(new.value if self.replicas.num == 1 else new.numpy())
-        for variable, value in zip(
-            self.model.optimizer.variables, self._initial_optimizer, strict=True
-        ):
-            variable.assign(np.zeros(variable.shape) if value is None else value)
-        rate = learning_rate(fresh)
-        if rate is not None:
-            set_learning_rate(self.model, rate)
-        for (variable, divisor), scalar in zip(self._carried, scalars, strict=True):
-            variable.assign(scalar.value / divisor)
+    def serves(self, scalars: Sequence[Scalar]) -> bool:
+        """Return whether what was traced holds for other numbers of the carried scalars."""
+        return self._carried.serves(scalars if self._carried else ())
+
+    def take_over(
+        self, fresh: keras.Model, variables: Sequence[Any], scalars: Sequence[Scalar]
+    ) -> None:
+        """Become the trial of a fresh model of the same structure, in every variable.
+
+        Args:
+            fresh: The model.
+            variables: Its variables, as the program was made with its own.
+            scalars: Its scalars.
+        """
+        optimizer = fresh.optimizer
+        if not optimizer.built and not _is_of_keras(inner_optimizer(fresh)):
+            # Its slots may begin with anything, such as the weights.
+            with self.replicas.scope():
+                optimizer.build(fresh.trainable_variables)
+            self._copy(self.model.optimizer.variables, optimizer.variables)
+        else:
+            for variable, value in self._slots:
+                variable.assign(np.zeros(variable.shape) if value is None else value)
+        self._copy(self._variables, variables)
+        self._carried.take_over(scalars if self._carried else ())
         self.model.reset_metrics()
         self.model.stop_training = False
+
+    def _copy(self, variables: Sequence[Any], sources: Sequence[Any]) -> None:
+        for variable, source in zip(variables, sources, strict=True):
+            if variable is not source:
+                whole = self.replicas.num > 1 or not isinstance(source, keras.Variable)
+                variable.assign(source.numpy() if whole else source.value)
 
     @property
     def waited_s(self) -> float:
@@ -181,39 +258,65 @@ class Program:
     def _end(self, *, training: bool) -> None:
         """Bring together what going over all rows gave, in the graph."""
 
-    def _carry(self, scalars: list[Scalar]) -> list[tuple[tf.Variable, int]]:
-        carried = []
-        for scalar in scalars:
-            is_clip = scalar.attribute in CLIP_THRESHOLDS
-            value = scalar.value  # a clip threshold was divided by prepare_optimizer
-            with self.replicas.scope():
-                variable = tf.Variable(value, dtype=tf.float64, trainable=False)
-            scalar.replace(CarriedFloat.of_variable(value, variable))
-            carried.append((variable, self.replicas.num if is_clip else 1))
-        return carried
+    def _carry(self, scalars: list[Scalar]) -> CarriedScalars:
+        return self._carrying([[scalar] for scalar in scalars])
+
+    def _carrying(self, owners: Sequence[Sequence[Scalar]]) -> CarriedScalars:
+        """Return scalars to carry, each with its owners in all copies of the model."""
+        # A clip threshold was divided by prepare_optimizer.
+        divisors = [
+            self.replicas.num if scalar.attribute in CLIP_THRESHOLDS else 1 for scalar, *_ in owners
+        ]
+        with self.replicas.scope():
+            variables = [
+                tf.Variable(scalar.value, dtype=tf.float64, trainable=False)
+                for scalar, *_ in owners
+            ]
+        return CarriedScalars(owners, divisors, variables)
+
+    def _traced(self, body: Callable[..., Any], **options: Any) -> Any:
+        """Return a function that runs as a graph, in which carried scalars are read anew."""
+
+        def trace(*args: Any) -> Any:
+            with self._carried.in_graph():
+                return body(*args)
+
+        return tf.function(trace, autograph=False, **options)
 
     def _run_epoch(
-        self, train: Any, validation: Any, order: tf.Tensor, seeds: tf.Tensor | None
+        self,
+        train: Any,
+        validation: Any,
+        order: tf.Tensor,
+        seeds: tf.Tensor | None,
+        most: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         self._begin(training=True)
         last = self._run_batches(
             self._preparing(self._train, seeds, training=True),
             self._reader(train, order),
             self._num_rows,
+            most,
             by_model=self._own_train_step,
         )
         self._end(training=True)
         logs = self._logs(last)
         if self._own_train_step and (not isinstance(last, Mapping) or "loss" not in logs):
             self._refuse_logs(last)
-        return logs if validation is None else logs | self._run_validation(validation, seeds)
+        if validation is not None:
+            logs |= self._run_validation(validation, seeds, most)
+        self._draws_unseeded = self._draws_unseeded and _reads(self._unseeded)
+        return logs
 
-    def _run_validation(self, validation: Any, seeds: tf.Tensor | None) -> dict[str, tf.Tensor]:
+    def _run_validation(
+        self, validation: Any, seeds: tf.Tensor | None, most: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         self._begin(training=False)
         last = self._run_batches(
             self._preparing(self._test, seeds, training=False),
             self._reader(validation, None),
             self._num_validation_rows,
+            most,
             by_model=self._own_test_step,
         )
         self._end(training=False)
@@ -237,11 +340,21 @@ class Program:
             return StreamReader(rows, self._waited_s, self.replicas.window)
         return ResidentReader(rows, order)
 
-    def _run_batches(self, step: _RowStep, reader: Reader, num_rows: int, *, by_model: bool) -> Any:
-        """Run all batches; return what the last step returned, if that is the user's own."""
+    def _run_batches(
+        self, step: _RowStep, reader: Reader, num_rows: int, most: tf.Tensor, *, by_model: bool
+    ) -> Any:
+        """Run all batches; return what the last step returned, if that is the user's own.
+
+        Args:
+            step: Of a batch.
+            reader: Of the rows.
+            num_rows: How many.
+            most: How many batches in a loop; those that stand behind it are always run.
+            by_model: Whether the step is the user's own.
+        """
         size = self._batch_size
         if num_rows % size and not by_model and not self._needs_static_shapes:
-            self._run_uneven_batches(step, reader, num_rows)
+            self._run_uneven_batches(step, reader, num_rows, most)
             return None
         full, rest = divmod(num_rows, size)
         # A loop cannot hand out what its last step returned, so that step stands behind it.
@@ -266,19 +379,23 @@ class Program:
         if looped == 1:
             last = batch(0, size)
         elif looped > 1:
-            tf.while_loop(lambda i: i < looped, body, (tf.constant(0),), parallel_iterations=1)
+            end = tf.minimum(most, looped)
+            tf.while_loop(lambda i: i < end, body, (tf.constant(0),), parallel_iterations=1)
         if full > looped:
             last = batch(looped * size, size)
         if rest:
             last = batch(full * size, rest)
         return last if by_model else None
 
-    def _run_uneven_batches(self, step: _RowStep, reader: Reader, num_rows: int) -> None:
+    def _run_uneven_batches(
+        self, step: _RowStep, reader: Reader, num_rows: int, most: tf.Tensor
+    ) -> None:
         """Run all batches in one loop, whose body serves the shorter last one too.
 
         A body is traced once, where a last batch of its own shape would trace it twice.
         """
         size = self._batch_size
+        last = tf.minimum(tf.minimum(most, num_rows // size + 1) * size, num_rows)
 
         def body(first: tf.Tensor) -> tuple[tf.Tensor]:
             end = tf.minimum(first + size, num_rows)
@@ -286,9 +403,7 @@ class Program:
             step(0, rows, numbers, size)
             return (first + size,)
 
-        tf.while_loop(
-            lambda first: first < num_rows, body, (tf.constant(0),), parallel_iterations=1
-        )
+        tf.while_loop(lambda first: first < last, body, (tf.constant(0),), parallel_iterations=1)
 
     def _logs(self, last: Any) -> dict[str, tf.Tensor]:
         """Return the metrics after the last batch, as ``fit`` would log them."""
@@ -334,6 +449,25 @@ class Program:
 
 def _names_in(logs: Any) -> str:
     return ", ".join(logs) if isinstance(logs, Mapping) else repr(logs)
+
+
+def _is_of_keras(optimizer: Any) -> bool:
+    return type(optimizer).__module__.startswith("keras.")
+
+
+def _reads(variable: Any) -> bool:
+    """Return whether the graph that is being traced has come to use a variable."""
+    captured = getattr(tf.compat.v1.get_default_graph(), "captures", ())
+    return any(outer is variable.value.handle for outer, _ in captured)
+
+
+@contextlib.contextmanager
+def _unchanged(variables: Sequence[Any]) -> Iterator[None]:
+    """Put back what is assigned to variables meanwhile, other than to weights that are trained."""
+    before = [(each, each.numpy()) for each in variables if not each.trainable]
+    yield
+    for variable, value in before:
+        variable.assign(value)
 
 
 def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":

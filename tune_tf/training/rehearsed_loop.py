@@ -41,10 +41,10 @@ class RehearsedLoop(GraphLoop, abc.ABC):
                 return trial
         except Exception as error:  # noqa: BLE001  whatever it is, the plain program raises it too
             _log.debug("the program with carried scalars failed: %s", error)
-        carrying = self._programs.pop(key)
+        self._forget(trial.program, key)
         self._uncarried.add(key)
         plain = super()._prepared(config, rows, seed)
         if not self._rehearse(plain):
             self._uncarried.discard(key)
-            self._programs[key] = carrying
+            self._keep(trial.program, key, config)
         return plain

@@ -1,6 +1,5 @@
 """The scalar hyperparameters of a compiled model that a traced program can carry."""
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -55,9 +54,14 @@ class Scalar:
     attribute: str
 
     @property
+    def number(self) -> Any:
+        """What stands there now."""
+        return getattr(self.owner, self.attribute)
+
+    @property
     def value(self) -> float:
-        """The number now."""
-        return float(getattr(self.owner, self.attribute))
+        """The number now, as a Python float."""
+        return float(self.number)
 
     def replace(self, value: Any) -> None:
         """Put another number, or what stands for one, in its place."""
@@ -117,7 +121,7 @@ def scalars_of(model: keras.Model) -> list[Scalar]:
         for owner in _owners(model)
         for attribute in _CARRIED.get(type(owner), ())
     ]
-    return [scalar for scalar in found if _is_carried(getattr(scalar.owner, scalar.attribute))]
+    return [scalar for scalar in found if _is_carried(scalar.number)]
 
 
 def _is_carried(value: Any) -> bool:
@@ -150,16 +154,3 @@ def layers_of(model: keras.Model) -> Iterator[keras.Layer]:
         yield layer
         if isinstance(layer, keras.Model):
             yield from layers_of(layer)
-
-
-@contextlib.contextmanager
-def masked(scalars: list[Scalar]) -> Iterator[None]:
-    """Make all values equal for a while, so that models which differ in them serialise alike."""
-    values = [getattr(scalar.owner, scalar.attribute) for scalar in scalars]
-    for scalar in scalars:
-        scalar.replace(0.5)
-    try:
-        yield
-    finally:
-        for scalar, value in zip(scalars, values, strict=True):
-            scalar.replace(value)

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-_ORDER, _EXAMPLES, _STREAM = 1, 2, 3  # keep the streams of one seed apart
+_ORDER, _EXAMPLES, _STREAM, _UNSEEDED = 1, 2, 3, 4  # keep the streams of one seed apart
 
 
 def trial_seed(sweep_seed: int, trial_number: int) -> int:
@@ -45,3 +45,9 @@ def example_seeds(seed: int, epoch: int) -> "np.ndarray[tuple[int, int], np.dtyp
         for more in ([1, epoch], [2])
     ]
     return np.stack(drawn).astype(np.uint32).view(np.int32)
+
+
+def unseeded_state(seed: int, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Return what a generator begins an epoch with that was given no seed, int64, shape ``[2]``."""
+    drawn = np.random.SeedSequence([seed, _UNSEEDED, epoch]).generate_state(1)
+    return np.array([int(drawn[0]), 0], np.int64)

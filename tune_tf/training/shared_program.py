@@ -50,8 +50,8 @@ class SharedProgram(GradientProgram):
             self._applied = _whole(np.zeros(self._num_batches))
             self._stale = _whole(np.zeros(self._num_batches))
             self._staleness = _whole(np.zeros(self._num_batches))
-        self.step = tf.function(self._run_step, autograph=False)
-        self._trial_step = tf.function(self._run_rehearsal, autograph=False)
+        self.step = self._traced(self._run_step)
+        self._trial_step = self._traced(self._run_rehearsal)
 
     def rehearse(self, train: Any) -> bool:
         """Try a batch's gradient in this process; as in :class:`GradientProgram`.

@@ -12,6 +12,7 @@ from tune_tf.training.batch_norm import (
     warn_of_smaller_batches,
 )
 from tune_tf.training.build import build_model
+from tune_tf.training.fingerprint import Fingerprint
 from tune_tf.training.grid import Grid
 from tune_tf.training.loop import GraphLoop
 from tune_tf.training.model_graph import calls_of
@@ -42,6 +43,10 @@ class StagedLoop(GraphLoop):
         self._seed = 0  # of the last build
         self._created: list[tf.Variable] = []  # by it, in order
 
+    @property
+    def _can_check_reuse(self) -> bool:
+        return False
+
     def _build(self, config: Config, seed: int, rows: Placed) -> Any:
         self._seed = seed
         model, self._created = self._grid.build(
@@ -59,7 +64,7 @@ class StagedLoop(GraphLoop):
         return model
 
     def _make_program(
-        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed
+        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
     ) -> Program:
         self.num_programs += 1
         calls = calls_of(model)
@@ -86,6 +91,7 @@ class StagedLoop(GraphLoop):
             num_rows=rows.num_train,
             num_validation_rows=rows.num_validation,
             global_batch_size=self._workload.global_batch_size(config),
+            variables=self._structure(copies[0], scalars, config, rows).variables,
             scalars=scalars_of(copies[0]) if scalars else [],
             micro_batches=self._micro_batches,
             per_example=rows.per_example,

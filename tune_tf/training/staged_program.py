@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.build import build_losses
-from tune_tf.training.carried import CarriedFloat
+from tune_tf.training.carried import CarriedScalars
 from tune_tf.training.gradients import added
 from tune_tf.training.grid import Grid
 from tune_tf.training.pipeline import Pipeline
@@ -53,13 +53,9 @@ class StagedProgram(Program):
             build_losses(copy, settings["sample"], grid)
         super().__init__(workload, copies[0], grid, **settings)
 
-    def _carry(self, scalars: list[Scalar]) -> list[tuple[tf.Variable, int]]:
-        carried = super()._carry(scalars)
-        for copy in self._copies[1:]:
-            others = scalars_of(copy) if scalars else []
-            for (variable, _), scalar in zip(carried, others, strict=True):
-                scalar.replace(CarriedFloat.of_variable(scalar.value, variable))
-        return carried
+    def _carry(self, scalars: list[Scalar]) -> CarriedScalars:
+        others = [scalars_of(copy) for copy in self._copies[1:]] if scalars else []
+        return self._carrying(list(zip(scalars, *others, strict=True)))
 
     def _steps(self, micro_batches: int) -> tuple[Step, Step]:
         for own, name in ((self._own_train_step, "train_step"), (self._own_test_step, "test_step")):

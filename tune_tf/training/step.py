@@ -33,17 +33,23 @@ Step = Callable[[int, Any, int], Any]
 """
 
 
+def trains_by_workload(workload: Workload) -> bool:
+    """Return whether the workload replaces ``train_step``."""
+    return type(workload).train_step is not Workload.train_step or "train_step" in vars(workload)
+
+
 def has_own_train_step(workload: Workload, model: keras.Model) -> bool:
     """Return whether the workload or the model replaces Keras' ``train_step``."""
     return (
-        type(workload).train_step is not Workload.train_step
+        trains_by_workload(workload)
         or type(model).train_step is not keras.Model.train_step
+        or "train_step" in vars(model)
     )
 
 
 def has_own_test_step(model: keras.Model) -> bool:
     """Return whether the model replaces Keras' ``test_step``."""
-    return type(model).test_step is not keras.Model.test_step
+    return type(model).test_step is not keras.Model.test_step or "test_step" in vars(model)
 
 
 def train_step(

@@ -31,7 +31,7 @@ class UpdateLoop(RehearsedLoop):
         """Begin an epoch."""
         trial = self._current
         trial.callbacks.epoch_begin(trial.epoch)
-        self._rows = self._order(trial)
+        self._rows = self._order(trial.config, trial.rows, trial.seed, trial.epoch)
         self.program.begin()
 
     def rows_of(self, batch: int) -> Array:

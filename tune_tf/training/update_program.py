@@ -31,7 +31,7 @@ class UpdateProgram(Program):
         super().__init__(workload, model, replicas, **given)
         self.roles = VariableRoles.of(model)
         self._last_logs: Metrics | None = None
-        self._apply = tf.function(self._run_apply, autograph=False, reduce_retracing=True)
+        self._apply = self._traced(self._run_apply, reduce_retracing=True)
 
     @property
     def num_batches(self) -> int:

@@ -80,6 +80,10 @@ class Validator:
 class _Programs(GraphLoop):
     """Keeps the programs; no trial trains in them."""
 
+    @property
+    def _can_check_reuse(self) -> bool:
+        return False
+
     def prepared(self, config: Config, rows: Placed) -> Placed:
         """Return a trial's rows with what it computes of them."""
         return self._per_examples.of(config, rows)
@@ -91,7 +95,7 @@ class _Programs(GraphLoop):
     def plain_program_for(self, config: Config, rows: Placed, seed: int) -> Program:
         """Return a program of a trial's own numbers, now and for all of its structure."""
         model = self._build(config, seed, rows)
-        key = self._key(model, scalars_of(model), config, rows)
+        key = self._structure(model, scalars_of(model), config, rows).key
         if key:
             self._uncarried.add(key)
         return self.program_for(config, rows, seed)

@@ -1,0 +1,101 @@
+"""Private parts of Keras that training reads: each is named here and nowhere else."""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+from keras.src.random import seed_generator
+
+# Attributes that no trace depends on: bookkeeping of their construction, the tensors and functions
+# that earlier calls left, and what follows from other attributes.
+_OF_ANY = frozenset(("_tracker", "_lock"))
+_OF_VARIABLES = _OF_ANY | {"_value", "_initializer"}
+_OF_OPTIMIZERS = _OF_ANY | {
+    *("_trainable_variables_indices", "_distribution_strategy"),
+    *("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache"),
+}
+_OF_LAYERS = _OF_ANY | {
+    *("_tracked", "_auto_config", "_called", "_path", "_parent_path", "_build_shapes_dict"),
+    *("build", "quantize", "_inbound_nodes", "_outbound_nodes", "_call_signature"),
+    *("_losses", "_loss_ids", "_losses_override", "call_signature_parameters"),
+    *("_call_context_args", "_call_has_context_arg"),
+    *("_saved_model_inputs_spec", "_saved_model_arg_spec"),
+}
+_OF_MODELS = _OF_LAYERS | {
+    *(
+        "_compile_config",
+        "stop_training",
+        "history",
+        "_compiled_trainable_state",
+        "_distribute_strategy",
+    ),
+    *("train_function", "test_function", "predict_function"),
+    *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
+}
+_SEEDS = ("seed", "_init_seed", "_initial_seed")
+_RandomInitializer: Any = next(
+    base for base in keras.initializers.RandomNormal.__mro__ if base.__name__ == "RandomInitializer"
+)
+
+
+def bookkeeping_attributes(owner: Any) -> frozenset[str]:
+    """Return the attributes of a Keras object that no trace depends on."""
+    if isinstance(owner, keras.Variable):
+        return _OF_VARIABLES
+    if isinstance(owner, keras.Model):
+        return _OF_MODELS
+    if isinstance(owner, keras.Operation):
+        return _OF_LAYERS
+    if isinstance(owner, keras.optimizers.Optimizer):
+        return _OF_OPTIMIZERS
+    return _OF_ANY
+
+
+def seed_attributes(owner: Any) -> tuple[str, ...]:
+    """Return the attributes of a Keras object that only say what its variables begin with."""
+    if isinstance(owner, keras.random.SeedGenerator):
+        return _SEEDS
+    if isinstance(owner, _RandomInitializer):
+        drawn = getattr(owner, "_init_seed", None) is None
+        return _SEEDS if drawn or not isinstance(owner.seed, int) else ("seed", "_init_seed")
+    if isinstance(owner, keras.Layer) and type(owner).__module__.startswith("keras."):
+        generators = (v for v in vars(owner).values() if isinstance(v, keras.random.SeedGenerator))
+        return _SEEDS if any(generators) else ()
+    return ()
+
+
+def global_seed_generator() -> keras.random.SeedGenerator:
+    """Return what ``keras.random`` draws by in this thread where it is given no seed."""
+    state = random.getstate()  # the first call draws a seed
+    generator = seed_generator.global_seed_generator()
+    random.setstate(state)
+    return generator
+
+
+def calls_in_order(model: Any) -> Iterator[tuple[Any, ...]]:
+    """Return the calls of a functional model in the order in which it makes them.
+
+    Args:
+        model: Any Keras object; one without a graph has no calls.
+
+    Returns:
+        Tuples ``(operation, args, kwargs, outputs)`` with symbolic tensors.
+    """
+    by_depth = vars(model).get("_nodes_by_depth") or {}
+    for depth in sorted(by_depth, reverse=True):
+        for node in by_depth[depth]:
+            arguments = node.arguments
+            yield node.operation, arguments.args, arguments.kwargs, node.outputs
+
+
+def without_weight_decay(optimizer: Any, variables: Sequence[Any]) -> list[int]:
+    """Return which of some variables ``optimizer.exclude_from_weight_decay`` was given."""
+    keys = getattr(optimizer, "_exclude_from_weight_decay", None)
+    if not keys:
+        return []
+    return [
+        number
+        for number, variable in enumerate(variables)
+        if isinstance(variable, keras.Variable) and optimizer._var_key(variable) in keys  # noqa: SLF001
+    ]
