@@ -3,9 +3,10 @@
 import math
 
 import keras
+import numpy as np
 import pytest
 from exactness_cases import CASES, mlp
-from trials import Given, GraphLoop, begin, draw, furthest, run, run_fresh
+from trials import Given, GraphLoop, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.ahead import AheadLoop
@@ -111,7 +112,8 @@ def test_a_restored_trial_goes_on_as_if_it_had_not_stopped(ahead, replicas_of):
 
     assert furthest((resumed, [0]), (history[2:], [0])) == 0
     left_alone, _ = run_fresh(PLAIN, replicas_of(1), epochs=5)
-    assert furthest((resumed, [0]), (left_alone[2:], [0])) > 0
+    losses = [[each["val_loss"] for each in run] for run in (resumed, left_alone[2:])]
+    assert losses[0] != losses[1]
 
 
 def test_callbacks_hear_of_each_epoch_once_and_in_order_and_one_later(ahead):
@@ -131,6 +133,64 @@ def test_callbacks_hear_of_each_epoch_once_and_in_order_and_one_later(ahead):
 
     assert after == [0, 1, 2]
     assert heard == [(0, True), (1, True), (2, True)]
+
+
+def test_what_callbacks_add_to_the_logs_is_reported_one_epoch_later(ahead):
+    class Adding(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            logs["added"] = np.float32(epoch)
+
+    workload = Given(regularised, DATA, callbacks=lambda config: [Adding()])
+    loop = begin(ahead(workload), workload)
+    reported = [loop.epoch(), loop.epoch()]
+    saved = loop.state()
+    reported.append(loop.epoch())
+    loop.finish()
+    begin(loop, workload)
+    loop.restore(saved)
+    reported.append(loop.epoch())
+    loop.finish()
+
+    assert [each.get("added") for each in reported] == [None, 0.0, 1.0, 1.0]
+    assert "added" not in saved.untold
+
+
+def test_a_trial_that_stops_early_ends_with_its_best_weights_and_trains_no_more(ahead, replicas_of):
+    def stopping(config):
+        return [
+            keras.callbacks.EarlyStopping(
+                "val_loss", patience=1, min_delta=100, restore_best_weights=True
+            )
+        ]
+
+    workload = Given(regularised, DATA, callbacks=stopping)
+    loop = begin(ahead(workload), workload)
+    loop.epoch(), loop.epoch(), loop.epoch()
+
+    ended = loop.state()
+    iterations = int(loop._current.program.model.optimizer.iterations.numpy())
+    loop.finish()
+    waiting = begin(GraphLoop(PLAIN, replicas_of(1)), PLAIN)
+    waiting.epoch()
+    best = waiting.state()
+
+    assert (ended.epoch, ended.has_ended, iterations) == (3, True, 3 * 6)
+    assert furthest_values(weights_of(ended), weights_of(best)) == 0
+
+
+def weights_of(checkpoint):
+    return [
+        value
+        for name, value in zip(checkpoint.names, checkpoint.model, strict=False)
+        if name.role in ("kernel", "bias", "gamma", "beta")
+    ]
+
+
+def test_a_callback_that_changes_the_model_for_validation_is_refused(ahead):
+    workload = Given(regularised, DATA, callbacks=lambda config: [keras.callbacks.SwapEMAWeights()])
+
+    with pytest.raises(WorkloadError, match=r"on_test_begin.*validation\.asynchronous.*leave one"):
+        begin(ahead(workload), workload)
 
 
 def test_an_early_stop_comes_one_epoch_later(ahead):

@@ -3,6 +3,8 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
+
 from tune_tf.errors import WorkloadError
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.loop import GraphLoop
@@ -17,7 +19,8 @@ class AheadLoop:
 
     Each epoch is reported once with its own numbers, in order: they are those of validation that
     is waited for. Callbacks hear of an epoch's end when the next one has been trained, so that
-    what they change takes effect, or ends the trial, one epoch later.
+    what they change takes effect, or ends the trial, one epoch later, and what they add to the
+    logs is reported with that epoch. Nothing is trained ahead of an epoch that they make the last.
 
     Args:
         inner: What trains.
@@ -67,46 +70,75 @@ class AheadLoop:
         self._begun = config, rows, seed
         self._snapshot = self._untold = None
         self._inner.start(config, replace(rows, validation=None, num_validation=0), seed)
+        if self._inner.callbacks.watch_validation:
+            raise WorkloadError(
+                "a callback with on_test_begin or on_test_end changes the model around its "
+                "validation, which validation.asynchronous does on a copy: leave one of them out"
+            )
 
     def epoch(self) -> Metrics:
         """Return the metrics of the next epoch, and begin to train the one after it."""
         metrics = self._inner.train_epoch() if self._ahead is None else self._ahead.result()
-        self._tell()
+        self._ahead = None
+        added = self._tell()
         if self._begun is not None:  # not earlier: its first epoch finds out what can be carried
             self._validator.start(*self._begun)
             self._begun = None
         snapshot = self._inner.state()
-        self._ahead = self._thread.submit(self._inner.train_epoch)
+        is_last = self.stop_training
+        if not is_last:
+            self._ahead = self._thread.submit(self._inner.train_epoch)
         metrics |= self._validator.metrics(snapshot)
         self._snapshot = replace(snapshot, untold=metrics)
         self._untold = snapshot.epoch - 1, metrics
-        return dict(metrics)
+        if is_last:
+            added |= self._tell()
+            self._inner.end_training()
+            self._snapshot = None  # the callbacks have the last word on the weights
+        return metrics | added
 
     def state(self) -> Checkpoint:
         """Return everything needed to go on after the epoch reported last."""
         if self._snapshot is not None:
             return self._snapshot
-        return replace(self._inner.state(), untold=self._untold and self._untold[1])
+        return self._inner.state()
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a state; the config of :meth:`start` wins over the checkpoint's."""
         self._wait()
         self._inner.restore(replace(checkpoint, untold=None))
-        self._snapshot = None
-        untold = checkpoint.untold
-        self._untold = None if untold is None else (checkpoint.epoch - 1, dict(untold))
+        self._snapshot = self._untold = None
+        if checkpoint.untold is not None:
+            self._untold = checkpoint.epoch - 1, dict(checkpoint.untold)
+            self._snapshot = replace(self._inner.state(), untold=checkpoint.untold)
 
     def finish(self) -> None:
         """End the trial, once the epoch that is being trained is over."""
         self._wait()
-        self._tell()
+        self._tell(goes_on=False)
         self._inner.finish()
 
-    def _tell(self) -> None:
-        """Tell the callbacks of the end of the epoch reported last."""
+    def _tell(self, *, goes_on: bool = True) -> Metrics:
+        """Tell the callbacks of the end of the epoch reported last; return what they add.
+
+        They find the model as it was then. What they change in it stays, and of the rest what was
+        trained since comes back if the trial goes on.
+        """
         untold, self._untold = self._untold, None
-        if untold is not None:
-            self._inner.end_epoch(*untold)
+        if untold is None or self._snapshot is None or self._inner.callbacks.are_none:
+            return {}
+        model = self._inner.model
+        variables = [*model.variables, *model.optimizer.variables]
+        before = [*self._snapshot.model, *self._snapshot.optimizer]
+        trained = [variable.numpy() for variable in variables]
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)
+        told = self._inner.end_epoch(*untold)
+        if goes_on:
+            for variable, value, since in zip(variables, before, trained, strict=True):
+                if np.array_equal(variable.numpy(), value):
+                    variable.assign(since)
+        return {name: value for name, value in told.items() if name not in untold[1]}
 
     def _wait(self) -> None:
         ahead, self._ahead = self._ahead, None

@@ -7,7 +7,7 @@ one JSON text. Nothing in it is unpickled.
 import json
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ import keras
 import numpy as np
 
 from tune_tf.errors import CheckpointError
-from tune_tf.training.scalars import set_learning_rate
+from tune_tf.training.callback_state import Arrays, CallbackState, decode, encode
+from tune_tf.training.scalars import Rate, set_learning_rate
+from tune_tf.training.variable_names import VariableName, match_variables, variable_names
 
 FILE_NAME = "trial.npz"
-_FORMAT = 1
+_FORMAT = 2
 _HEAD = "head"
 
 
@@ -34,9 +36,11 @@ class Checkpoint:
         seed: The trial's seed.
         config: The trial's values when it was saved.
         initial_rate: The learning rate that the trial started with; None for a schedule.
-        callbacks: Counters of the Keras callbacks.
-        names: Paths of all variables, for telling what does not fit.
+        callbacks: State of the Keras callbacks.
+        names: What the variables are, for telling what fits.
         untold: Metrics of the last epoch, if the callbacks have not been told of its end yet.
+        has_ended: Whether the callbacks have been told that training has ended: the weights are
+            then as ``fit`` would leave them.
     """
 
     model: "list[np.ndarray[Any, Any]]" = field(repr=False)
@@ -44,10 +48,11 @@ class Checkpoint:
     epoch: int
     seed: int
     config: Mapping[str, Any]
-    initial_rate: float | None = None
-    callbacks: list[dict[str, Any]] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    untold: Mapping[str, float] | None = None
+    initial_rate: Rate = None
+    callbacks: CallbackState = field(default_factory=CallbackState)
+    names: list[VariableName] = field(default_factory=list)
+    untold: Mapping[str, Any] | None = None
+    has_ended: bool = False
 
     @classmethod
     def of(
@@ -57,8 +62,9 @@ class Checkpoint:
         epoch: int,
         seed: int,
         config: Mapping[str, Any],
-        initial_rate: float | None,
-        callbacks: Sequence[dict[str, Any]] = (),
+        initial_rate: Rate,
+        callbacks: CallbackState = CallbackState(),  # noqa: B008  frozen
+        has_ended: bool = False,
     ) -> "Checkpoint":
         """Return the state of a model and its optimizer, both built."""
         return cls(
@@ -68,15 +74,18 @@ class Checkpoint:
             seed=seed,
             config=dict(config),
             initial_rate=initial_rate,
-            callbacks=list(callbacks),
-            names=[variable.path for variable in (*model.variables, *model.optimizer.variables)],
+            callbacks=callbacks,
+            names=variable_names(model),
+            has_ended=has_ended,
         )
 
-    def load_into(self, model: keras.Model, initial_rate: float | None) -> None:
+    def load_into(self, model: keras.Model, initial_rate: Rate) -> None:
         """Set a built model and its optimizer to this state.
 
         A trial that begins with another learning rate than the saved one did (after an exploit of
         population-based training) keeps its own; else it takes the saved one as callbacks left it.
+        What a hyperparameter of zero switches off, the states of a dropout layer and the
+        optimizer's momentum, need not be on both sides: the model's begins anew.
 
         Args:
             model: The model.
@@ -86,19 +95,29 @@ class Checkpoint:
             CheckpointError: The state is of a model of another structure.
         """
         variables = [*model.variables, *model.optimizer.variables]
-        self._check_fits([(variable.path, tuple(variable.shape)) for variable in variables])
-        for variable, value in zip(variables, (*self.model, *self.optimizer), strict=True):
-            variable.assign(value)
+        names = variable_names(model)
+        found = match_variables(self.names, names)
+        stored = [*self.model, *self.optimizer]
+        for variable, name, index in zip(variables, names, found, strict=True):
+            if index is not None:
+                variable.assign(stored[index])
+            elif name.is_slot:
+                variable.assign(np.zeros(variable.shape))
         if initial_rate is not None and initial_rate != self.initial_rate:
             set_learning_rate(model, initial_rate)
 
     def write(self, folder: Path) -> None:
         """Write the file; a crash at any moment leaves the old one or none, never a part."""
-        head = {k: v for k, v in _fields(self).items() if k not in ("model", "optimizer")}
-        arrays = [*self.model, *self.optimizer]
+        own = ("model", "optimizer", "callbacks", "untold")
+        head = {k: v for k, v in _fields(self).items() if k not in own}
+        others = dict(self.callbacks.arrays)
+        head["callbacks"] = self.callbacks.attributes
+        head["untold"] = None if self.untold is None else encode(dict(self.untold), others)
+        arrays = [*self.model, *self.optimizer, *others.values()]
         head |= {
             "format": _FORMAT,
             "num_model": len(self.model),
+            "digests": list(others),
             "dtypes": [str(array.dtype) for array in arrays],
         }
         target = folder / FILE_NAME
@@ -136,34 +155,24 @@ class Checkpoint:
             raise CheckpointError(f"there is no checkpoint at {path}") from None
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from error
-        split = head["num_model"]
+        digests = head["digests"]
+        split, end = head["num_model"], len(arrays) - len(digests)
+        others: Arrays = dict(zip(digests, arrays[end:], strict=True))
         return cls(
             model=arrays[:split],
-            optimizer=arrays[split:],
+            optimizer=arrays[split:end],
             epoch=head["epoch"],
             seed=head["seed"],
             config=head["config"],
             initial_rate=head["initial_rate"],
-            callbacks=head["callbacks"],
-            names=head["names"],
-            untold=head.get("untold"),
+            callbacks=CallbackState([(name, each) for name, each in head["callbacks"]], others),
+            names=[
+                VariableName(path, role, tuple(shape), *more)
+                for path, role, shape, *more in head["names"]
+            ],
+            untold=decode(head["untold"], others),
+            has_ended=head["has_ended"],
         )
-
-    def _check_fits(self, variables: Sequence[tuple[str, tuple[int, ...]]]) -> None:
-        """Refuse variables (path and shape, model's before optimizer's) that are others."""
-        stored = [array.shape for array in (*self.model, *self.optimizer)]
-        if len(stored) != len(variables):
-            raise CheckpointError(
-                f"the checkpoint holds {len(stored)} variables, the model and its optimizer have "
-                f"{len(variables)}: it was saved by a trial of another structure (another layer, "
-                "width or optimizer)"
-            )
-        for (name, shape), other, old in zip(variables, stored, self.names, strict=True):
-            if shape != other:
-                raise CheckpointError(
-                    f"variable {name} has shape {shape}, but the checkpoint holds {other} "
-                    f"({old}): it was saved by a trial of another structure"
-                )
 
 
 def _fields(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def trained_model(workload: Workload, config: Config, place: CheckpointPlace) ->
         checkpoint = Checkpoint.read(folder)
     model = build_to_load(workload, config, checkpoint.seed)
     checkpoint.load_into(model, checkpoint.initial_rate)
-    if getattr(model.optimizer, "use_ema", False):
+    if not checkpoint.has_ended:  # else the callbacks had the last word
         model.optimizer.finalize_variable_values(model.trainable_variables)
     return model
 

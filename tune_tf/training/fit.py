@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +13,17 @@ from tune_tf.bookkeeping import ROWS_PER_S
 from tune_tf.data import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.training.build import build_model, build_weights
+from tune_tf.training.callback_state import CallbackState
+from tune_tf.training.callbacks import (
+    TrialCallbackState,
+    claim,
+    plain_value,
+    refuse_in_trials,
+    trial_params,
+)
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.replicas import Replicas
-from tune_tf.training.scalars import learning_rate
+from tune_tf.training.scalars import Rate, learning_rate
 from tune_tf.training.seeds import seed_everything
 from tune_tf.training.stream import first_rows_of
 from tune_tf.workload import Config, Data, Workload
@@ -27,11 +36,22 @@ _FOR_EVER = 10**9
 class _Gate(keras.callbacks.Callback):
     """Holds ``fit`` at the end of each epoch until the next one is asked for."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         super().__init__()
         self._seed = seed
+        self.others = callbacks
+        self._state = TrialCallbackState([])
         self._go: queue.Queue[bool] = queue.Queue()
         self._done: queue.Queue[Metrics | BaseException] = queue.Queue()
+        #: What the others are to begin with; None for what they begin with by themselves.
+        self.restored: CallbackState | None = None
+        #: Whether training has ended, and they know it.
+        self.have_ended = False
+
+    @property
+    def state(self) -> CallbackState:
+        """What the others have changed since training began."""
+        return self.restored or self._state.now()
 
     def next_epoch(self) -> Metrics:
         """Let one epoch pass and return its metrics."""
@@ -53,13 +73,29 @@ class _Gate(keras.callbacks.Callback):
         """Wait until an epoch is asked for; False to end."""
         return self._go.get()
 
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._state = TrialCallbackState(self.others)
+        if self.restored is not None:
+            self._state.restore(self.restored)
+        self.restored = None
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.have_ended = True
+
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         seed_everything(self._seed + epoch)
 
     def on_epoch_end(self, epoch: int, logs: Metrics | None = None) -> None:
-        self._done.put(dict(logs or {}))
+        self._done.put({name: plain_value(value) for name, value in (logs or {}).items()})
         if not self.model.stop_training and not self.wait():
             self.model.stop_training = True
+
+
+class _UnknownEnd(keras.callbacks.Callback):
+    """The first of the callbacks: tells the others that the number of epochs is not known."""
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        params.update(trial_params(params["steps"]))
 
 
 @dataclass
@@ -69,7 +105,7 @@ class _Trial:
     seed: int
     model: keras.Model
     gate: _Gate
-    initial_rate: float | None
+    initial_rate: Rate
     epoch: int = 0
     thread: threading.Thread | None = field(default=None, repr=False)
 
@@ -119,7 +155,8 @@ class FitLoop:
             )
         model = build_model(self._workload, config, self._replicas, seed)
         self.num_programs += 1
-        self._trial = _Trial(config, rows, seed, model, _Gate(seed), learning_rate(model))
+        gate = self._gate(config, seed)
+        self._trial = _Trial(config, rows, seed, model, gate, learning_rate(model))
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
@@ -134,6 +171,8 @@ class FitLoop:
             num_rows = len(keras.tree.flatten(trial.data.train)[0])
             self.performance = {ROWS_PER_S: num_rows / took_s}
         trial.epoch += 1
+        if trial.model.stop_training:
+            trial.thread.join()  # on_train_end may change the weights
         return metrics
 
     def state(self) -> Checkpoint:
@@ -146,22 +185,32 @@ class FitLoop:
             seed=trial.seed,
             config=trial.config,
             initial_rate=trial.initial_rate,
+            callbacks=trial.gate.state,
+            has_ended=trial.gate.have_ended,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a state; counters of callbacks start anew, as ``fit`` does it."""
+        """Go on from a state; the config of :meth:`start` wins over the checkpoint's."""
         trial = self._current
         _end(trial)
         self._build(trial)
         checkpoint.load_into(trial.model, trial.initial_rate)
         trial.epoch, trial.seed = checkpoint.epoch, checkpoint.seed
-        trial.gate = _Gate(trial.seed)
+        trial.gate = self._gate(trial.config, trial.seed)
+        trial.gate.restored = checkpoint.callbacks
 
     def finish(self) -> None:
         """End the trial."""
         trial, self._trial = self._trial, None
         if trial:
             _end(trial)
+
+    def _gate(self, config: Config, seed: int) -> _Gate:
+        callbacks = self._workload.callbacks(config)
+        others: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
+        for callback in others:
+            refuse_in_trials(callback)
+        return _Gate(seed, others)
 
     def _build(self, trial: _Trial) -> None:
         """Create the variables that ``fit`` would create in its first epoch."""
@@ -180,6 +229,7 @@ class FitLoop:
         # The order of rows in `fit` and its random operations follow from TensorFlow's own seed.
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
         try:
+            claim(trial.gate.others, trial.gate)
             trial.model.fit(
                 **dict(zip(names, parts, strict=False)),
                 batch_size=size if isinstance(train, tuple) else None,
@@ -188,7 +238,7 @@ class FitLoop:
                 class_weight=trial.data.class_weight,
                 initial_epoch=trial.epoch,
                 epochs=_FOR_EVER,
-                callbacks=[*self._workload.callbacks(trial.config), trial.gate],
+                callbacks=[_UnknownEnd(), *trial.gate.others, trial.gate],
                 verbose=0,
             )
         except BaseException as error:  # noqa: BLE001  it is raised where the epoch is awaited

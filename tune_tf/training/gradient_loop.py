@@ -1,6 +1,5 @@
 """How a worker of a parameter server trains: one errand at a time."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from tune_tf.training.callbacks import EpochCallbacks
@@ -53,11 +52,8 @@ class GradientLoop(RehearsedLoop):
     def _rehearse(self, trial: LoopTrial) -> bool:
         return gradient_program_of(trial).rehearse(trial.rows.train)
 
-    def _callbacks(self, config: Config, model: Any) -> EpochCallbacks:
-        return EpochCallbacks(_NO_CALLBACKS, model)
-
-
-_NO_CALLBACKS: Sequence[Any] = ()
+    def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
+        return EpochCallbacks((), model)
 
 
 def gradient_program_of(trial: LoopTrial) -> GradientProgram:

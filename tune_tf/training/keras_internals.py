@@ -23,7 +23,13 @@ _OF_LAYERS = _OF_ANY | {
     *("_saved_model_inputs_spec", "_saved_model_arg_spec"),
 }
 _OF_MODELS = _OF_LAYERS | {
-    *("_compile_config", "stop_training", "_compiled_trainable_state", "_distribute_strategy"),
+    *(
+        "_compile_config",
+        "stop_training",
+        "history",
+        "_compiled_trainable_state",
+        "_distribute_strategy",
+    ),
     *("train_function", "test_function", "predict_function"),
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
 }

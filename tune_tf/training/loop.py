@@ -25,7 +25,7 @@ from tune_tf.training.placed import Placed
 from tune_tf.training.program import Inputs, Metrics, Program
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.reuse_check import ReuseRecord
-from tune_tf.training.scalars import Scalar, learning_rate, scalars_of
+from tune_tf.training.scalars import Rate, Scalar, learning_rate, scalars_of
 from tune_tf.training.seeds import epoch_order, example_seeds, unseeded_state
 from tune_tf.training.stream import Stream
 from tune_tf.training.structure import structure_of
@@ -76,7 +76,7 @@ class LoopTrial:
     callbacks: EpochCallbacks
     key: str | None
     is_first_of_program: bool
-    initial_rate: float | None
+    initial_rate: Rate
     structure: str | None = None  # of the model, where callbacks may change it
     epoch: int = 0
     restored: Checkpoint | None = None  # what the first epoch starts from, if from one
@@ -151,14 +151,16 @@ class GraphLoop:
         """Return a trial that has not begun."""
         rows = self._per_examples.of(config, rows)
         program, key, is_first = self._program_for(config, rows, seed)
-        callbacks = self._callbacks(config, program.model)
+        callbacks = self._callbacks(config, rows, program.model)
         rate = learning_rate(program.model)
         return LoopTrial(config, rows, seed, program, callbacks, key, is_first, rate)
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
         metrics = self.train_epoch()
-        self.end_epoch(self._current.epoch - 1, metrics)
+        metrics = self.end_epoch(self._current.epoch - 1, metrics)
+        if self.stop_training:
+            self.end_training()
         return metrics
 
     def train_epoch(self) -> Metrics:
@@ -175,9 +177,27 @@ class GraphLoop:
         trial.epoch += 1
         return metrics
 
-    def end_epoch(self, epoch: int, metrics: Metrics) -> None:
-        """Tell the callbacks of the end of an epoch, counting from 0 as Keras does."""
-        self._current.callbacks.epoch_end(epoch, metrics)
+    def end_epoch(self, epoch: int, metrics: Metrics) -> Metrics:
+        """Tell the callbacks of the end of an epoch, counting from 0 as Keras does.
+
+        Returns:
+            The metrics with what they add.
+        """
+        return self._current.callbacks.epoch_end(epoch, metrics)
+
+    def end_training(self) -> None:
+        """Tell the callbacks that there will be no further epoch."""
+        self._current.callbacks.train_end()
+
+    @property
+    def model(self) -> Any:
+        """The trial's model."""
+        return self._current.program.model
+
+    @property
+    def callbacks(self) -> EpochCallbacks:
+        """The trial's callbacks."""
+        return self._current.callbacks
 
     def state(self) -> Checkpoint:
         """Return everything needed to go on later."""
@@ -189,6 +209,7 @@ class GraphLoop:
             config=trial.config,
             initial_rate=trial.initial_rate,
             callbacks=trial.callbacks.state(),
+            has_ended=trial.callbacks.have_ended,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -204,7 +225,7 @@ class GraphLoop:
         trial.seed = checkpoint.seed
         trial.restored = checkpoint if trial.is_first_of_program else None
         if checkpoint.untold is not None:
-            trial.callbacks.epoch_end(checkpoint.epoch - 1, checkpoint.untold)
+            trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.untold))
 
     def finish(self) -> None:
         """End the trial."""
@@ -312,7 +333,7 @@ class GraphLoop:
         found = self._structure(model, [], trial.config, trial.rows)
         by_carrying, carried_key = trial.program, trial.key
         trial.program = self._make_program(model, [], trial.config, trial.rows, found)
-        trial.callbacks = self._callbacks(trial.config, model)
+        trial.callbacks = self._callbacks(trial.config, trial.rows, model)
         trial.callbacks.train_begin()
         if trial.restored is not None:
             self._load(trial.restored, trial)
@@ -327,7 +348,15 @@ class GraphLoop:
         return plain
 
     def _run(self, trial: LoopTrial) -> Metrics:
-        return trial.program.epoch(self._inputs(trial.config, trial.rows, trial.seed, trial.epoch))
+        inputs = self._inputs(trial.config, trial.rows, trial.seed, trial.epoch)
+        callbacks = trial.callbacks
+        if inputs.validation is None or not callbacks.watch_validation:
+            return trial.program.epoch(inputs)
+        metrics = trial.program.epoch(inputs._replace(validation=None))
+        callbacks.test_begin()
+        validated = trial.program.validate(inputs.validation, inputs.seeds)
+        callbacks.test_end(validated)
+        return metrics | validated
 
     def _inputs(self, config: Config, rows: Placed, seed: int, epoch: int) -> Inputs:
         """Return what an epoch of a trial is done with."""
@@ -344,8 +373,9 @@ class GraphLoop:
         seeds = example_seeds(seed, epoch) if rows.per_example else None
         return Inputs(train, validation, order, seeds, unseeded_state(seed, epoch))
 
-    def _callbacks(self, config: Config, model: Any) -> EpochCallbacks:
-        return EpochCallbacks(self._workload.callbacks(config), model)
+    def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
+        num_batches = -(-rows.num_train // self._workload.global_batch_size(config))
+        return EpochCallbacks(self._workload.callbacks(config), model, num_batches)
 
     def _order(self, config: Config, rows: Placed, seed: int, epoch: int) -> "np.ndarray[Any, Any]":
         """Return the numbers of the training rows in the order of an epoch."""

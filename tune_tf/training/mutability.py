@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from tune_tf.errors import CheckpointError
 from tune_tf.space import Choice, Float, SearchSpace, flat, nested
 from tune_tf.space.parameter import Parameter
 from tune_tf.training.build import build_to_load
+from tune_tf.training.variable_names import VariableName, match_variables, variable_names
 from tune_tf.workload import Config, Workload
 
 _NUM_DRAWS = 2
@@ -18,8 +20,8 @@ def structural_parameters(
 ) -> dict[str, str]:
     """Return the parameters whose change the checkpoint of another value would not fit, and why.
 
-    Builds the model for values of each parameter, with the others left alone, and compares the
-    shapes of its variables and the optimizer's.
+    Builds the model for values of each parameter, with the others left alone, and compares its
+    variables and the optimizer's, as a checkpoint does.
 
     Args:
         workload: Whose models.
@@ -39,9 +41,11 @@ def structural_parameters(
             found[path] = f"others are active by its value: {', '.join(dependent)}"
             continue
         values = _values(space.parameters[path], np.random.default_rng(seed))
-        first = _shapes(workload, nested({**base, path: values[0]}))
+        first = _names(workload, nested({**base, path: values[0]}))
         for value in values[1:]:
-            if _shapes(workload, nested({**base, path: value})) != first:
+            try:
+                match_variables(first, _names(workload, nested({**base, path: value})))
+            except CheckpointError:
                 found[path] = (
                     f"models with {values[0]!r} and {value!r} have variables of different shapes"
                 )
@@ -55,11 +59,9 @@ def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
         return list(parameter.options)
     draws = [parameter.draw(rng) for _ in range(_NUM_DRAWS)]
     if isinstance(parameter, Float):
-        return draws  # not the ends: SGD of momentum 0 has no slots, and no trial draws just that
+        return [parameter.low, *draws]  # an end may switch something off
     return [parameter.low, parameter.high, *draws]  # type: ignore[attr-defined]
 
 
-def _shapes(workload: Workload, config: Config) -> list[tuple[tuple[int, ...], str]]:
-    model = build_to_load(workload, config, seed=0)
-    variables = [*model.variables, *model.optimizer.variables]
-    return [(tuple(variable.shape), str(variable.dtype)) for variable in variables]
+def _names(workload: Workload, config: Config) -> list[VariableName]:
+    return variable_names(build_to_load(workload, config, seed=0))

@@ -37,6 +37,10 @@ _CARRIED: dict[type, tuple[str, ...]] = {
 CLIP_THRESHOLDS = ("clipnorm", "clipvalue", "global_clipnorm")
 
 
+Rate = float | list[float | None] | None
+"""A learning rate, those of several optimizers, or None for a schedule."""
+
+
 @dataclass(frozen=True)
 class Scalar:
     """A float attribute of an optimizer, schedule, layer or regularizer.
@@ -70,17 +74,41 @@ def inner_optimizer(model: keras.Model) -> Any:
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
-def learning_rate(model: keras.Model) -> float | None:
-    """Return the learning rate, if it is a number that can be set and not a schedule."""
+def optimizers_of(model: keras.Model) -> list[Any]:
+    """Return what updates the model's variables: one optimizer, or those of a MultiOptimizer."""
     optimizer = inner_optimizer(model)
-    if isinstance(getattr(optimizer, "_learning_rate", None), keras.Variable):
-        return float(optimizer.learning_rate.numpy())
-    return None
+    if not has_several_optimizers(model):
+        return [optimizer]
+    if not optimizer.built:  # by its map, which may make them as it is asked
+        optimizer.build(model.trainable_variables)
+    return list(optimizer.optimizers)
 
 
-def set_learning_rate(model: keras.Model, value: float) -> None:
+def learning_rate(model: keras.Model) -> Rate:
+    """Return the learning rate, if it is a number that can be set and not a schedule.
+
+    Of a MultiOptimizer it is a list of those of its optimizers.
+    """
+    rates = [
+        float(optimizer.learning_rate.numpy())
+        if isinstance(getattr(optimizer, "_learning_rate", None), keras.Variable)
+        else None
+        for optimizer in optimizers_of(model)
+    ]
+    return rates if has_several_optimizers(model) else rates[0]
+
+
+def set_learning_rate(model: keras.Model, value: Rate) -> None:
     """Set a learning rate that :func:`learning_rate` could read."""
-    inner_optimizer(model).learning_rate = value
+    rates = value if isinstance(value, list) else [value]
+    for optimizer, rate in zip(optimizers_of(model), rates, strict=True):
+        if rate is not None:
+            optimizer.learning_rate = rate
+
+
+def has_several_optimizers(model: keras.Model) -> bool:
+    """Return whether the model's optimizer is a MultiOptimizer."""
+    return isinstance(inner_optimizer(model), keras.optimizers.MultiOptimizer)
 
 
 def scalars_of(model: keras.Model) -> list[Scalar]:

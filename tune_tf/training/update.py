@@ -15,7 +15,12 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.replicas import Replicas
-from tune_tf.training.scalars import CLIP_THRESHOLDS, inner_optimizer
+from tune_tf.training.scalars import (
+    CLIP_THRESHOLDS,
+    has_several_optimizers,
+    inner_optimizer,
+    optimizers_of,
+)
 
 Apply = Callable[..., Any]
 
@@ -37,6 +42,10 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     if replicas.num == 1:
         return
     refuse_other_optimizers(model, f"{replicas.num} replicas")
+    if has_several_optimizers(model):
+        _refuse_inexact(model, replicas.num)
+        model.optimizer.apply = _weighted_first(model.optimizer.apply, replicas)
+        return
     optimizer = inner_optimizer(model)
     found: dict[str, Any] = {name: getattr(optimizer, name, None) for name in CLIP_THRESHOLDS}
     clips = {name: threshold for name, threshold in found.items() if threshold is not None}
@@ -53,6 +62,22 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
         optimizer.apply = _Decided(optimizer, model.trainable_variables, replicas.num).apply
     summed = _summed_first(model.optimizer.apply, replicas)
     model.optimizer.apply = _weighted_first(summed, replicas)
+
+
+def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
+    """Refuse a MultiOptimizer that does more than add up what the replicas give."""
+    does = {
+        name: value
+        for optimizer in optimizers_of(model)
+        for name in (*CLIP_THRESHOLDS, "gradient_accumulation_steps", "use_ema")
+        if (value := getattr(optimizer, name, None))
+    }
+    if does or model.optimizer is not inner_optimizer(model):
+        settings = ", ".join(f"{name}={value}" for name, value in does.items())
+        raise WorkloadError(
+            f"a MultiOptimizer with {settings or 'LossScaleOptimizer'} cannot be kept exact over "
+            f"{num_replicas} replicas: use one replica, or leave that out"
+        )
 
 
 def refuse_other_optimizers(model: keras.Model, who: str) -> None:

@@ -2,11 +2,15 @@
 
 from typing import Any
 
+from tune_tf.errors import WorkloadError
+from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.errand import Array, Gradient
 from tune_tf.training.loop import LoopTrial
+from tune_tf.training.placed import Placed
 from tune_tf.training.program import Metrics, Program
 from tune_tf.training.rehearsed_loop import RehearsedLoop
 from tune_tf.training.update_program import UpdateProgram
+from tune_tf.workload import Config
 
 
 class UpdateLoop(RehearsedLoop):
@@ -49,11 +53,24 @@ class UpdateLoop(RehearsedLoop):
         self.program.count(increments)
         metrics = self.program.metrics()
         if validation is None and trial.rows.validation is not None:
+            trial.callbacks.test_begin()
             validation = self.program.validate(trial.rows.validation)
-        metrics |= validation or {}
-        trial.callbacks.epoch_end(trial.epoch, metrics)
+            trial.callbacks.test_end(validation)
         trial.epoch += 1
+        metrics = trial.callbacks.epoch_end(trial.epoch - 1, metrics | (validation or {}))
+        if self.stop_training:
+            trial.callbacks.train_end()
         return metrics
+
+    def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
+        callbacks = super()._callbacks(config, rows, model)
+        if callbacks.watch_validation and rows.num_validation and rows.validation is None:
+            raise WorkloadError(
+                "a callback with on_test_begin or on_test_end has to be called around validation, "
+                "but the workers of a parameter server validate: leave it out, or use kind "
+                "'mirrored'"
+            )
+        return callbacks
 
     def _rehearse(self, trial: LoopTrial) -> bool:
         return _of(trial).rehearse()
