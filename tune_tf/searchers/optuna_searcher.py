@@ -11,12 +11,11 @@ from typing import Any, Final
 import optuna
 from optuna.samplers import BaseSampler
 from optuna.storages import InMemoryStorage
-from ray import cloudpickle
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
 from tune_tf.constraint import Constraint
-from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.searchers import witness
@@ -25,6 +24,7 @@ from tune_tf.searchers.evaluated_trial import EvaluatedPoint
 from tune_tf.searchers.facts import changed, facts_of
 from tune_tf.searchers.goals import Goals
 from tune_tf.searchers.page import Page
+from tune_tf.searchers.saved_state import parts_of, pickled
 from tune_tf.searchers.settings import SearchSettings
 from tune_tf.searchers.shown import Rungs
 from tune_tf.searchers.storages import Storage, open_storage, told_plainly
@@ -324,10 +324,10 @@ class OptunaSearcher(Searcher):
             InvalidSettingsError: An attribute of a subclass cannot be pickled.
         """
         self._end_dropped()
-        attributes, slots = _parts(self.__getstate__())
+        attributes, slots = parts_of(self.__getstate__())
         attributes |= self._to_reopen()  # also where a subclass returns its __dict__
         kept = {key: value for key, value in attributes.items() if key not in _OF_SETTINGS}
-        Path(checkpoint_path).write_bytes(_pickled((kept, slots), type(self).__name__))
+        Path(checkpoint_path).write_bytes(pickled((kept, slots), type(self).__name__))
 
     def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Go on from what :meth:`save` wrote; a subclass gets its own attributes back, too.
@@ -348,13 +348,13 @@ class OptunaSearcher(Searcher):
 
     def __getstate__(self) -> Any:
         """Return all attributes, in the form of ``object``'s; the study is opened anew."""
-        attributes, slots = _parts(super().__getstate__())
+        attributes, slots = parts_of(super().__getstate__())
         attributes |= self._to_reopen()
         return (attributes, slots) if slots else attributes
 
     def __setstate__(self, state: Any) -> None:
         """Take the attributes, and open the study."""
-        attributes, slots = _parts(state)
+        attributes, slots = parts_of(state)
         self._settings = attributes["_settings"]
         self._storage = open_storage(self._settings.storage)
         self._take_up(attributes, slots)
@@ -449,33 +449,3 @@ class OptunaSearcher(Searcher):
         elif not self._checked:
             self.goals.check(result)
             self._checked = True
-
-
-def _parts(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the attributes and the slots of what an object's ``__getstate__`` returns."""
-    attributes, slots = state if isinstance(state, tuple) else (state, None)
-    return dict(attributes), dict(slots or {})
-
-
-def _pickled(parts: tuple[dict[str, Any], dict[str, Any]], owner: str) -> bytes:
-    """Return attributes and slots pickled.
-
-    Raises:
-        InvalidSettingsError: One of them cannot be pickled; names it.
-    """
-    try:
-        return bytes(cloudpickle.dumps(parts))
-    except (TypeError, AttributeError, pickle.PicklingError):
-        for name, value in (parts[0] | parts[1]).items():
-            try:
-                cloudpickle.dumps(value)
-            except Exception as error:
-                raise InvalidSettingsError(
-                    [
-                        (
-                            f"attribute {name} of {owner} cannot be saved: {error}; leave it out "
-                            f"of what {owner}.__getstate__ returns, or make it picklable"
-                        )
-                    ]
-                ) from error
-        raise
