@@ -6,23 +6,29 @@ pytestmark = pytest.mark.ray
 
 
 @pytest.fixture
-def rungs_under():
-    """Return the rungs that a searcher sees while a controller with a scheduler calls it."""
+def controller_calling():
+    """Return a class of controllers with some attributes, which call functions."""
     from ray.tune.execution.tune_controller import TuneController
 
-    from tune_tf.searchers import witness
-
     class Calling(TuneController):
-        def __init__(self, scheduler):
-            self._scheduler_alg = scheduler
+        def __init__(self, **attributes):
+            self.__dict__.update(attributes)
 
         def __del__(self):
             pass
 
-        def call(self):
-            return witness.rungs()
+        def call(self, function):
+            return function()
 
-    return lambda scheduler: Calling(scheduler).call()
+    return Calling
+
+
+@pytest.fixture
+def rungs_under(controller_calling):
+    """Return the rungs that a searcher sees while a controller with a scheduler calls it."""
+    from tune_tf.searchers import witness
+
+    return lambda scheduler: controller_calling(_scheduler_alg=scheduler).call(witness.rungs)
 
 
 def test_outside_of_tune_there_are_no_rungs():
@@ -77,3 +83,50 @@ def test_a_scheduler_that_holds_its_rungs_elsewhere_has_none(rungs_under):
         _s_max_1 = 3
 
     assert rungs_under(Strange()) == ()
+
+
+def test_a_recorded_stopper_is_pickled_as_the_users_own():
+    from ray import cloudpickle
+    from ray.tune.stopper import MaximumIterationStopper
+
+    from tune_tf.searchers.recording_stopper import RecordingStopper
+
+    stopper = RecordingStopper(MaximumIterationStopper(2))
+    assert [stopper("a", {}), stopper("b", {}), stopper("a", {})] == [False, False, True]
+    assert (stopper.trial_ids, stopper.stop_all()) == ({"a"}, False)
+    again = cloudpickle.loads(cloudpickle.dumps(stopper))
+    assert type(again) is MaximumIterationStopper
+    assert [again("a", {}), again("b", {})] == [True, True]
+
+
+def test_what_records_stops_is_where_ray_keeps_the_stopper(controller_calling):
+    from ray.tune.stopper import NoopStopper
+
+    from tune_tf.searchers import witness
+
+    stopper = NoopStopper()
+    controller = controller_calling(_stopper=stopper, _scheduler_alg=None)
+    controller.call(witness.record_stops)
+    recording = controller._stopper
+    assert recording is not stopper
+    controller.call(witness.record_stops)
+    assert controller._stopper is recording
+
+
+def test_the_limit_is_read_from_the_searchers_of_the_run(controller_calling):
+    from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher, SearchGenerator
+
+    from tune_tf.searchers import witness
+
+    class Plain(Searcher):
+        pass
+
+    def limit(searcher):
+        controller = controller_calling(_search_alg=SearchGenerator(searcher))
+        return controller.call(lambda: (witness.max_concurrent(9), witness.is_repeated()))
+
+    assert limit(Plain()) == (None, False)
+    assert limit(ConcurrencyLimiter(Plain(), 3)) == (3, False)
+    assert limit(ConcurrencyLimiter(Plain(), 3, batch=True)) == (None, False)
+    assert limit(ConcurrencyLimiter(Repeater(Plain()), 3)) == (3, True)
+    assert witness.max_concurrent(9) == 9

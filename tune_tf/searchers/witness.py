@@ -15,6 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
+
+from tune_tf.searchers.recording_stopper import RecordingStopper
 from tune_tf.secrets import masked
 from tune_tf.space import flat
 
@@ -32,15 +35,27 @@ def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -
         told: The stop criteria that Tune told the searcher.
     """
     controller = _controller()
-    if controller is not None and not _stops_trials(controller.scheduler_alg):
-        return True
+    if controller is not None:
+        stopper = getattr(controller, "_stopper", None)
+        if isinstance(stopper, RecordingStopper) and trial_id in stopper.trial_ids:
+            return True
+        if not _stops_trials(controller.scheduler_alg):
+            return True
     return at_limit(trial_id, result, told)
+
+
+def record_stops() -> None:
+    """Have it recorded from now on which trials the user's stopper stops."""
+    controller = _controller()
+    stopper = getattr(controller, "_stopper", None)
+    if controller is not None and stopper and not isinstance(stopper, RecordingStopper):
+        controller._stopper = RecordingStopper(stopper)  # noqa: SLF001 - nobody tells who stopped
 
 
 def at_limit(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
     """Return whether a result has reached a limit of the trial; arguments as above."""
-    limits = dict(told)
     controller = _controller()
+    limits = dict(told) if controller is None else {}  # what was told may be of an earlier run
     if controller is not None:
         scheduler, trial = controller.scheduler_alg, controller.get_trial(trial_id)
         limits.update(trial.stopping_criterion if trial is not None else {})
@@ -102,6 +117,41 @@ def num_occupying() -> int | None:
     return sum(trial.status not in (*_OVER, "PAUSED") for trial in controller.get_trials())
 
 
+def max_concurrent(told: int | None) -> int | None:
+    """Return how many trials may run at a time; None for any number.
+
+    Args:
+        told: What the searcher was told last, which may be of an earlier run.
+    """
+    searchers = _searchers()
+    if not searchers:
+        return told
+    limiters = [each for each in searchers if isinstance(each, ConcurrencyLimiter)]
+    return min((each.max_concurrent for each in limiters if not each.batch), default=None)
+
+
+def is_in_batches() -> bool:
+    """Return whether the limiter that is calling waits for all trials of a batch."""
+    limiter = _caller(ConcurrencyLimiter)
+    return limiter is not None and limiter.batch
+
+
+def is_repeated() -> bool:
+    """Return whether each config runs as several trials, whose mean is told once all have ended."""
+    return any(isinstance(each, Repeater) for each in _searchers())
+
+
+def are_ends_held_back() -> bool:
+    """Return whether a wrapper may have been told of ends that it tells the searcher later."""
+    return is_repeated() or any(getattr(each, "batch", False) for each in _searchers())
+
+
+def is_over() -> bool:
+    """Return whether Tune is through with all trials, and asks for no more."""
+    controller = _controller()
+    return controller is not None and bool(controller.is_finished())
+
+
 def all_over() -> bool:
     """Return whether all trials of the calling Tune are over: it does nothing but wait for one."""
     controller = _controller()
@@ -153,10 +203,22 @@ def _stops_trials(scheduler: Any) -> bool:
     return type(scheduler).on_trial_result is not fifo.on_trial_result
 
 
+def _searchers() -> list[Searcher]:
+    """Return the searchers of the calling Tune, from the outermost on; empty outside of Tune."""
+    found: list[Searcher] = []
+    around = getattr(_controller(), "search_alg", None)
+    while (around := getattr(around, "searcher", None)) is not None:
+        found.append(around)
+    return found
+
+
 def _controller() -> Any | None:
     """Return the Tune controller that is calling, or None outside of Tune."""
-    module = sys.modules.get(_CONTROLLER_MODULE)
-    kind = getattr(module, "TuneController", None)
+    return _caller(getattr(sys.modules.get(_CONTROLLER_MODULE), "TuneController", None))
+
+
+def _caller(kind: type | None) -> Any | None:
+    """Return the nearest object of a class among those whose methods are being called."""
     frame = inspect.currentframe()
     while kind is not None and frame is not None:
         caller = frame.f_locals.get("self")
