@@ -174,6 +174,7 @@ class MLflowCallback(Endings):
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Start the writer and put the parent run."""
+        super().setup(*args, **info)
         state, self._restored = self._restored, {}
         self._begin(state)
         self._outbox.open(
