@@ -1,4 +1,4 @@
-"""What stands behind Ray Tune's public interface: who ended a trial, and how far it was to run.
+"""What stands behind Ray Tune's public interface: who ended a trial, and what else is known of it.
 
 Tune tells a callback that a trial is over, and keeps to itself whether its stopper, its stop
 criteria or its scheduler ended it. The controller, which is always among the callers of a hook,
@@ -137,3 +137,17 @@ def compared_metrics() -> frozenset[str]:
         getattr(getattr(controller, "search_alg", None), "metric", None),
     ]
     return frozenset(name for name in told if isinstance(name, str) and name != _NO_METRIC)
+
+
+def run_id_of(trial_id: str) -> str | None:
+    """Return MLflow's id of a trial's run; None where no callback of the calling Tune has one.
+
+    Args:
+        trial_id: Tune's id of a trial that is about to end.
+    """
+    controller = calling_controller()
+    trial = controller.get_trial(trial_id) if controller is not None else None
+    callbacks = getattr(getattr(controller, "_callbacks", None), "_callbacks", ())
+    asked = (getattr(callback, "await_run_id", None) for callback in callbacks)
+    found = (ask(trial) for ask in asked if ask is not None and trial is not None)
+    return next(found, None)

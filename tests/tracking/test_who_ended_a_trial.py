@@ -4,9 +4,8 @@ import inspect
 import math
 
 import pytest
-from inline_actors import InlineActorManager, run_inline
+from inline_actors import run_inline
 from ray import tune
-from ray.tune.execution import tune_controller
 from ray.tune.search import SearchGenerator
 
 from tune_tf.objective import Objective
@@ -22,17 +21,6 @@ SPACE = SearchSpace({"rate": Float(0.1, 1.0)})
 LIMIT, LONG = 4, 8
 SCRIPTS = ("good", "bad", "done", "raises", "nan", "flat", "worse", "better")
 LEVELS = {"good": 2.0, "bad": 8.0, "worse": 9.0, "better": 1.0}
-
-
-@pytest.fixture
-def inline(monkeypatch, tmp_path):
-    """Run trials in this process."""
-    monkeypatch.setattr(tune_controller, "RayActorManager", InlineActorManager)
-    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
-    monkeypatch.setattr(
-        "ray.train._internal.storage._get_ray_train_session_dir", lambda: str(tmp_path / "session")
-    )
-    monkeypatch.setenv("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
 
 
 def trainable():

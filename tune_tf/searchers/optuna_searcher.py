@@ -31,6 +31,7 @@ from tune_tf.searchers.trial_end import ending, failure
 from tune_tf.searchers.verdict import TIME, dropped
 from tune_tf.searchers.warm_start import Taken, WarmStart
 from tune_tf.space import nested
+from tune_tf.tune_internals import run_id_of
 
 _log = logging.getLogger(__name__)
 
@@ -234,10 +235,11 @@ class OptunaSearcher(Searcher):
             else:
                 entry = self._book.entry(trial_id)
                 verdict = ending(trial_id, result, last, self.goals, entry, self._stop)
+            run_id = run_id_of(trial_id)
             self._book.tell(
                 trial_id,
                 verdict,
-                facts_of(last, self._rungs()),
+                facts_of(last, self._rungs()) | ({MLFLOW_RUN_ID: run_id} if run_id else {}),
                 self.goals.violations(last) if last else {},
             )
 

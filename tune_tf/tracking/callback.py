@@ -138,6 +138,16 @@ class MLflowCallback(Endings):
         """Return trial id to MLflow's run id, for the runs made so far."""
         return {run: run_id for run, run_id in self._outbox.run_ids.items() if run != PARENT}
 
+    def await_run_id(self, trial: Trial) -> str | None:
+        """Return the id of the run of a trial that is about to end, once it is made.
+
+        A searcher asks for it, which can add nothing to a trial that has ended. None where the
+        store is away.
+        """
+        if not trial.is_finished():
+            self._track(trial)
+        return self._outbox.await_run_id(trial.trial_id)
+
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all is written that was reported so far; return whether that came in time."""
         return self._outbox.flush(timeout_s)
