@@ -37,7 +37,7 @@ class Outbox:
         self._writer: Writer | None = None
         self._runs: SweepRuns | None = None
         self._run_ids: dict[str, str] = {}
-        self._in_time = True
+        self._in_time = spool_path is None
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle what is not open: the runs' ids, and what the runs have in common."""
@@ -61,7 +61,8 @@ class Outbox:
     def await_run_id(self, run: str) -> str | None:
         """Return a run's id, once the writer has made the run; None while the store is away.
 
-        A store that has once not answered in time is not waited for again.
+        A store that has once not answered in time is not waited for again, and with a spool none
+        is: a sweep with one adds at its end what came later.
         """
         if self._writer is not None and self._in_time and self.run_id_of(run) is None:
             self._writer.hurry(lambda: self.run_id_of(run), _RUN_TIMEOUT_S)
@@ -79,7 +80,8 @@ class Outbox:
             SweepConflictError: Another process holds the spool.
         """
         self.sweep = replace(self.sweep, **changes)
-        self._run_ids, self._runs, self._in_time = dict(run_ids), None, True
+        self._run_ids, self._runs = dict(run_ids), None
+        self._in_time = self._spool_path is None
         self._writer = Writer(self._open_runs, self._spool())
 
     def put(self, run: str, **what: Any) -> None:
