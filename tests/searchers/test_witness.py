@@ -85,34 +85,6 @@ def test_a_scheduler_that_holds_its_rungs_elsewhere_has_none(rungs_under):
     assert rungs_under(Strange()) == ()
 
 
-def test_a_recorded_stopper_is_pickled_as_the_users_own():
-    from ray import cloudpickle
-    from ray.tune.stopper import MaximumIterationStopper
-
-    from tune_tf.searchers.recording_stopper import RecordingStopper
-
-    stopper = RecordingStopper(MaximumIterationStopper(2))
-    assert [stopper("a", {}), stopper("b", {}), stopper("a", {})] == [False, False, True]
-    assert (stopper.trial_ids, stopper.stop_all()) == ({"a"}, False)
-    again = cloudpickle.loads(cloudpickle.dumps(stopper))
-    assert type(again) is MaximumIterationStopper
-    assert [again("a", {}), again("b", {})] == [True, True]
-
-
-def test_what_records_stops_is_where_ray_keeps_the_stopper(controller_calling):
-    from ray.tune.stopper import NoopStopper
-
-    from tune_tf.searchers import witness
-
-    stopper = NoopStopper()
-    controller = controller_calling(_stopper=stopper, _scheduler_alg=None)
-    controller.call(witness.record_stops)
-    recording = controller._stopper
-    assert recording is not stopper
-    controller.call(witness.record_stops)
-    assert controller._stopper is recording
-
-
 def test_the_limit_is_read_from_the_searchers_of_the_run(controller_calling):
     from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher, SearchGenerator
 

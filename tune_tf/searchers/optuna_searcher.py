@@ -33,6 +33,7 @@ from tune_tf.searchers.trial_end import ending, failure
 from tune_tf.searchers.verdict import TIME, Verdict, dropped
 from tune_tf.searchers.warm_start import Taken, WarmStart
 from tune_tf.space import nested
+from tune_tf.tune_internals import observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ class OptunaSearcher(Searcher):
 
         ``FINISHED`` where a grid or an exhaustive search has nothing left.
         """
-        witness.record_stops()
+        observe_stops()
         with self._plainly():
             book = self._book
             limit = witness.max_concurrent(self._max_concurrent)
@@ -344,7 +345,7 @@ class OptunaSearcher(Searcher):
                 "resume with the objective it was started with"
             )
         self._take_up(*state)
-        witness.record_stops()
+        observe_stops()
 
     def __getstate__(self) -> Any:
         """Return all attributes, in the form of ``object``'s; the study is opened anew."""
@@ -402,7 +403,9 @@ class OptunaSearcher(Searcher):
         if TIME not in last:  # there is none, or a mean
             last = {**witness.last_result(trial_id), **last}
         violations = self.goals.violations(last) if last else {}
-        self._book.tell(trial_id, verdict, facts_of(last, self._rungs()), violations)
+        run_id = run_id_of(trial_id)
+        facts = facts_of(last, self._rungs()) | ({MLFLOW_RUN_ID: run_id} if run_id else {})
+        self._book.tell(trial_id, verdict, facts, violations)
 
     @property
     def _book(self) -> TrialBook:

@@ -8,7 +8,6 @@ controller, which is always among the callers of a searcher's hooks. Where no co
 the answer is what Tune did tell.
 """
 
-import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -17,13 +16,12 @@ from typing import Any
 
 from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
 
-from tune_tf.searchers.recording_stopper import RecordingStopper
 from tune_tf.secrets import masked
 from tune_tf.space import flat
+from tune_tf.tune_internals import calling, calling_controller, has_reached_limit, is_own_end
 
 _LONGEST = 500
 _OVER = ("TERMINATED", "ERROR")
-_CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
 
 
 def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
@@ -34,41 +32,28 @@ def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -
         result: The result it was stopped at.
         told: The stop criteria that Tune told the searcher.
     """
-    controller = _controller()
-    if controller is not None:
-        stopper = getattr(controller, "_stopper", None)
-        if isinstance(stopper, RecordingStopper) and trial_id in stopper.trial_ids:
-            return True
-        if not _stops_trials(controller.scheduler_alg):
-            return True
+    controller = calling_controller()
+    trial = controller.get_trial(trial_id) if controller is not None else None
+    if controller is not None and trial is not None:
+        return not _stops_trials(controller.scheduler_alg) or is_own_end(trial, result)
     return at_limit(trial_id, result, told)
-
-
-def record_stops() -> None:
-    """Have it recorded from now on which trials the user's stopper stops."""
-    controller = _controller()
-    stopper = getattr(controller, "_stopper", None)
-    if controller is not None and stopper and not isinstance(stopper, RecordingStopper):
-        controller._stopper = RecordingStopper(stopper)  # noqa: SLF001 - nobody tells who stopped
 
 
 def at_limit(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
     """Return whether a result has reached a limit of the trial; arguments as above."""
-    controller = _controller()
-    limits = dict(told) if controller is None else {}  # what was told may be of an earlier run
-    if controller is not None:
-        scheduler, trial = controller.scheduler_alg, controller.get_trial(trial_id)
-        limits.update(trial.stopping_criterion if trial is not None else {})
-        # Ray's ASHA and HyperBand stop a trial that reached max_t as they stop a bad one.
-        max_t = getattr(scheduler, "_max_t", getattr(scheduler, "_max_t_attr", None))
-        if isinstance(max_t, int | float):
-            limits.setdefault(getattr(scheduler, "_time_attr", ""), max_t)
-    return any(name in result and result[name] >= limit for name, limit in limits.items())
+    controller = calling_controller()
+    if controller is None:  # what was told may be of an earlier run
+        return any(name in result and result[name] >= limit for name, limit in told.items())
+    trial = controller.get_trial(trial_id)
+    return trial is not None and (
+        trial.should_stop({**result, "done": False})
+        or has_reached_limit(controller.scheduler_alg, trial, result)
+    )
 
 
 def error_text(trial_id: str) -> str:
     """Return the text of a failed trial's error; empty where it is not to be had."""
-    controller = _controller()
+    controller = calling_controller()
     trial = controller.get_trial(trial_id) if controller is not None else None
     path = getattr(trial, "error_file", None)
     return masked(Path(path).read_text(errors="replace")) if path and Path(path).is_file() else ""
@@ -82,7 +67,7 @@ def last_line(text: str) -> str:
 
 def trial_ids() -> set[str] | None:
     """Return the ids of all trials that Tune knows, or None outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     if controller is None:
         return None
     return {trial.trial_id for trial in controller.get_trials()}
@@ -90,28 +75,28 @@ def trial_ids() -> set[str] | None:
 
 def configs() -> dict[str, dict[str, Any]]:
     """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     trials = controller.get_trials() if controller is not None else ()
     return {trial.trial_id: flat(trial.config) for trial in trials}
 
 
 def ended() -> dict[str, bool]:
     """Return whether each trial failed that has ended, by id; empty outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     trials = controller.get_trials() if controller is not None else ()
     return {trial.trial_id: trial.status == "ERROR" for trial in trials if trial.is_finished()}
 
 
 def last_result(trial_id: str) -> dict[str, Any]:
     """Return a trial's last result, groups joined by ``/``; empty where it is not to be had."""
-    controller = _controller()
+    controller = calling_controller()
     trial = controller.get_trial(trial_id) if controller is not None else None
     return flat(trial.last_result or {}) if trial is not None else {}
 
 
 def num_occupying() -> int | None:
     """Return how many trials run or are about to: neither over nor paused; None outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     if controller is None:
         return None
     return sum(trial.status not in (*_OVER, "PAUSED") for trial in controller.get_trials())
@@ -132,7 +117,7 @@ def max_concurrent(told: int | None) -> int | None:
 
 def is_in_batches() -> bool:
     """Return whether the limiter that is calling waits for all trials of a batch."""
-    limiter = _caller(ConcurrencyLimiter)
+    limiter = calling(ConcurrencyLimiter)
     return limiter is not None and limiter.batch
 
 
@@ -148,19 +133,19 @@ def are_ends_held_back() -> bool:
 
 def is_over() -> bool:
     """Return whether Tune is through with all trials, and asks for no more."""
-    controller = _controller()
+    controller = calling_controller()
     return controller is not None and bool(controller.is_finished())
 
 
 def all_over() -> bool:
     """Return whether all trials of the calling Tune are over: it does nothing but wait for one."""
-    controller = _controller()
+    controller = calling_controller()
     return controller is not None and all(t.is_finished() for t in controller.get_trials())
 
 
 def is_out_of_time() -> bool:
     """Return whether what Tune asks between its steps says that all trials are to be stopped."""
-    stopper = getattr(_controller(), "_stopper", None)
+    stopper = getattr(calling_controller(), "_stopper", None)
     return stopper is not None and bool(stopper.stop_all())
 
 
@@ -169,7 +154,7 @@ def rungs() -> tuple[int, ...]:
 
     Empty outside of Tune, and where the scheduler has none or does not tell.
     """
-    controller = _controller()
+    controller = calling_controller()
     scheduler = getattr(controller, "scheduler_alg", None)
     declared = getattr(scheduler, "rungs", None)
     if declared is None:
@@ -206,23 +191,7 @@ def _stops_trials(scheduler: Any) -> bool:
 def _searchers() -> list[Searcher]:
     """Return the searchers of the calling Tune, from the outermost on; empty outside of Tune."""
     found: list[Searcher] = []
-    around = getattr(_controller(), "search_alg", None)
+    around = getattr(calling_controller(), "search_alg", None)
     while (around := getattr(around, "searcher", None)) is not None:
         found.append(around)
     return found
-
-
-def _controller() -> Any | None:
-    """Return the Tune controller that is calling, or None outside of Tune."""
-    return _caller(getattr(sys.modules.get(_CONTROLLER_MODULE), "TuneController", None))
-
-
-def _caller(kind: type | None) -> Any | None:
-    """Return the nearest object of a class among those whose methods are being called."""
-    frame = inspect.currentframe()
-    while kind is not None and frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, kind):
-            return caller
-        frame = frame.f_back
-    return None

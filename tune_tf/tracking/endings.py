@@ -17,6 +17,7 @@ from tune_tf.outcome import STOP_REASON, Outcome
 from tune_tf.secrets import masked
 from tune_tf.tracking import ending
 from tune_tf.tracking.error_files import mask_error_files
+from tune_tf.tune_internals import compared_metrics, is_own_end, observe_stops
 
 
 class Endings(Callback):
@@ -25,7 +26,7 @@ class Endings(Callback):
     The searcher reads it there: see :mod:`tune_tf.outcome`.
 
     Args:
-        objective: Tells a trial that diverged; None if that is not to be judged.
+        objective: Tells a trial that diverged; None to ask Tune which metric it compares.
     """
 
     def __init__(self, objective: Objective | None = None) -> None:
@@ -64,6 +65,10 @@ class Endings(Callback):
             error: Text of its error, if it failed.
         """
 
+    def setup(self, *args: Any, **info: Any) -> None:
+        """Begin to note which trials the scheduler does not end."""
+        observe_stops()
+
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
@@ -81,9 +86,9 @@ class Endings(Callback):
         """Write the reason of a stop into the result."""
         self._track(trial)
         if result.get("done"):
-            flat_result = {**flatten_dict(result), "done": False}
+            flat_result = flatten_dict(result)
             outcome = ending.of_result(
-                flat_result, own_end=trial.should_stop(flat_result), objective=self._objective
+                flat_result, own_end=is_own_end(trial, flat_result), metrics=self._judged()
             )
             result[STOP_REASON] = outcome.value
 
@@ -147,11 +152,19 @@ class Endings(Callback):
         error = error_of(trial) if trial.status == Trial.ERROR else None
         last = flatten_dict(own_report(trial))
         outcome = self._earlier.pop(trial.trial_id, None) or ending.of_trial(
-            seen, last, status=trial.status, error=error, objective=self._objective
+            seen,
+            last,
+            status=trial.status,
+            own_end=bool(last) and is_own_end(trial, last),
+            error=error,
+            metrics=self._judged(),
         )
         self._open.pop(trial.trial_id, None)
         self._outcomes[trial.trial_id] = outcome
         self.trial_ended(trial, outcome, error)
+
+    def _judged(self) -> Collection[str]:
+        return {self._objective.metric} if self._objective else compared_metrics()
 
 
 def last_report(trial: Trial) -> dict[str, Any]:
