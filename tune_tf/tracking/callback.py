@@ -250,6 +250,7 @@ class MLflowCallback(Endings):
         """End all runs and wait until they are written."""
         if not self._outbox.is_open:
             return
+        self._note_earlier(trials)
         super().on_experiment_end([trial for trial in trials if trial.trial_id in self._known])
         if self._gathering is not None:
             self._gathering.join(_GATHER_TIMEOUT_S)

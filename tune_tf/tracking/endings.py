@@ -2,7 +2,7 @@
 
 # Hooks take what Tune hands them.
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,8 +47,8 @@ class Endings(Callback):
         """Take over what became of trials in earlier sessions.
 
         Args:
-            ended: How trials ended of which a killed driver had not written that, by Tune's id.
-                Tune has these trials as ended.
+            ended: How the trials ended that Tune has as ended, by id. A killed driver may not have
+                come to note that here, and Tune says no more of them.
             begun: Those that were started, which may end now without being started again.
         """
         self._earlier, self._begun = dict(ended), frozenset(begun)
@@ -104,6 +104,10 @@ class Endings(Callback):
         """Note that a trial failed for good."""
         self._end(trial, "completed")
 
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Note the trials that ended in earlier sessions."""
+        self._note_earlier(trials)
+
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Note the trials that Tune stopped without a word, as it does at the end of a budget."""
         for trial in trials[self._num_noticed :]:
@@ -114,13 +118,14 @@ class Endings(Callback):
             self._end(trial, "stopped")
         for trial in [trial for trial in self._unstarted.values() if trial.is_finished()]:
             del self._unstarted[trial.trial_id]
-            if last_report(trial) or trial.trial_id in self._begun | self._earlier.keys():
+            if self._has_begun(trial):
                 self._end(trial, "stopped")
             else:
                 self._outcomes[trial.trial_id] = Outcome.OUT_OF_BUDGET
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Note what became of the trials that have not ended by themselves."""
+        self._note_earlier(trials)  # Tune makes no step where none is left to run
         for trial in trials:
             # Tune's own cleaning up has stopped them, also those that were about to start.
             if trial.trial_id not in self._outcomes:
@@ -145,13 +150,27 @@ class Endings(Callback):
         self._open[trial.trial_id] = trial
         self.trial_opened(trial)
 
-    def _end(self, trial: Trial, seen: ending.Seen) -> None:
+    def _note_earlier(self, trials: Sequence[Trial]) -> None:
+        earlier, self._earlier = self._earlier, {}
+        for trial in trials if earlier else ():
+            outcome = earlier.get(trial.trial_id)
+            if outcome is None or trial.trial_id in self._outcomes:
+                continue
+            if self._has_begun(trial):
+                self._end(trial, "stopped", outcome)
+            else:
+                self._outcomes[trial.trial_id] = outcome
+
+    def _has_begun(self, trial: Trial) -> bool:
+        return bool(last_report(trial)) or trial.trial_id in self._begun
+
+    def _end(self, trial: Trial, seen: ending.Seen, known: Outcome | None = None) -> None:
         self._track(trial)
         if trial.num_failures:
             mask_error_files(trial)
         error = error_of(trial) if trial.status == Trial.ERROR else None
         last = flatten_dict(own_report(trial))
-        outcome = self._earlier.pop(trial.trial_id, None) or ending.of_trial(
+        outcome = known or ending.of_trial(
             seen,
             last,
             status=trial.status,
