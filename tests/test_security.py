@@ -148,6 +148,8 @@ def test_what_the_environment_says_of_ray_stays():
 # docs/security.md names what is read with each of these.
 UNPICKLING = {
     "tune_tf/data/pool.py",
+    "tune_tf/data/preparation.py",
+    "tune_tf/data/workload_copies.py",
     "tune_tf/schedulers/resuming.py",
     "tune_tf/searchers/optuna_searcher.py",
     "tune_tf/sweep/tune_state.py",

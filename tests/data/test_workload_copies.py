@@ -222,6 +222,37 @@ def test_values_that_cannot_be_pickled_are_made_anew_for_each_trial(caplog):
     assert told.startswith("Sets.load_data runs again for each trial, as self.lock cannot be")
 
 
+class Broken:
+    """Can be pickled, and not be had back."""
+
+    def __reduce__(self):
+        return broken, ()
+
+
+def broken():
+    raise ValueError("broken")
+
+
+def test_what_cannot_be_had_back_from_a_pickle_counts_as_such():
+    def load(self, config):
+        self.broken = Broken()
+        self.k = config["a"]
+
+    process = Process(Sets(load))
+    for config in (A, A, B, A):
+        assert process.start(config)["k"] == config["a"]
+    assert process.num_loads == 4
+
+
+def test_a_bound_method_of_a_list_changes_that_of_its_copy():
+    items = []
+    workload = Sets(lambda self, config: self.add(config["a"]), items=items, add=items.append)
+    process = Process(workload)
+    for config in (A, B, A):
+        assert process.start(config)["items"] == [config["a"]]
+    assert items == []
+
+
 def test_a_workload_that_cannot_be_pickled_loads_for_each_trial(caplog):
     lock = threading.Lock()
     process = Process(Sets(setting, lock=lock))

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 LOAD_DATA = "load_data"
 
-_NOT_COPIED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+_NOT_COPIED = (type, types.FunctionType, types.ModuleType)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,8 @@ class WorkloadCopies:
         Raises:
             WorkloadError: It changed an attribute of the class, which all trials share.
         """
-        made = self._copy({} if name == LOAD_DATA else self._puts)
+        seen = {} if name == LOAD_DATA else self._puts
+        made = self._copy({each: put for each, put in seen.items() if each != name})
         shared = {id(each): b"%d" % id(each) for each in self._first.shared_arrays}
         before = {name: digest(value, shared) for name, value in _attributes(made).items()}
         of_class = _class_values(self._class)
@@ -145,10 +146,7 @@ class WorkloadCopies:
 
     def _copy(self, puts: "Mapping[str, _Put]") -> Workload:
         made: Workload = object.__new__(self._class)
-        state = self._first.restored(made)
-        for put in puts.values():
-            state = {n: v for n, v in state.items() if n not in put.changes.removed}
-            state |= put.saved.restored(made)
+        state = _changed(self._first.restored(made), puts, made)
         set_state = getattr(self._class, "__setstate__", None)
         if set_state is not None:
             set_state(made, state)
@@ -165,10 +163,9 @@ class WorkloadCopies:
         touched |= {name for put in puts.values() for name in put.names}
         if workload is None or not touched:
             return
-        wanted = self._first.restored(workload)
-        for put in puts.values():
-            wanted = {n: v for n, v in wanted.items() if n not in put.changes.removed}
-            wanted |= put.saved.restored(workload)
+        wanted = _changed({}, puts, workload)
+        if not touched <= wanted.keys():  # some are to be as they were at first
+            wanted = _changed(self._first.restored(workload), puts, workload)
         for name in touched:
             if name in wanted:
                 object.__setattr__(workload, name, wanted[name])
@@ -196,6 +193,14 @@ class _Put:
         return uuid.uuid4().bytes if told is None else told
 
 
+def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -> dict[str, Any]:
+    """Return the attributes of a workload with what methods changed of them."""
+    for put in puts.values():
+        state = {n: v for n, v in state.items() if n not in put.changes.removed}
+        state |= put.saved.restored(owner)
+    return state
+
+
 class SavedAttributes:
     """Attributes as they were at a moment, to be had again any number of times.
 
@@ -208,14 +213,13 @@ class SavedAttributes:
         self._shared: dict[int, Any] = {}
         #: Those that cannot be pickled, and are given back as they are.
         self.uncopied: Mapping[str, Any] = {}
-        try:
-            self._content = self._pickled(dict(values), owner)
-        except Exception:  # noqa: BLE001  whatever one of them raises
-            self.uncopied = {
-                n: it for n, it in values.items() if not self._may_be_pickled(it, owner)
-            }
+        self._content = self._pickled(dict(values), owner)
+        if self._content is None:
+            self.uncopied = {n: it for n, it in values.items() if not self._pickled(it, owner)}
             kept = {name: value for name, value in values.items() if name not in self.uncopied}
             self._content = self._pickled(kept, owner)
+        if self._content is None:
+            self.uncopied = dict(values)
 
     @property
     def shared_arrays(self) -> "list[np.ndarray[Any, Any]]":
@@ -228,20 +232,22 @@ class SavedAttributes:
         Args:
             owner: Who gets them.
         """
-        values: dict[str, Any] = _Unpickler(io.BytesIO(self._content), self._shared, owner).load()
-        return {**values, **self.uncopied}
+        if self._content is None:
+            return dict(self.uncopied)
+        return {**self._unpickled(self._content, owner), **self.uncopied}
 
-    def _pickled(self, value: Any, owner: Workload | None) -> bytes:
+    def _pickled(self, value: Any, owner: Workload | None) -> bytes | None:
+        """Return a pickle that is known to give the value back; None where there is none."""
         file = io.BytesIO()
-        _Pickler(file, self._shared, owner).dump(value)
+        try:
+            _Pickler(file, self._shared, owner).dump(value)
+            self._unpickled(file.getvalue(), owner)
+        except Exception:  # noqa: BLE001  whatever an object raises
+            return None
         return file.getvalue()
 
-    def _may_be_pickled(self, value: Any, owner: Workload | None) -> bool:
-        try:
-            self._pickled(value, owner)
-        except Exception:  # noqa: BLE001  as above
-            return False
-        return True
+    def _unpickled(self, content: bytes, owner: Workload | None) -> Any:
+        return _Unpickler(io.BytesIO(content), self._shared, owner).load()
 
 
 class _Pickler(pickle.Pickler):
@@ -262,7 +268,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, shared: Mapping[int, Any], owner: Workload) -> None:
+    def __init__(self, file: io.BytesIO, shared: Mapping[int, Any], owner: Workload | None) -> None:
         super().__init__(file)
         self._shared = shared
         self._owner = owner
