@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from trials import Given, begin, bits, draw, furthest, furthest_values, run, run_fresh
 
+import tune_tf
 from tune_tf.errors import CheckpointError
 from tune_tf.training.checkpoint import FILE_NAME, Checkpoint
 from tune_tf.training.export import trained_model
@@ -198,6 +199,26 @@ def test_an_exploit_may_switch_a_layer_or_the_momentum_on_or_off(
     }
     for name, value in restored.items():
         np.testing.assert_array_equal(value, before_it.get(name, fresh[name]), name.path)
+
+
+def test_a_trainable_goes_on_after_an_exploit_as_in_a_fresh_process(tmp_path):
+    kind = tune_tf.trainable(SWITCHED, seed=7)
+    better, worse = {"momentum": 0.9, "first": 0.4}, {"momentum": 0.0, "first": 0.0}
+    trained, other = kind(config=better), kind(config=worse)
+    trained.train()
+    saved = trained.save(str(tmp_path))
+    other.train()
+    other.reset_config(worse)
+    other.restore(saved)
+    fresh = kind(config=worse)
+    fresh.restore(saved)
+
+    first, second = (trial.train() for trial in (other, fresh))
+    assert {name: first[name] for name in ("loss", "val_loss")} == {
+        name: second[name] for name in ("loss", "val_loss")
+    }
+    for trial in (trained, other, fresh):
+        trial.stop()
 
 
 def values_of(loop):
