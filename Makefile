@@ -7,7 +7,7 @@ EXTRAS ?= bench,cmaes
 TESTS  ?= --numprocesses 3 --dist loadfile
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
-.PHONY: help install sweep test test-again test-fast lint audit api format bench clean
+.PHONY: help install sweep test test-again test-fast kills lint audit api format bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -24,14 +24,17 @@ install: $(VENV)/.installed ## virtual environment with everything
 sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spaces/digits_mlp.yaml)
 	@$(BIN)/python scripts/sweep.py run $(SWEEP)
 
-test: install    ## all tests
-	@$(BIN)/python -m pytest $(TESTS) -m "not alone"; others=$$?; $(BIN)/python -m pytest -m alone && exit $$others
+test: install    ## all tests but those of `make kills`
+	@$(BIN)/python -m pytest $(TESTS) -m "not alone and not kills"; others=$$?; $(BIN)/python -m pytest -m alone && exit $$others
 
 test-again: install ## the tests that failed last
 	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 test-fast: install ## the tests that need no framework, in seconds
 	@$(BIN)/python -m pytest --numprocesses 2 -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
+
+kills: install   ## a driver killed at each moment of a sweep, and one resume after it; half an hour
+	@$(BIN)/python -m pytest tests/integration/test_kill_moments.py
 
 lint: install    ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

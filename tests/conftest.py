@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TUNE_TF_REUSE_CHECK", "raise")  # a program that is wrongly reused fails
 
 import pytest
 

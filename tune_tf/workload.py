@@ -41,8 +41,10 @@ class Data:
 class Workload(abc.ABC):
     """Data and model of a search. Subclass it; instances are pickled to the trials.
 
-    ``load_data`` and ``build_model`` read the trial's values from ``config``. ``load_data`` runs
-    again only when a value that it read has changed.
+    ``load_data`` and ``build_model`` read the trial's values from ``config``, a dict. ``load_data``
+    runs again only when a value that it read has changed. It runs on a copy of the instance as that
+    was before the first trial; what it sets on ``self`` is there for the other methods of each
+    trial with these data.
     """
 
     @abc.abstractmethod
@@ -79,12 +81,11 @@ class Workload(abc.ABC):
         """
 
     def structure(self, config: Config) -> Hashable:
-        """Vouch for the parts of the model that cannot be compared, or return None.
+        """Tell configs apart whose models only seem to be alike; default: nothing more.
 
-        A traced program is shared by trials whose models serialise alike, apart from scalars such
-        as the learning rate. Own layers, functions and lambdas may hide more than they serialise,
-        so models with them are traced anew for each trial unless this method returns a value that
-        is equal for two configs exactly when those parts behave alike.
+        A traced program is shared by trials whose models and training steps are alike in all that
+        can be seen of them, apart from scalars such as the learning rate. What code reads from
+        files, environment variables or attributes by computed names cannot be seen: return it.
         """
         return None
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tune_tf.data import LoadCache
-from tune_tf.data.loads import RecordingConfig
+from tune_tf.data.recording_config import ConfigReads
 
 
 def loads(load, *configs, keep=2):
@@ -87,7 +87,7 @@ def test_the_same_object_is_returned():
 
 def test_a_loader_sees_a_mapping_that_reads_like_the_config():
     config = {"a": 1, "g": {"b": 2}}
-    recording = RecordingConfig(config, {})
+    recording = ConfigReads(config).recording
 
     assert isinstance(recording, Mapping)
     assert (recording["a"], recording["g"]["b"], recording.get("c", 3)) == (1, 2, 3)
@@ -97,4 +97,4 @@ def test_a_loader_sees_a_mapping_that_reads_like_the_config():
 
 def test_a_missing_key_is_a_key_error():
     with pytest.raises(KeyError, match="b"):
-        RecordingConfig({"a": 1}, {})["b"]
+        ConfigReads({"a": 1}).recording["b"]

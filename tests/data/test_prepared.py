@@ -1,14 +1,18 @@
 """Records turned into rows in this process."""
 
+import importlib
 import logging
 import sys
 
 import numpy as np
 import pytest
 
-from tune_tf.data import BadRecord, prepared
+from tune_tf.data import BadRecord, prepared, preparer
 from tune_tf.data.portion import portions
+from tune_tf.data.preparation import ChangedFunctionError, Preparation
 from tune_tf.errors import InvalidSettingsError, WorkloadError
+
+module_of_prepared = importlib.import_module("tune_tf.data.prepared")  # the name is a function's
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +170,37 @@ def test_records_after_the_first_bad_one_are_left_untried():
     with pytest.raises(WorkloadError, match="record 1"):
         prepared(range(5), read)
     assert tried == [0, 1]
+
+
+@pytest.fixture
+def changed(tmp_path, monkeypatch):
+    """A function on its way, whose module has another global value where it arrives."""
+    (tmp_path / "users_decoder.py").write_text("SIZE = 1\ndef decode(record): return record + SIZE")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    module = importlib.import_module("users_decoder")
+    packed = Preparation([1, 2], module.decode, True).packed(1)
+    module.SIZE = 2
+    yield packed
+    del sys.modules["users_decoder"]
+
+
+def test_a_function_that_is_another_one_where_it_arrives_is_not_called(changed, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ChangedFunctionError, match="is not as in the process that asked"):
+        changed.fn.unpacked()
+    (problem, is_final), found = preparer._run(changed)
+    assert "another one" in problem
+    assert (is_final, found) == (False, None)
+
+
+def test_a_function_that_is_another_one_elsewhere_is_called_here(monkeypatch, caplog):
+    def gathered(preparation):
+        raise ChangedFunctionError("elsewhere")
+
+    monkeypatch.setattr(module_of_prepared, "_is_connected", lambda: True)
+    monkeypatch.setattr(module_of_prepared, "gathered_on_cluster", gathered)
+    with caplog.at_level(logging.WARNING):
+        assert prepared([1, 2], image_of).rows.shape == (2, 2, 3)
+    (told,) = caplog.messages
+    assert "prepared in this process alone: the module of image_of was changed" in told

@@ -1,5 +1,6 @@
 """Data that are loaded once for all processes of a node."""
 
+import copy
 import os
 import sys
 import threading
@@ -51,6 +52,7 @@ class Process:
     """A process that loads data as a trial does."""
 
     def __init__(self, workload, data_id, **given):
+        self.workload = workload
         self.loads = SharedLoads(workload, data_id, **given)
         self.cache = LoadCache(self.loads.load)
 
@@ -61,6 +63,14 @@ class Process:
 
     def load_any(self, config):
         return self.loads.load(config)
+
+    def trial(self, config):
+        """Return what the other methods of the workload see in a trial."""
+        self.cache.get(config)
+        names = vars(self.workload).keys() - {"lock"}
+        seen = copy.deepcopy({name: getattr(self.workload, name) for name in names})
+        self.workload.stats["size"] = self.workload.mean = -1
+        return seen
 
     def file_of(self, config):
         """Return the file whose pages the memory of x is."""
@@ -186,6 +196,44 @@ def test_a_part_that_is_no_array_is_loaded_by_each_process(tmp_path, processes):
 
     assert data.train == range(3)
     assert workload.num_loads == 2  # by the keeper first, which sees that it cannot keep it
+
+
+class Setting(Counted):
+    """Sets what it finds out, and a lock where it is told to."""
+
+    def __init__(self, folder, *, locked=False):
+        super().__init__(folder)
+        self.locked = locked
+        self.mean = None
+        self.stats = {}
+
+    def load_data(self, config):
+        self.mean = np.full(3, config["size"])
+        self.stats["size"] = config["size"]
+        if self.locked:
+            self.lock = threading.Lock()
+        return super().load_data(dict(config))
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_each_trial_has_what_the_loader_of_its_data_set(tmp_path, processes, locked):
+    workload = Setting(tmp_path, locked=locked)
+    first, second = processes(2, workload, f"set, locked {locked}")
+    for process, size in [(first, 2), (first, 3), (first, 2), (second, 2), (second, 3), (first, 3)]:
+        seen = results(process.trial.remote({"size": size}))
+        assert seen["mean"].tolist() == [size] * 3
+        assert seen["stats"] == {"size": size}
+        assert seen["locked"] is locked
+    if not locked:
+        assert workload.num_loads == 2
+
+
+def test_a_config_that_escapes_whole_in_the_keeper_counts_as_read(tmp_path, processes):
+    workload = Setting(tmp_path)
+    (process,) = processes(1, workload, "escapes")
+    for lr in (1, 2, 1):
+        results(process.trial.remote({"size": 2, "lr": lr, "g": {"x": np.arange(lr)}}))
+    assert workload.num_loads == 2
 
 
 def test_two_sweeps_share_nothing(tmp_path, processes):

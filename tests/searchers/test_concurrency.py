@@ -1,9 +1,11 @@
-"""How many trials a searcher lets run, where a scheduler pauses some."""
+"""How many trials a searcher lets run, under Ray's wrappers and where a scheduler pauses some."""
 
+import math
 import sys
 
 import pytest
 
+from tune_tf.errors import UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
@@ -41,6 +43,86 @@ def test_the_limit_survives_pickling():
     twin = pickle.loads(pickle.dumps(searcher))
     assert twin.suggest("a")
     assert twin.suggest("b") is None
+
+
+def test_a_limiter_of_batches_keeps_its_limit_and_its_results_itself():
+    from ray.tune.search import ConcurrencyLimiter
+
+    searcher = make()
+    limiter = ConcurrencyLimiter(searcher, max_concurrent=2, batch=True)
+    limiter.set_search_properties("loss", "min", {})  # Tune asks the searcher again then
+    assert [limiter.suggest(name) is None for name in "abc"] == [False, False, True]
+    result = {"loss": 1.0, "training_iteration": 1}
+    searcher.on_trial_result("a", result)
+    limiter.on_trial_complete("a", result | {"done": True})
+    assert limiter.suggest("c") is None
+    assert [trial.state.name for trial in searcher.study.trials] == ["RUNNING", "RUNNING"]
+    limiter.on_trial_complete("b", error=True)
+    assert [trial.state.name for trial in searcher.study.trials] == ["COMPLETE", "FAIL"]
+    assert limiter.suggest("c")
+
+
+def test_a_limit_after_batches_is_the_searchers_own_again():
+    from ray.tune.search import ConcurrencyLimiter
+
+    searcher = make()
+    ConcurrencyLimiter(searcher, max_concurrent=1, batch=True)
+    assert all(searcher.suggest(name) for name in "ab")
+    ConcurrencyLimiter(searcher, max_concurrent=2)
+    assert searcher.suggest("c") is None
+
+
+def repeated(searcher, results):
+    """Run one config in several trials, as Tune does under a Repeater; return Optuna's trial."""
+    from ray.tune.search import Repeater
+
+    repeater = Repeater(searcher, repeat=len(results))
+    for number in range(len(results)):
+        assert repeater.suggest(str(number))
+    for number, result in enumerate(results):
+        error = result is None
+        last = None if error else {"training_iteration": 2, "done": True, **result}
+        repeater.on_trial_complete(str(number), result=last, error=error)
+    [trial] = searcher.study.trials
+    return trial
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+@pytest.mark.parametrize(
+    ("results", "state", "value"),
+    [
+        ([{"loss": 1.0}, {"loss": 2.0}], "COMPLETE", 1.5),
+        ([{"loss": 1.0}, None], "COMPLETE", 1.0),
+        ([None, {"loss": 1.0}], "COMPLETE", 1.0),
+        ([{"loss": math.nan}, {"loss": 3.0}, {"loss": 5.0}], "COMPLETE", 4.0),
+        ([{"loss": math.nan}, {"loss": math.nan}], "FAIL", None),
+        ([{"loss": math.inf}, {"loss": 1.0}], "FAIL", None),
+        ([None, {"loss": math.nan}], "FAIL", None),
+        ([{}, None], "FAIL", None),
+        ([None, None], "FAIL", None),
+    ],
+)
+def test_the_mean_of_the_repeats_that_gave_one_is_the_value_in_any_order(results, state, value):
+    trial = repeated(make(), results)
+    assert (trial.state.name, trial.value) == (state, value)
+    assert trial.user_attrs["tune_trial_id"] == "0"
+    if state == "FAIL":
+        assert trial.user_attrs["stop_cause"]
+
+
+def test_constraints_do_not_stand_in_the_way_of_a_mean():
+    trial = repeated(
+        make(constraints={"loss": "<= 1", "size": "<= 3"}), [{"loss": 1.0}, {"loss": 2.0}]
+    )
+    assert (trial.value, trial.constraints["loss <= 1"]) == (1.5, 0.5)
+
+
+def test_a_mean_of_one_of_several_objectives_is_refused():
+    from tune_tf.searchers import OptunaSearcher
+
+    searcher = OptunaSearcher(SPACE, [LOSS, Objective("accuracy", "max")], "random")
+    with pytest.raises(UnknownMetricError, match=r"'accuracy' is not reported; .* reports loss"):
+        repeated(searcher, [{"loss": 1.0}, {"loss": 2.0}])
 
 
 def test_bohbs_notes_of_pauses_are_taken():

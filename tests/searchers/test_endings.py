@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tune_tf.objective import Objective
-from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.space import Choice, SearchSpace
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -210,29 +210,6 @@ def test_the_limit_is_known_whether_tune_tells_it_or_not(config, tmp_path):
         config=config,
     )
     assert trials["bad"].user_attrs[STOP_REASON] == "completed"
-
-
-def test_trials_that_tune_drops_without_a_word_get_an_end_from_finish(tmp_path):
-    from ray.tune.stopper import Stopper
-
-    class AfterThree(Stopper):
-        results = 0
-
-        def __call__(self, trial_id, result):
-            self.results += 1
-            return False
-
-        def stop_all(self):
-            return self.results >= 3
-
-    searcher, trials, analysis = sweep(
-        tmp_path, class_trainable(), ("limit", "good"), stop=AfterThree()
-    )
-    assert trials["limit"].state.name == "RUNNING"
-    searcher.finish({trial.trial_id: Outcome.OUT_OF_BUDGET for trial in analysis.trials})
-    [first, *_] = searcher._book.study.trials
-    assert first.state.name == "PRUNED"
-    assert set(first.intermediate_values) == {1, 2, 3}
 
 
 @pytest.mark.slow

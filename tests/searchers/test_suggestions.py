@@ -1,6 +1,9 @@
+from types import MappingProxyType
+
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FixedTrial
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.searchers.suggestions import Outline, suggest_of
@@ -26,10 +29,6 @@ def test_a_dict_of_distributions_is_suggested_as_optuna_does_itself():
     assert drawn(lambda study: suggest(study.ask())) == drawn(
         lambda study: study.ask(DISTRIBUTIONS).params
     )
-
-
-def test_a_callable_is_used_as_it_is():
-    assert suggest_of(define) is define
 
 
 def test_a_search_space_gives_its_own_form():
@@ -107,3 +106,53 @@ def test_an_outline_of_what_has_no_conditions_of_ours(space, paths):
     outline = Outline.of(space)
     found = outline.distributions
     assert (found if found is None else set(found), outline.conditional) == (paths, frozenset())
+
+
+def asks(returned):
+    def space(trial):
+        if trial.suggest_categorical("kind", ["a", "b"]) == "a":
+            trial.suggest_float("layer/rate", 0, 1)
+        trial.suggest_int("units", low=4, high=8)
+        return returned
+
+    return space
+
+
+@pytest.mark.parametrize(
+    ("returned", "more"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"constant": 1}, {"constant": 1}),
+        ({"units": 99}, {"units": 99}),
+        ({"group": {"x": 1}, "list": [1]}, {"group": {"x": 1}, "list": [1]}),
+        (MappingProxyType({"constant": None}), {"constant": None}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["a", "b"])
+def test_what_a_function_asks_for_is_joined_by_what_it_returns(kind, returned, more):
+    drawn = {"kind": kind, "units": 5} | ({"layer/rate": 0.5} if kind == "a" else {})
+    assert suggest_of(asks(returned))(FixedTrial(drawn)) == drawn | more
+
+
+@pytest.mark.parametrize("returned", [1, "text", [("units", 4)], {3: 4}, 0, False, ()])
+def test_a_function_that_returns_no_constants_is_refused(returned):
+    with pytest.raises(
+        InvalidSettingsError, match=r"the function space returned .* return None, or"
+    ):
+        suggest_of(asks(returned))(FixedTrial({"kind": "b", "units": 5}))
+
+
+@pytest.mark.ray
+def test_functions_give_the_configs_that_they_give_under_rays_own_searcher():
+    from ray.tune.search.optuna import OptunaSearch
+
+    from tune_tf.objective import Objective
+    from tune_tf.searchers import OptunaSearcher
+
+    space = asks({"constant": {"x": 1}})
+    sampler = optuna.samplers.RandomSampler
+    theirs = OptunaSearch(space, metric="loss", mode="min", sampler=sampler(seed=3))
+    ours = OptunaSearcher(space, Objective("loss", "min"), sampler(seed=3))
+    for name in "abcdef":
+        assert ours.suggest(name) == theirs.suggest(name)

@@ -6,23 +6,29 @@ pytestmark = pytest.mark.ray
 
 
 @pytest.fixture
-def rungs_under():
-    """Return the rungs that a searcher sees while a controller with a scheduler calls it."""
+def controller_calling():
+    """Return a class of controllers with some attributes, which call functions."""
     from ray.tune.execution.tune_controller import TuneController
 
-    from tune_tf.searchers import witness
-
     class Calling(TuneController):
-        def __init__(self, scheduler):
-            self._scheduler_alg = scheduler
+        def __init__(self, **attributes):
+            self.__dict__.update(attributes)
 
         def __del__(self):
             pass
 
-        def call(self):
-            return witness.rungs()
+        def call(self, function):
+            return function()
 
-    return lambda scheduler: Calling(scheduler).call()
+    return Calling
+
+
+@pytest.fixture
+def rungs_under(controller_calling):
+    """Return the rungs that a searcher sees while a controller with a scheduler calls it."""
+    from tune_tf.searchers import witness
+
+    return lambda scheduler: controller_calling(_scheduler_alg=scheduler).call(witness.rungs)
 
 
 def test_outside_of_tune_there_are_no_rungs():
@@ -77,3 +83,22 @@ def test_a_scheduler_that_holds_its_rungs_elsewhere_has_none(rungs_under):
         _s_max_1 = 3
 
     assert rungs_under(Strange()) == ()
+
+
+def test_the_limit_is_read_from_the_searchers_of_the_run(controller_calling):
+    from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher, SearchGenerator
+
+    from tune_tf.searchers import witness
+
+    class Plain(Searcher):
+        pass
+
+    def limit(searcher):
+        controller = controller_calling(_search_alg=SearchGenerator(searcher))
+        return controller.call(lambda: (witness.max_concurrent(9), witness.is_repeated()))
+
+    assert limit(Plain()) == (None, False)
+    assert limit(ConcurrencyLimiter(Plain(), 3)) == (3, False)
+    assert limit(ConcurrencyLimiter(Plain(), 3, batch=True)) == (None, False)
+    assert limit(ConcurrencyLimiter(Repeater(Plain()), 3)) == (3, True)
+    assert witness.max_concurrent(9) == 9

@@ -209,6 +209,26 @@ def test_a_sweep_that_ended_early_has_ended_when_it_is_resumed():
     assert sweep.end.reason == "its budget of 1 epochs is spent"
 
 
+def test_a_target_that_was_reached_just_before_a_kill_ends_the_resumed_sweep():
+    before = Sweep(target=0.2)
+    stale = before.keeper.get_state()
+    before.run(0.1)
+    assert resumed(before, stale, target=0.2).end.reason == before.end.reason is not None
+
+
+def test_a_target_that_is_new_is_for_the_trials_to_come():
+    before = Sweep()
+    before.run(0.1)
+    assert resumed(before, before.keeper.get_state(), target=0.2).end.reason is None
+
+
+def resumed(before, state, **budget):
+    sweep = Sweep(state, **budget)
+    sweep.trials = before.trials
+    sweep.keeper.on_step_begin(1, sweep.trials)
+    return sweep
+
+
 def test_a_larger_budget_lets_it_go_on():
     before = Sweep(epochs=2, patience=1)
     before.run(0.5)

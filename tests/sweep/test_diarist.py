@@ -1,5 +1,7 @@
 """What the diary of a sweep is told, the hooks driven by hand as Tune calls them."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tune_tf.diary import Diary, Pages
@@ -133,6 +135,19 @@ def test_a_resume_tells_an_end_that_the_diary_lost(trial_of, tmp_path):
     driver, trial = Driver(tmp_path, [("id0", Outcome.PRUNED)]), trial_of(0, "TERMINATED")
     driver.tell("on_step_end", trial)
     assert driver.pages["id0"].outcome is Outcome.PRUNED
+    driver.leave()
+
+
+def test_a_run_that_is_made_after_the_last_step_is_noted(tmp_path):
+    from tune_tf.sweep.diarist import Diarist
+
+    driver, tracker = Driver(tmp_path), SimpleNamespace(parent_run_id=None)
+    driver.callbacks[1] = Diarist(driver.diary, driver.callbacks[0], tracker)
+    driver.tell("on_step_end")
+    assert driver.diary.pages.run_id is None
+    tracker.parent_run_id = "f" * 32
+    driver.callbacks[1].on_experiment_end([])
+    assert driver.diary.pages.run_id == "f" * 32
     driver.leave()
 
 

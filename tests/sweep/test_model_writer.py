@@ -8,7 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from tune_tf.config import BudgetSettings
-from tune_tf.sweep.model_writer import ModelWriter, StartEarly, _Process, requirements
+from tune_tf.sweep.model_writer import (
+    ModelWriter,
+    StartEarly,
+    _in_place_of,
+    _Process,
+    requirements,
+)
 
 
 class Started:
@@ -171,3 +177,12 @@ def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
     assert not (written.path / "old").exists()
     assert (written.path / "MLmodel").exists()
     assert not list(tmp_path.glob(".best*"))
+
+
+def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path):
+    torn = tmp_path / ".best_model.4711"
+    torn.mkdir()
+    (torn / "MLmodel").write_text("half of ")
+    with _in_place_of(tmp_path / "best_model") as folder:
+        (folder / "MLmodel").write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["best_model"]

@@ -55,7 +55,7 @@ def test_a_whole_sweep_goes_on_from_what_tune_wrote_last(sweep):
     assert trials[0].has_ended
     assert not trials[1].has_ended
     assert where(trials[1]) == [3, 2]
-    assert found.ended == {}
+    assert found.ended == {IDS[0]: Outcome.COMPLETED}
 
 
 def test_a_sweep_that_never_began_has_nothing_to_go_on_from(tmp_path):
@@ -69,7 +69,7 @@ def test_a_trial_that_ended_after_tune_wrote_its_state_is_not_run_again(sweep):
     sweep.end(1, Outcome.PRUNED)
     write_checkpoint(sweep.path, 1, 4)
     found, trials = recovered(sweep)
-    assert found.ended == {IDS[1]: Outcome.PRUNED}
+    assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[1]: Outcome.PRUNED}
     assert trials[1].status == "TERMINATED"
     assert trials[1].last_result["training_iteration"] == 4
     assert trials[1].last_result["stop_reason"] == "pruned"
@@ -81,7 +81,39 @@ def test_a_trial_that_failed_after_tune_wrote_its_state_is_not_run_again(sweep):
     sweep.end(1, Outcome.OOM, "too large")
     found, trials = recovered(sweep)
     assert trials[1].status == "ERROR"
-    assert found.ended == {IDS[1]: Outcome.OOM}
+    assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[1]: Outcome.OOM}
+
+
+def test_how_a_trial_ended_is_told_however_often_it_is_asked(sweep):
+    """Tune's state is written with the ends before anybody has heard of them."""
+    sweep.report(1, 0.4, done=Outcome.PRUNED)
+    sweep.end(1, Outcome.PRUNED)
+    write_checkpoint(sweep.path, 1, 4)
+    first, _ = recovered(sweep)
+    sweep.tune.snapshots.put(first.files)
+    sweep.tune.snapshots.close()
+    sweep.leave()
+    sweep.drive()
+    again, _ = recovered(sweep)
+    assert again.ended == first.ended == {IDS[0]: Outcome.COMPLETED, IDS[1]: Outcome.PRUNED}
+
+
+ENDS = {
+    "its result tells": ("TERMINATED", {"stop_reason": "diverged", "done": True}, "diverged"),
+    "it reached its limit": ("TERMINATED", {"done": True}, "completed"),
+    "tune stopped it without a word": ("TERMINATED", {}, "out_of_budget"),
+    "it failed": ("ERROR", {}, "error"),
+    "it was interrupted before": ("TERMINATED", {"stop_reason": "interrupted"}, "out_of_budget"),
+}
+
+
+@pytest.mark.parametrize(("status", "last", "outcome"), ENDS.values(), ids=ENDS.keys())
+def test_an_end_that_the_diary_has_lost_is_what_tune_knows_of_it(sweep, status, last, outcome):
+    sweep.tune.trials[1].run_metadata.last_result |= last
+    sweep.tune.trials[1].set_status(status)
+    sweep.tune.save()
+    found, _ = recovered(sweep)
+    assert found.ended[IDS[1]] is Outcome.of_tag(outcome)
 
 
 def test_a_trial_that_tune_had_not_written_yet_keeps_its_id_and_number(sweep):
@@ -107,7 +139,7 @@ def test_a_trial_that_ended_before_tune_had_written_it_is_not_run(sweep):
     found, trials = recovered(sweep)
     assert trials[2].status == "TERMINATED"
     assert trials[2].last_result["val_accuracy"] == 0.9
-    assert found.ended == {IDS[2]: Outcome.COMPLETED}
+    assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[2]: Outcome.COMPLETED}
 
 
 def test_trials_that_the_diary_has_lost_are_those_that_their_folders_tell_of(sweep):
@@ -119,7 +151,7 @@ def test_trials_that_the_diary_has_lost_are_those_that_their_folders_tell_of(swe
     (sweep.path / "diary.lines").write_bytes(known)
     found, trials = recovered(sweep)
     assert trials[2].status == "TERMINATED"
-    assert found.ended == {IDS[2]: Outcome.COMPLETED}
+    assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[2]: Outcome.COMPLETED}
     assert not trials[3].has_ended
     assert where(trials[3]) == [1]
     assert [told for told in found.lost if "of trial 2 only its own folder tells" in told]

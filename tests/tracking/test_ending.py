@@ -2,11 +2,10 @@ import math
 
 import pytest
 
-from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_REASON, Outcome
 from tune_tf.tracking import ending
 
-OBJECTIVE = Objective("loss", "min")
+METRICS = ("loss",)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +30,10 @@ OBJECTIVE = Objective("loss", "min")
     ],
 )
 def test_a_last_result_tells_how_the_trial_ended(result, own_end, outcome):
-    assert ending.of_result(result, own_end=own_end, objective=OBJECTIVE) is outcome
+    assert ending.of_result(result, own_end=own_end, metrics=METRICS) is outcome
 
 
-def test_without_an_objective_no_trial_diverges():
+def test_without_a_metric_to_judge_no_trial_diverges():
     assert ending.of_result({"loss": math.nan}, own_end=True) is Outcome.COMPLETED
 
 
@@ -65,7 +64,25 @@ GOING_ON = {"loss": 1.0, "done": False}
     ],
 )
 def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, error, outcome):
-    got = ending.of_trial(seen, last_result, status=status, error=error, objective=OBJECTIVE)
+    got = ending.of_trial(
+        seen, last_result, status=status, own_end=False, error=error, metrics=METRICS
+    )
+    assert got is outcome
+
+
+@pytest.mark.parametrize(
+    ("last_result", "own_end", "outcome"),
+    [
+        (GOING_ON, True, Outcome.COMPLETED),
+        (GOING_ON | {STOP_REASON: "completed"}, False, Outcome.COMPLETED),
+        (GOING_ON | {STOP_REASON: "pruned"}, True, Outcome.PRUNED),
+    ],
+    ids=["at its limit", "stamped at its limit", "stamped before it"],
+)
+def test_a_trial_that_is_stopped_while_it_waits_may_have_run_to_its_limit(
+    last_result, own_end, outcome
+):
+    got = ending.of_trial("completed", last_result, status="PAUSED", own_end=own_end)
     assert got is outcome
 
 
@@ -97,4 +114,7 @@ def test_what_came_before_the_last_failure_is_not_its_cause():
         "Failure # 1 (occurred at 2026-01-02_03-04-06)\nValueError: boom\n"
     )
     assert ending.last_failure(error).strip() == "ValueError: boom"
-    assert ending.of_trial("completed", {}, status="ERROR", error=error) is Outcome.ERROR
+    assert (
+        ending.of_trial("completed", {}, status="ERROR", own_end=False, error=error)
+        is Outcome.ERROR
+    )

@@ -162,6 +162,86 @@ def test_a_logged_model_names_its_version(runs, client, best_of, folder):
     assert client.get_registered_model("digits").aliases == {}
 
 
+def test_a_model_is_registered_from_any_working_directory(
+    runs, client, best_of, folder, tmp_path, monkeypatch
+):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    best = best_of("t1")
+
+    assert runs.register(best, runs.log(best, folder), "digits", "champion") == "models:/digits/1"
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process."""
+
+
+class DyingClient:
+    """Does what a client does until one function is called, and nothing from there on."""
+
+    def __init__(self, client, name, *, after):
+        self.tracking_uri = client.tracking_uri
+        self._client, self._name, self._after, self._dead = client, name, after, False
+
+    def __getattr__(self, name):
+        def call(*args, **options):
+            strikes = name == self._name
+            self._dead = self._dead or (strikes and not self._after)
+            if self._dead:
+                raise KilledError
+            result = getattr(self._client, name)(*args, **options)
+            self._dead = strikes
+            if self._dead:
+                raise KilledError
+            return result
+
+        return call
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "create_logged_model",
+        "log_model_artifacts",
+        "log_outputs",
+        "finalize_logged_model",
+        "set_tag",
+        "create_model_version",
+        "set_registered_model_alias",
+        "set_logged_model_tags",
+    ],
+)
+def test_a_model_is_logged_and_registered_once_whatever_was_killed_meanwhile(
+    client, parent, experiment, best_of, folder, name, after
+):
+    def settle(client):
+        runs = BestModelRuns(client, parent)
+        known = runs.logged()
+        uri = runs.log(best, folder) if known is None else f"models:/{known.model_id}"
+        runs.keep(best, uri)
+        return uri, runs.version_of(runs.logged(), "digits") or runs.register(
+            best, uri, "digits", "champion"
+        )
+
+    best = best_of("t1")
+    with pytest.raises(KilledError):
+        settle(DyingClient(client, name, after=after))
+    uri, version_uri = settle(client)
+
+    (model,) = client.search_logged_models([experiment])
+    assert str(model.status) == "READY"
+    (version,) = client.search_model_versions("name='digits'")
+    assert version.source == uri == f"models:/{model.model_id}"
+    assert client.get_model_version_by_alias("digits", "champion").version == version.version
+    assert BestModelRuns(client, parent).version_of(model, "digits") == version_uri
+    for run_id in (parent, best.trial_run_id):
+        tags = client.get_run(run_id).data.tags
+        assert (tags[BEST_MODEL], tags[BEST_VERSION]) == (uri, version_uri)
+    assert len(client.get_run(parent).outputs.model_outputs) == 1
+
+
 def test_what_could_not_be_uploaded_is_not_there(runs, client, experiment, best_of, folder):
     (folder / "MLmodel").unlink()
     with pytest.raises(Exception, match="MLmodel"):

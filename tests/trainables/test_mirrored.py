@@ -238,11 +238,11 @@ def test_fit_trains_the_same_workload(begin):
 
 
 def test_data_are_loaded_once_for_trials_that_read_the_same(begin):
-    class Counting(Small):
-        loaded = 0
+    loaded = []
 
+    class Counting(Small):
         def load_data(self, config):
-            Counting.loaded += 1
+            loaded.append(config)
             return super().load_data(config)
 
     trainable = begin({"learning_rate": 0.1}, workload=Counting())
@@ -250,7 +250,7 @@ def test_data_are_loaded_once_for_trials_that_read_the_same(begin):
         trainable.reset({"learning_rate": rate})
         trainable.train()
 
-    assert Counting.loaded == 1
+    assert len(loaded) == 1
 
 
 def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path):

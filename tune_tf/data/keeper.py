@@ -1,19 +1,24 @@
 """Who loads the data of a node, once for all trials on it."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.data.leases import BEATS, Leases, end_when_unwanted
-from tune_tf.data.loads import LoadCache, Reads
+from tune_tf.data.loads import LoadCache
 from tune_tf.data.nested import leaves_of
+from tune_tf.data.recording_config import Reads
 from tune_tf.data.rows import as_arrays
+from tune_tf.data.workload_copies import LOAD_DATA, Changes, WorkloadCopies
 from tune_tf.workload import Data, Workload
 
 if TYPE_CHECKING:
     import ray
+
+_log = logging.getLogger(__name__)
 
 _SHARE_OF_STORE = 0.5
 
@@ -23,12 +28,13 @@ class Kept:
     """Data in the object store of a node.
 
     Args:
-        data: Ray's reference to :class:`~tune_tf.workload.Data` without test rows; None where they
-            are no arrays, which every process has to load for itself.
+        data: Ray's reference to :class:`~tune_tf.workload.Data` without test rows, and to what
+            their loader set on the workload; None where they are no arrays or cannot be sent, and
+            every process has to load them for itself.
         num_bytes: Size of the arrays.
     """
 
-    data: "ray.ObjectRef[Data] | None"
+    data: "ray.ObjectRef[tuple[Data, Changes]] | None"
     num_bytes: int
 
 
@@ -77,13 +83,13 @@ class DataKeeper:
             workload: Whose data.
             floatx: What floats become.
         """
-        self._caches.setdefault(
-            data_id,
-            LoadCache(
-                lambda config: _load(workload, config, floatx),
-                _store_bytes(),
-                lambda kept: kept.num_bytes,
-            ),
+        if data_id in self._caches:
+            return
+        copies = WorkloadCopies(workload)
+        self._caches[data_id] = LoadCache(
+            lambda config: _load(copies, config, floatx),
+            _store_bytes(),
+            lambda kept: kept.num_bytes,
         )
 
     async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, Kept]:
@@ -106,15 +112,21 @@ class DataKeeper:
         self._leases.hear(asker)
 
 
-def _load(workload: Workload, config: Mapping[str, Any], floatx: str) -> Kept:
+def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> Kept:
     import ray
 
-    arrays = as_arrays(workload.load_data(config), floatx=floatx)
+    data, changes = copies.run(LOAD_DATA, lambda workload: workload.load_data(config))
+    arrays = as_arrays(data, floatx=floatx)
     if arrays is None:
         return Kept(None, 0)
     parts = (arrays.train, arrays.validation)
     num_bytes = sum(leaf.nbytes for part in parts if part for _, leaf in leaves_of("", part))
-    return Kept(ray.put(arrays), num_bytes)
+    try:
+        return Kept(ray.put((arrays, replace(changes, owner=None))), num_bytes)
+    except Exception as error:  # noqa: BLE001  whatever an attribute raises where it is pickled
+        names = ", ".join(f"self.{name}" for name in sorted(changes.values))
+        _log.warning("Each trial loads its data: load_data set %s: %s", names, error)
+        return Kept(None, 0)
 
 
 def _store_bytes() -> int:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from tune_tf.data.portion import Portion, portions
-from tune_tf.data.preparation import PackedPreparation
+from tune_tf.data.preparation import PackedFunction, PackedPreparation
 from tune_tf.errors import WorkerLostError
 
 _MAX_RETRIES = 3
@@ -43,13 +43,14 @@ def streamed(
         clock: Seconds that only grow.
 
     Raises:
+        ChangedFunctionError: The function is another one here.
         WorkerLostError: A process of the pool was lost again and again over the same records.
     """
     hide_gpus()
     began = clock()
-    fn = pickle.loads(packed.fn)  # noqa: S301  from a process of the same job
+    fn = packed.fn.unpacked()
     for done, (start, chunk) in enumerate(zip(packed.starts, packed.chunks, strict=True), 1):
-        records = pickle.loads(chunk)  # noqa: S301  as above
+        records = pickle.loads(chunk)  # noqa: S301  from a process of the same job
         yield from portions(start, records, fn, stop_at_failure=packed.stop_at_failure)
         if (clock() - began) / done * (len(packed.chunks) - done) > _POOL_READY_S:
             yield from _by_pool(packed.after(done))
@@ -109,13 +110,13 @@ class _Preparing:
     """What an actor of the pool does.
 
     Args:
-        fn: The pickled function.
+        fn: The function.
         stop_at_failure: Whether records of a chunk after one that failed are left untried.
     """
 
-    def __init__(self, fn: bytes, stop_at_failure: bool) -> None:
+    def __init__(self, fn: PackedFunction, stop_at_failure: bool) -> None:
         hide_gpus()
-        self._pickled_fn = fn
+        self._packed_fn = fn
         self._stop_at_failure = stop_at_failure
 
     def __call__(self, table: Any) -> Iterator[Any]:
@@ -132,8 +133,7 @@ class _Preparing:
 
     @cached_property
     def _fn(self) -> Callable[[Any], Any]:
-        fn: Callable[[Any], Any] = pickle.loads(self._pickled_fn)  # noqa: S301  as above
-        return fn
+        return self._packed_fn.unpacked()
 
 
 class _Places:

@@ -1,10 +1,12 @@
 """What is to be prepared, in the form that travels to the processes that do it."""
 
-import hashlib
+import pickle
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tune_tf.data.digest import digest
 from tune_tf.data.nested import Nested
 from tune_tf.data.portion import Portion, portions
 from tune_tf.errors import WorkloadError
@@ -36,18 +38,10 @@ class Preparation:
     def key(self) -> str:
         """Return the name of this content: the same in every process that asks for the same.
 
-        Raises:
-            WorkloadError: The function or a record cannot be pickled.
+        A function or record that cannot be compared makes it another content at each call.
         """
-        digest = hashlib.sha256(pickled("the function", self.fn))
-        digest.update(f"{self.stop_at_failure} {self.version!r} {len(self.records)}".encode())
-        # Each by itself: a pickle of several objects tells also which of them are one and the
-        # same object, which differs between processes.
-        for number, record in enumerate(self.records):
-            content = pickled(f"record {number}", record)
-            digest.update(len(content).to_bytes(8, "little"))
-            digest.update(content)
-        return digest.hexdigest()
+        told = digest((self.fn, self.stop_at_failure, self.version, self.records))
+        return uuid.uuid4().hex if told is None else told.hex()
 
     def packed(self, num_workers: int) -> "PackedPreparation":
         """Return this in chunks for so many workers."""
@@ -55,7 +49,7 @@ class Preparation:
         size = min(max(share, 1), _MAX_CHUNK)
         starts = range(0, len(self.records), size)
         return PackedPreparation(
-            fn=pickled("the function", self.fn),
+            fn=PackedFunction(pickled("the function", self.fn), digest(self.fn)),
             starts=tuple(starts),
             chunks=tuple(
                 pickled(f"one of the records from {start} on", self.records[start : start + size])
@@ -66,19 +60,48 @@ class Preparation:
         )
 
 
+class ChangedFunctionError(WorkloadError):
+    """A function is another one here than in the process that sent it: call it there."""
+
+
+@dataclass(frozen=True)
+class PackedFunction:
+    """A function on its way to another process.
+
+    Args:
+        content: The pickled function.
+        told: Its digest; None if it has none.
+    """
+
+    content: bytes
+    told: bytes | None
+
+    def unpacked(self) -> Callable[[Any], Nested]:
+        """Return the function.
+
+        Raises:
+            ChangedFunctionError: It is not as it was: its module, which is imported here anew, has
+                another code or other global values.
+        """
+        fn: Callable[[Any], Nested] = pickle.loads(self.content)  # noqa: S301  of the same job
+        if self.told is not None and digest(fn) != self.told:
+            raise ChangedFunctionError(f"{fn!r} is not as in the process that asked")
+        return fn
+
+
 @dataclass(frozen=True, eq=False)
 class PackedPreparation:
     """A preparation whose parts only the processes that need them unpack.
 
     Args:
-        fn: The pickled function.
+        fn: The function.
         starts: Number of the first record of each chunk.
         chunks: Pickled lists of consecutive records.
         num_records: In all chunks.
         stop_at_failure: Whether a record without a row ends it.
     """
 
-    fn: bytes
+    fn: PackedFunction
     starts: tuple[int, ...]
     chunks: tuple[bytes, ...]
     num_records: int

@@ -11,7 +11,7 @@ import numpy as np
 from tune_tf.data.bad_record import BadRecord
 from tune_tf.data.gathered import Gathered, gathered
 from tune_tf.data.nested import Nested, leaves_of
-from tune_tf.data.preparation import Preparation
+from tune_tf.data.preparation import ChangedFunctionError, Preparation
 from tune_tf.data.preparer import gathered_on_cluster
 from tune_tf.errors import (
     RAISED_AT,
@@ -60,7 +60,10 @@ def prepared(
     being prepared wait for it. The processes reserve no CPUs, as trials that wait have often
     reserved all. Without a cluster the records are taken one after another in this process.
 
-    A content is what the function, the records and ``version`` say. It is kept as long as a
+    A content is what the function, the records and ``version`` say; of the function that is its
+    code, what it closes over, its defaults and the global values that it names, of a method its
+    object too. What cannot be compared is prepared anew. A function that takes a trial's config
+    along counts as reading all of it: let it take single values. A content is kept as long as a
     process that asked for it is there, and some minutes longer.
 
     Args:
@@ -82,11 +85,17 @@ def prepared(
         WorkerError: The processes that prepare were lost again and again.
     """
     preparation = _preparation(records, fn, on_bad_record, version)
-    if _is_connected():
-        found, began = gathered_on_cluster(preparation)
-    else:
-        found, began = _gathered_here(preparation), True
-    return _judged(found, preparation, began)
+    try:
+        if _is_connected():
+            return _judged(preparation, *gathered_on_cluster(preparation))
+    except ChangedFunctionError:
+        _log.warning(
+            "the records are prepared in this process alone: the module of %s was changed since it "
+            "was imported, its file or a global value, which no other process sees; hand over such "
+            "values by functools.partial",
+            getattr(fn, "__qualname__", fn),
+        )
+    return _judged(preparation, _gathered_here(preparation), True)
 
 
 def _preparation(
@@ -128,7 +137,7 @@ def _gathered_here(preparation: Preparation) -> Gathered:
     return found
 
 
-def _judged(found: Gathered, preparation: Preparation, began: bool) -> Prepared:
+def _judged(preparation: Preparation, found: Gathered, began: bool) -> Prepared:
     """Return the rows, or raise what the bad records call for."""
     bad = tuple(
         BadRecord(failure.index, _told(preparation.records[failure.index]), failure.error)

@@ -11,13 +11,15 @@ from tune_tf.data.heartbeat import Heartbeat
 from tune_tf.data.leases import BEATS, Leases, end_when_unwanted
 from tune_tf.data.node_actor import NAMESPACE
 from tune_tf.data.pool import num_cpus, streamed
-from tune_tf.data.preparation import PackedPreparation, Preparation
+from tune_tf.data.preparation import ChangedFunctionError, PackedPreparation, Preparation
 from tune_tf.errors import WorkerError, WorkerLostError
 
 _KEEP_S = 300.0
 """Longer than the time between two trials, of which one ends before the next has started."""
 
 _MAX_LOST = 3
+
+_CHANGED = "the function is another one in the process that prepares"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ def gathered_on_cluster(preparation: Preparation, keep_s: float = _KEEP_S) -> tu
         It, with read-only arrays in the object store of this node; and whether this call began it.
 
     Raises:
+        ChangedFunctionError: The function is another one in the processes that prepare.
         WorkloadError: The records or the function cannot be sent to other processes.
         WorkerError: The preparation failed otherwise than at a record.
     """
@@ -204,6 +207,8 @@ def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], Gathered | None]:
         found = gathered(
             streamed(packed), packed.num_records, stop_at_failure=packed.stop_at_failure
         )
+    except ChangedFunctionError:
+        return (_CHANGED, False), None
     except Exception as error:  # noqa: BLE001  it is raised where the answer is awaited
         error = getattr(error, "cause", error)  # the text of a RayTaskError is a page of traceback
         return (f"{type(error).__name__}: {error}", False), None
@@ -218,6 +223,8 @@ def _asked(handle: Any, asker: str, key: str, preparation: Preparation) -> tuple
     if answer is None:
         packed = ray.put(preparation.packed(num_cpus()))
         answer = ray.get(handle.ask.remote(key, asker, packed))
+    if answer.problem == _CHANGED:
+        raise ChangedFunctionError(answer.problem)
     if answer.problem:
         raise WorkerError(
             f"the preparation of {len(preparation.records)} record(s) failed: {answer.problem}"

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.data.heartbeat import Heartbeat
 from tune_tf.data.leases import BEATS
-from tune_tf.data.loads import RecordingConfig
 from tune_tf.data.node_actor import node_actor
+from tune_tf.data.recording_config import RecordingConfig
+from tune_tf.data.workload_copies import LOAD_DATA, Changes, WorkloadCopies
 from tune_tf.workload import Data, Workload
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class SharedLoads:
         keep_s: float = KEEP_S,
     ) -> None:
         self._workload = workload
+        self._copies = WorkloadCopies(workload)
         self._data_id = data_id
         self._floatx = floatx
         self._keep_s = keep_s
@@ -53,10 +55,14 @@ class SharedLoads:
         Raises:
             Exception: Whatever ``load_data`` raised.
         """
-        data = self._shared(config) if self._data_id and is_actor() else None
-        return self._workload.load_data(config) if data is None else data
+        found = self._shared(config) if self._data_id and is_actor() else None
+        if found is None:
+            found = self._copies.run(LOAD_DATA, lambda copy: copy.load_data(config))
+        data, changes = found
+        self._copies.put(LOAD_DATA, changes, config)
+        return data
 
-    def _shared(self, config: Mapping[str, Any]) -> Data | None:
+    def _shared(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
         """Return the node's copy; None where there can be none."""
         from ray.exceptions import ObjectLostError, RayActorError
 
@@ -67,7 +73,7 @@ class SharedLoads:
                 _log.warning("The process that keeps this node's data was lost: %s", error)
         return None
 
-    def _of_keeper(self, config: Mapping[str, Any]) -> Data | None:
+    def _of_keeper(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
         import ray
         from ray.exceptions import RayTaskError
 
@@ -88,8 +94,8 @@ class SharedLoads:
             return None
         if isinstance(config, RecordingConfig):
             config.note(reads)
-        data: Data = ray.get(kept.data)
-        return data
+        found: tuple[Data, Changes] = ray.get(kept.data)
+        return found
 
     def _teach(self, keeper: "ActorHandle") -> bool:
         """Hand over the workload; return whether that was possible."""

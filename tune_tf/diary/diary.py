@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -148,6 +148,7 @@ class Diary:
         interrupted: bool,
         run_ids: Mapping[str, str],
         ended_early: str | None = None,
+        left: Sequence[str] = (),
     ) -> None:
         """Note that the sweep is over.
 
@@ -155,8 +156,15 @@ class Diary:
             interrupted: Whether a resume would go on with it.
             run_ids: MLflow's ids of the trials' runs, by Tune's id.
             ended_early: Why it ended before all its trials had; None if it did not.
+            left: What could not be written down, for a resume to try again.
         """
-        self._write("over", interrupted=interrupted, run_ids=dict(run_ids), ended_early=ended_early)
+        self._write(
+            "over",
+            interrupted=interrupted,
+            run_ids=dict(run_ids),
+            ended_early=ended_early,
+            left=list(left),
+        )
         with suppress(OSError):
             os.fsync(self._file)
 

@@ -23,6 +23,7 @@ class Session:
         over: Whether it came to its end.
         interrupted: Whether it ended with trials left that a resume would go on with.
         ended_early: Why the sweep ended before all its trials had; None if it did not.
+        left: What could not be written down at its end, for a resume to try again.
         process: The driver's process id; 0 if that is not known.
         host: The driver's machine.
     """
@@ -33,6 +34,7 @@ class Session:
     over: bool = False
     interrupted: bool = False
     ended_early: str | None = None
+    left: tuple[str, ...] = ()
     process: int = 0
     host: str = ""
 
@@ -113,6 +115,7 @@ class Pages:
                 self.sessions[-1].over = True
                 self.sessions[-1].interrupted = bool(event["interrupted"])
                 self.sessions[-1].ended_early = event.get("ended_early")
+                self.sessions[-1].left = tuple(event.get("left", ()))
         else:
             self._turn(kind, event, at)
         if self.sessions:

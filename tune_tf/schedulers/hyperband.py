@@ -9,6 +9,7 @@ from ray.tune.schedulers import HyperBandScheduler
 from tune_tf.config.scheduler_settings import BohbSettings, HyperbandSettings
 from tune_tf.objective import Objective
 from tune_tf.schedulers.telling import TIME, Telling
+from tune_tf.tune_internals import limit_in_hyperband
 
 
 class HyperbandScheduler(Telling, HyperBandScheduler):
@@ -22,8 +23,8 @@ class HyperbandScheduler(Telling, HyperBandScheduler):
     A bracket goes on with those of its trials that have been proposed so far. Where fewer trials
     run at a time than a bracket holds, hardly any is stopped: take ``bohb`` there, which waits.
 
-    Ray's brackets are private. What is used of them: the bracket of a trial, its milestone and how
-    many halvings are left, and that a bracket can be asked to go on.
+    Ray's brackets are private. What is used of them: the trials of a bracket, and that it can be
+    asked to go on.
 
     Args:
         objective: The metric that is compared.
@@ -80,11 +81,7 @@ class HyperbandScheduler(Telling, HyperBandScheduler):
         ]
 
     def _limit(self, trial: Trial) -> int:
-        bracket, _ = self._trial_info[trial]
-        limit = bracket._cumul_r  # noqa: SLF001 - see the class
-        for _ in range(bracket._halves):  # noqa: SLF001
-            limit = int(min(limit * self.settings.reduction_factor, self.settings.max_t))
-        return limit
+        return limit_in_hyperband(self, trial)
 
 
 def milestones(max_t: int, reduction_factor: float) -> tuple[int, ...]:

@@ -288,8 +288,7 @@ class TrialBook:
         if entry.finished:
             known = self.study.user_attrs.get(RELINKED, {})
             self.study.set_user_attr(RELINKED, {**known, str(number): tune_id})
-            again = FixedTrial(frozen.params, number)
-            return dict(self._suggest(again) or again.params)
+            return self._suggest(FixedTrial(frozen.params, number))
         entry.reported = last_step(frozen)
         return self._fill(tune_id, optuna.Trial(self.desk.study, self._id_of(number)))
 
@@ -298,7 +297,7 @@ class TrialBook:
         self._live[tune_id] = trial
         trial.set_user_attr(TUNE_TRIAL_ID, tune_id)
         try:
-            return dict(self._suggest(trial) or trial.params)
+            return self._suggest(trial)
         except Exception as error:
             cause = f"no parameters: {type(error).__name__}: {error}"
             self.tell(tune_id, Verdict(Outcome.ERROR, cause=cause))

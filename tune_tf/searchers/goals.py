@@ -71,6 +71,11 @@ class Goals:
         return self.objectives[0]
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """The objectives' metrics, in order."""
+        return tuple(each.metric for each in self.objectives)
+
+    @property
     def directions(self) -> list[StudyDirection]:
         """What Optuna calls the modes."""
         return [

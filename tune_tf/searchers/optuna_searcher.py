@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import optuna
 from optuna.samplers import BaseSampler
@@ -20,19 +20,27 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.searchers import witness
 from tune_tf.searchers.book import TrialBook
+from tune_tf.searchers.evaluated_trial import EvaluatedPoint
 from tune_tf.searchers.facts import changed, facts_of
 from tune_tf.searchers.goals import Goals
 from tune_tf.searchers.page import Page
+from tune_tf.searchers.saved_state import parts_of, pickled
 from tune_tf.searchers.settings import SearchSettings
 from tune_tf.searchers.shown import Rungs
 from tune_tf.searchers.storages import Storage, open_storage, told_plainly
 from tune_tf.searchers.suggestions import GivenSpace, suggest_of
 from tune_tf.searchers.trial_end import ending, failure
-from tune_tf.searchers.verdict import TIME, dropped
+from tune_tf.searchers.verdict import TIME, Verdict, dropped
 from tune_tf.searchers.warm_start import Taken, WarmStart
 from tune_tf.space import nested
+from tune_tf.tune_internals import observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
+
+_OF_SETTINGS: Final = frozenset(
+    {"_metric", "_mode", "_settings", "_stop", "_max_concurrent", "_checked", "_taken"}
+)
+"""Attributes that a searcher keeps as it was made when it takes up what another one has saved."""
 
 
 class OptunaSearcher(Searcher):
@@ -51,9 +59,9 @@ class OptunaSearcher(Searcher):
     scheduler has paused do not count against it.
 
     Args:
-        space: A :class:`tune_tf.SearchSpace`; or a callable that takes an Optuna trial and returns
-            ``path -> value``; or a dict of Optuna distributions by path. Groups are joined by
-            ``/`` in paths.
+        space: A :class:`tune_tf.SearchSpace`; or a define-by-run function, which asks an Optuna
+            trial for parameters and returns None or a dict of constants that are added to them; or
+            a dict of Optuna distributions by path. Groups are joined by ``/`` in paths.
         objective: The metric that trials report, and its direction; or several, of which the first
             is the one whose curve is kept.
         sampler: Name of a sampler, such as ``"tpe"``, or a sampler of Optuna's.
@@ -66,6 +74,8 @@ class OptunaSearcher(Searcher):
         rungs: Returns the iterations at which the scheduler compares trials; None to ask the
             scheduler of the running sweep.
         points_to_evaluate: Configs to try first; constants may be left out.
+        evaluated_rewards: What ``points_to_evaluate`` gave, one for each, if they were evaluated
+            already: they are not tried again. See :meth:`add_evaluated_point`.
         warm_start_from: A sweep's folder, a study's journal file or database URL,
             ``mlflow:<experiment name>``, or a :class:`~tune_tf.searchers.WarmStart`, whose results
             the sampler is to know of; see :attr:`warm_start`.
@@ -91,6 +101,7 @@ class OptunaSearcher(Searcher):
         constraints: Mapping[str, Any] | Iterable[Constraint] | None = None,
         rungs: Rungs | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
+        evaluated_rewards: Sequence[float | Sequence[float]] | None = None,
         warm_start_from: str | os.PathLike[str] | WarmStart | None = None,
         allow_changed_space: bool = False,
     ) -> None:
@@ -108,6 +119,7 @@ class OptunaSearcher(Searcher):
                 study_name,
                 rungs,
                 tuple(points_to_evaluate or ()),
+                tuple(evaluated_rewards or ()),
                 warm_start_from,
                 allow_changed_space,
             )
@@ -170,22 +182,29 @@ class OptunaSearcher(Searcher):
         return not searched and not grids
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Take over the limit of Tune's ``ConcurrencyLimiter``, which counts paused trials too."""
-        self._max_concurrent = max_concurrent
-        return True
+        """Take over the limit of Tune's ``ConcurrencyLimiter``, which counts paused trials too.
+
+        Returns:
+            False if the limiter is one of batches, which keeps its limit itself.
+        """
+        batches = witness.is_in_batches()
+        self._max_concurrent = None if batches else max_concurrent
+        return not batches
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the config of the next trial; None while as many run as may.
 
         ``FINISHED`` where a grid or an exhaustive search has nothing left.
         """
+        observe_stops()
         with self._plainly():
             book = self._book
-            if self._max_concurrent is not None:
-                occupying = witness.num_occupying()
+            limit = witness.max_concurrent(self._max_concurrent)
+            if limit is not None:
+                occupying = None if witness.is_repeated() else witness.num_occupying()
                 if occupying is None:
                     occupying = book.num_unfinished
-                if occupying >= self._max_concurrent:
+                if occupying >= limit:
                     return None
             if book.exhausted:
                 return Searcher.FINISHED
@@ -203,6 +222,8 @@ class OptunaSearcher(Searcher):
         Raises:
             UnknownMetricError: The first result of all lacks a metric.
         """
+        if TIME not in result:  # a function returned that has reported nothing
+            return
         self._check(result)
         iteration, changed_at = int(result[TIME]), changed(result)
         with self._plainly():
@@ -220,13 +241,20 @@ class OptunaSearcher(Searcher):
     ) -> None:
         """Tell Optuna how a trial ended; once only, whatever Tune repeats after a resume.
 
+        A result without an iteration is the mean of several trials of one config, as Ray's
+        ``Repeater`` tells it: the Optuna trial is COMPLETE with that value. Metrics of constraints
+        are those of the first of these trials.
+
         Raises:
-            UnknownMetricError: The first result of all lacks a metric.
+            UnknownMetricError: The first result of all lacks a metric, or a mean the metric of one
+                of several objectives.
         """
         # Tune hands over nothing where it stops a trial that is paused or waits.
         last = result or witness.last_result(trial_id)
+        if error and self.goals.values(last if result else {}):
+            error = False  # a Repeater says so of the last of its trials; there is a mean of others
         own = not error and Outcome.of_result(last) in (None, Outcome.COMPLETED, Outcome.PRUNED)
-        if own and result and TIME in result:
+        if own and result:
             self._check(result)
         with self._plainly():
             if error:
@@ -234,12 +262,7 @@ class OptunaSearcher(Searcher):
             else:
                 entry = self._book.entry(trial_id)
                 verdict = ending(trial_id, result, last, self.goals, entry, self._stop)
-            self._book.tell(
-                trial_id,
-                verdict,
-                facts_of(last, self._rungs()),
-                self.goals.violations(last) if last else {},
-            )
+            self._tell(trial_id, verdict, last)
 
     def finish(
         self,
@@ -258,52 +281,151 @@ class OptunaSearcher(Searcher):
             for trial_id, outcome in outcomes.items():
                 last = (results or {}).get(trial_id, {})
                 verdict = dropped(outcome, self._book.last_values(trial_id), self.goals)
-                violations = self.goals.violations(last) if last else {}
-                self._book.tell(trial_id, verdict, facts_of(last, self._rungs()), violations)
+                self._tell(trial_id, verdict, last)
             self._book.link({key: last.get(MLFLOW_RUN_ID) for key, last in (results or {}).items()})
             if Outcome.INTERRUPTED not in outcomes.values():
                 self._book.give_up_orphans()
 
+    def add_evaluated_point(
+        self,
+        parameters: Mapping[str, Any],
+        value: float | Sequence[float] | None,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: Sequence[float] | None = None,
+    ) -> None:
+        """Have the sampler know of a config that was evaluated elsewhere.
+
+        Args:
+            parameters: The config, nested or by path; constants may be left out.
+            value: The objective's value; several in order for several objectives. With NaN or Inf
+                the config counts as one that diverged.
+            error: Whether the trial failed; the value is not looked at then.
+            pruned: Whether it was stopped early.
+            intermediate_values: The leading objective's values from the first iteration on.
+
+        Raises:
+            InvalidSettingsError: The space does not hold the config, or a value is no number.
+        """
+        point = EvaluatedPoint(
+            parameters, value, error=error, pruned=pruned, curve=tuple(intermediate_values or ())
+        )
+        trial = self._settings.evaluated(point)
+        with self._plainly():
+            self.study.add_trial(trial)
+
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Write what a resume needs beside the study; an in-memory study is in it."""
-        Path(checkpoint_path).write_bytes(pickle.dumps(self._snapshot()))
+        """Write what a resume needs beside the study; an in-memory study is in it.
+
+        Tune does so last of all when it is through with its trials, and this is all that a searcher
+        sees of that: trials that Tune has stopped without a word, as at ``time_budget_s``, get
+        their ends here.
+
+        Raises:
+            InvalidSettingsError: An attribute of a subclass cannot be pickled.
+        """
+        self._end_dropped()
+        attributes, slots = parts_of(self.__getstate__())
+        attributes |= self._to_reopen()  # also where a subclass returns its __dict__
+        kept = {key: value for key, value in attributes.items() if key not in _OF_SETTINGS}
+        Path(checkpoint_path).write_bytes(pickled((kept, slots), type(self).__name__))
 
     def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Go on from what :meth:`save` wrote.
+        """Go on from what :meth:`save` wrote; a subclass gets its own attributes back, too.
 
         Raises:
             SweepConflictError: It was saved for other objectives, or with another study.
         """
-        self._restore(pickle.loads(Path(checkpoint_path).read_bytes()))  # noqa: S301 - Tune's own state lies beside it, pickled too
+        state = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
+        saved: Goals = state[0].pop("goals")
+        if saved.objectives != self.goals.objectives:
+            theirs = Goals(saved.objectives)
+            raise SweepConflictError(
+                f"the searcher's state was saved for {theirs}; it cannot go on as {self.goals}: "
+                "resume with the objective it was started with"
+            )
+        self._take_up(*state)
+        observe_stops()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle by settings and snapshot: the study is opened anew."""
+    def __getstate__(self) -> Any:
+        """Return all attributes, in the form of ``object``'s; the study is opened anew."""
+        attributes, slots = parts_of(super().__getstate__())
+        attributes |= self._to_reopen()
+        return (attributes, slots) if slots else attributes
+
+    def __setstate__(self, state: Any) -> None:
+        """Take the attributes, and open the study."""
+        attributes, slots = parts_of(state)
+        self._settings = attributes["_settings"]
+        self._storage = open_storage(self._settings.storage)
+        self._take_up(attributes, slots)
+
+    def _to_reopen(self) -> dict[str, Any]:
+        """Return the attributes that stand for the study; one in memory is among them."""
         in_memory = isinstance(self._storage, InMemoryStorage)
         return {
-            "settings": self._settings.without_storage() if in_memory else self._settings,
-            "snapshot": self._snapshot(),
-            "stop": self._stop,
-            "max_concurrent": self._max_concurrent,
+            "_settings": self._settings.without_storage() if in_memory else self._settings,
+            "_storage": self._storage if in_memory else None,
+            "_opened": self._opened.page.copy() if self._opened else None,
         }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the searcher from its settings and go on from the snapshot."""
-        self._begin(state["settings"])
-        self._stop, self._max_concurrent = state["stop"], state["max_concurrent"]
-        self._restore(state["snapshot"])
+    def _take_up(self, attributes: dict[str, Any], slots: Mapping[str, Any]) -> None:
+        """Take the attributes that :meth:`__getstate__` gave; those left out stay."""
+        storage, page = attributes.pop("_storage"), attributes.pop("_opened")
+        if isinstance(page, TrialBook):  # a subclass has pickled its __dict__
+            page = page.page
+        self.__dict__.update(attributes)
+        for name, value in slots.items():
+            setattr(self, name, value)
+        self._storage = storage or self._storage
+        self._opened = None
+        if page is not None:
+            self._open(page)
+
+    def _end_dropped(self) -> None:
+        """End the trials that Tune has ended without a word, once it is through with all."""
+        if self._opened is None or not witness.is_over():
+            return
+        with self._plainly():
+            book, repeated = self._opened, witness.is_repeated()
+            failed = witness.ended()
+            for trial_id in book.without_end(failed):
+                last = witness.last_result(trial_id)
+                if repeated:
+                    cause = "the run ended before all of its repeats had"
+                    self._tell(trial_id, Verdict(Outcome.OUT_OF_BUDGET, cause=cause), {})
+                else:
+                    self.on_trial_complete(trial_id, last, error=failed[trial_id])
+            book.give_up_orphans()
+
+    def _tell(self, trial_id: str, verdict: Verdict, last: Mapping[str, Any]) -> None:
+        """Tell Optuna of an end, with what the last result says besides."""
+        if TIME not in last:  # there is none, or a mean
+            last = {**witness.last_result(trial_id), **last}
+        violations = self.goals.violations(last) if last else {}
+        run_id = run_id_of(trial_id)
+        facts = facts_of(last, self._rungs()) | ({MLFLOW_RUN_ID: run_id} if run_id else {})
+        self._book.tell(trial_id, verdict, facts, violations)
 
     @property
     def _book(self) -> TrialBook:
         """The book, after a look at what the study has that the sampler does not know of."""
         book = self._opened or self._open()
         if not book.looked:
-            num_trials = book.find_orphans(witness.trial_ids(), witness.configs())
+            configs = witness.configs()
+            if witness.is_repeated():  # Optuna knows of the first trial of each config only
+                configs = {key: each for key, each in configs.items() if book.entry(key)}
+            num_trials = book.find_orphans(witness.trial_ids(), configs)
             if num_trials is not None:
                 self._sampler = self._settings.renewed(self._sampler, num_trials)
                 book.desk.study.sampler = self._sampler
-            failed = witness.ended()
+            failed = witness.ended() if not witness.are_ends_held_back() else {}
             for trial_id in book.without_end(failed):  # the storage has lost it
                 last = witness.last_result(trial_id)
+                # Tune does not save that a function returned. While it goes on, it stops a trial
+                # that has not said that it is done only where one is paused, which is at rungs.
+                if last and not witness.is_over() and last.get(TIME) not in self._rungs():
+                    last["done"] = True
                 self.on_trial_complete(trial_id, last, error=failed[trial_id])
             book.end_lost()
         return book
@@ -324,30 +446,9 @@ class OptunaSearcher(Searcher):
         return told_plainly(self._settings.storage)
 
     def _check(self, result: Mapping[str, Any]) -> None:
-        if not self._checked:
+        if TIME not in result:
+            if self.goals.leading.metric in result:
+                Goals(self.goals.objectives).check(result)
+        elif not self._checked:
             self.goals.check(result)
             self._checked = True
-
-    def _snapshot(self) -> dict[str, Any]:
-        in_memory = isinstance(self._storage, InMemoryStorage)
-        return {
-            "objectives": self.goals.objectives,
-            "study_name": self._study_name,
-            "sampler": self._sampler,
-            "page": self._opened.page.copy() if self._opened else None,
-            "storage": self._storage if in_memory else None,
-        }
-
-    def _restore(self, snapshot: Mapping[str, Any]) -> None:
-        if snapshot["objectives"] != self.goals.objectives:
-            theirs = Goals(snapshot["objectives"])
-            raise SweepConflictError(
-                f"the searcher's state was saved for {theirs}; it cannot go on as {self.goals}: "
-                "resume with the objective it was started with"
-            )
-        self._sampler = snapshot["sampler"]
-        self._storage = snapshot["storage"] or self._storage
-        self._study_name = snapshot["study_name"]
-        self._opened = None
-        if snapshot["page"] is not None:
-            self._open(snapshot["page"])

@@ -57,12 +57,16 @@ def params_of(space: GivenSpace, config: Mapping[str, Any]) -> tuple[dict[str, A
 
 def enqueue(study: optuna.Study, params: Sequence[Mapping[str, Any]]) -> None:
     """Have points asked for first, unless the study has had them."""
-    if not params:
-        return
+    for index in missing_points(study, len(params)):
+        study.enqueue_trial(dict(params[index]), user_attrs={POINT: index})
+
+
+def missing_points(study: optuna.Study, num_points: int) -> list[int]:
+    """Return the indices of the points that a study has not had."""
+    if not num_points:
+        return []
     had = {trial.user_attrs.get(POINT) for trial in study.get_trials(deepcopy=False)}
-    for index, point in enumerate(params):
-        if index not in had:
-            study.enqueue_trial(dict(point), user_attrs={POINT: index})
+    return [index for index in range(num_points) if index not in had]
 
 
 def label_of(value: Any, choice: Choice) -> Label:

@@ -1,5 +1,6 @@
 """What a searcher was made with, and the study that follows from it."""
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -7,13 +8,15 @@ from typing import Any
 import optuna
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
 
 from tune_tf.constraint import Constraint
-from tune_tf.errors import SweepConflictError
+from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.book import Desk
 from tune_tf.searchers.earlier_trials import OBJECTIVE
+from tune_tf.searchers.evaluated_trial import EvaluatedPoint
 from tune_tf.searchers.goals import Goals
-from tune_tf.searchers.points import enqueue, params_of_points
+from tune_tf.searchers.points import POINT, enqueue, missing_points, params_of_points
 from tune_tf.searchers.samplers import (
     make_sampler,
     needs_dense,
@@ -41,11 +44,12 @@ class SearchSettings:
         study_name: Its name; None for one that Optuna makes up.
         rungs: Where they are to be asked for, if not of the scheduler.
         points: Configs to try first.
+        rewards: What the points gave, if they were evaluated already.
         warm_start: Earlier results, if there are any.
         allow_changed_space: Whether a study may go on with another space.
 
     Raises:
-        InvalidSettingsError: The space does not hold a point.
+        InvalidSettingsError: The space does not hold a point, or there are not as many rewards.
     """
 
     space: GivenSpace
@@ -56,6 +60,7 @@ class SearchSettings:
     study_name: str | None
     rungs: Rungs | None = None
     points: tuple[Mapping[str, Any], ...] = ()
+    rewards: tuple[Any, ...] = ()
     warm_start: WarmStart | None = None
     allow_changed_space: bool = False
     params: tuple[dict[str, Any], ...] = field(init=False)
@@ -63,6 +68,17 @@ class SearchSettings:
     def __post_init__(self) -> None:
         """Refuse points that the space does not hold."""
         object.__setattr__(self, "params", tuple(params_of_points(self.space, self.points)))
+        if self.rewards and len(self.rewards) != len(self.points):
+            raise InvalidSettingsError(
+                [
+                    (
+                        f"evaluated_rewards has {len(self.rewards)} values for "
+                        f"{len(self.points)} points_to_evaluate: give one for each"
+                    )
+                ]
+            )
+        for index in range(len(self.rewards)):
+            self._rewarded(index)
 
     @property
     def suggest(self) -> Suggest:
@@ -136,5 +152,22 @@ class SearchSettings:
         if self.warm_start is not None:
             dense = needs_dense(self.sampler)
             taken = take_over(study, self.space, self.goals, self.warm_start, dense=dense)
-        enqueue(study, self.params)
+        if self.rewards:
+            for index in missing_points(study, len(self.rewards)):
+                study.add_trial(self._rewarded(index))
+        else:
+            enqueue(study, self.params)
         return study, taken
+
+    def evaluated(self, point: EvaluatedPoint, **attributes: Any) -> FrozenTrial:
+        """Return a trial that was evaluated elsewhere as one of the study.
+
+        Raises:
+            InvalidSettingsError: The space does not hold it, or it has no values of the goals.
+        """
+        seed = zlib.crc32(repr(point).encode()) if needs_dense(self.sampler) else None
+        return point.trial(self.space, self.goals, attributes, dense_seed=seed)
+
+    def _rewarded(self, index: int) -> FrozenTrial:
+        point = EvaluatedPoint(self.points[index], self.rewards[index])
+        return self.evaluated(point, **{POINT: index})

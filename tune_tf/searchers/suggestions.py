@@ -16,8 +16,11 @@ from tune_tf.errors import Fault, InvalidSettingsError
 from tune_tf.space import SearchSpace
 from tune_tf.space.optuna_form import OptunaSpace
 
-Suggest = Callable[[Any], dict[str, Any] | None]
+Suggest = Callable[[Any], dict[str, Any]]
 """Asks an Optuna trial for the active parameters, and returns ``path -> value``."""
+
+DefineByRun = Callable[[Any], Mapping[str, Any] | None]
+"""A user's function that asks an Optuna trial for parameters, and may return more values."""
 
 
 @runtime_checkable
@@ -33,7 +36,7 @@ class Space(Protocol):
         ...
 
 
-GivenSpace = Space | Suggest | Mapping[str, BaseDistribution]
+GivenSpace = Space | DefineByRun | Mapping[str, BaseDistribution]
 """The forms in which a searcher takes a space."""
 
 
@@ -64,6 +67,44 @@ class Distributions:
         raise TypeError(f"{path}: {self.by_path[path]!r} cannot be suggested")
 
 
+@dataclass(frozen=True)
+class FunctionSpace:
+    """Suggests what a define-by-run function asks for, and adds what it returns.
+
+    Args:
+        function: Takes an Optuna trial; returns None, or constants by path. A value returned under
+            the name of a parameter stands in its place.
+    """
+
+    function: DefineByRun
+
+    def __call__(self, trial: BaseTrial) -> dict[str, Any]:
+        """Return a value for each parameter and constant.
+
+        Raises:
+            InvalidSettingsError: The function returned something else.
+        """
+        returned = self.function(trial)
+        if returned is None:
+            return dict(trial.params)
+        if not isinstance(returned, Mapping):
+            raise self._invalid(f"{returned!r}")
+        if names := [name for name in returned if not isinstance(name, str)]:
+            raise self._invalid(f"a dict with the key {names[0]!r}")
+        return {**trial.params, **returned}
+
+    def _invalid(self, returned: str) -> InvalidSettingsError:
+        name = getattr(self.function, "__name__", repr(self.function))
+        return InvalidSettingsError(
+            [
+                (
+                    f"space: the function {name} returned {returned}: let it return None, or a "
+                    "dict of constants by name; what it asks the trial for is in the config anyway"
+                )
+            ]
+        )
+
+
 def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
     """Return a space as a callable that asks an Optuna trial for its parameters.
 
@@ -79,8 +120,10 @@ def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
         return OptunaSpace(space, dense=True)
     if isinstance(space, Space):
         return space.to_optuna()
-    if callable(space):
+    if isinstance(space, OptunaSpace):
         return space
+    if callable(space):
+        return FunctionSpace(space)
     if not isinstance(space, Mapping):
         raise InvalidSettingsError(
             [

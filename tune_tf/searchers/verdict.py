@@ -59,11 +59,13 @@ def judge(
     cause = result.get(STOP_CAUSE)
     if stamped is not None and (values is not None or stamped is not Outcome.COMPLETED):
         return Verdict(stamped, value, iteration, cause, others)
-    if iteration is None and not result.get("done"):
+    if iteration is None and lead is None and not result.get("done"):
         return Verdict(Outcome.OUT_OF_BUDGET if last_seen is None else Outcome.PRUNED)
     if values is None:
         return Verdict(Outcome.DIVERGED, value, iteration, _not_finite(result, goals, iteration))
-    if last_seen is None or (iteration or 0) > last_seen:
+    if iteration is None:  # no result of a trial's, but a mean, which Ray's Repeater tells
+        outcome = Outcome.COMPLETED
+    elif last_seen is None or iteration > last_seen:
         outcome = Outcome.COMPLETED if own_end(result) else Outcome.PRUNED
     else:
         outcome = Outcome.COMPLETED if result.get("done") else Outcome.OUT_OF_BUDGET
@@ -105,4 +107,5 @@ def _not_finite(result: Mapping[str, Any], goals: Goals, iteration: int | None) 
         for metric in (each.metric for each in goals.objectives)
         if metric not in result or not is_finite(result[metric])
     ]
-    return f"{' and '.join(wrong)} at iteration {iteration or 0}"
+    at = "" if iteration is None else f" at iteration {iteration}"
+    return f"{' and '.join(wrong)}{at}"

@@ -2,33 +2,19 @@
 
 import logging
 import os
-import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.outcome import is_finite
-from tune_tf.searchers.earlier_trials import EarlierTrial, MLflowSource, Source, StudySource
+from tune_tf.searchers.earlier_trials import MLflowSource, Source, StudySource
+from tune_tf.searchers.evaluated_trial import NotHeldError, trial_of
 from tune_tf.searchers.facts import WARM_START
 from tune_tf.searchers.goals import Goals
-from tune_tf.searchers.points import label_of
-from tune_tf.searchers.suggestions import GivenSpace, Space, suggest_of
-from tune_tf.space import Choice, Constant, SearchSpace
-from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import distribution
-from tune_tf.space.paths import dotted
+from tune_tf.searchers.suggestions import GivenSpace
 
 _log = logging.getLogger(__name__)
 
@@ -98,10 +84,6 @@ class Taken:
         return f"{text}; {sum(self.left_out.values())} left out: {reasons}"
 
 
-class NotHeldError(ValueError):
-    """A space does not hold an earlier trial; says why."""
-
-
 def take_over(
     study: optuna.Study, space: GivenSpace, goals: Goals, start: WarmStart, *, dense: bool = False
 ) -> Taken:
@@ -131,10 +113,9 @@ def take_over(
         if earlier.key in had:
             continue
         try:
-            trial = _evaluated(earlier, space, goals, source)
-            if dense and isinstance(space, SearchSpace):
-                trial = _filled(trial, space, np.random.default_rng(num_taken))
-            study.add_trial(trial)
+            attributes = {WARM_START: source, WARM_START_KEY: earlier.key}
+            seed = num_taken if dense else None
+            study.add_trial(trial_of(earlier, space, goals, attributes, dense_seed=seed))
             num_taken += 1
         except NotHeldError as error:
             left_out[str(error)] += 1
@@ -143,134 +124,3 @@ def take_over(
     study.set_user_attr(WARM_START, {**study.user_attrs.get(WARM_START, {}), source: record})
     _log.info("%s", taken) if num_taken else _log.warning("%s", taken)
     return taken
-
-
-def _evaluated(earlier: EarlierTrial, space: GivenSpace, goals: Goals, source: str) -> FrozenTrial:
-    """Return an earlier trial as one of a study with another space.
-
-    Raises:
-        NotHeldError: The space does not hold it, or it lacks what the goals need.
-    """
-    curve = {step: value for step, value in earlier.curve.items() if is_finite(value)}
-    if earlier.state is TrialState.COMPLETE and not earlier.values:
-        raise NotHeldError(f"they have no finite value of {goals}")
-    if earlier.state is TrialState.PRUNED and not curve:
-        raise NotHeldError(f"they were stopped before a value of {goals.leading.metric}")
-    if goals.constraints and earlier.violations is None:
-        raise NotHeldError("they do not tell all constrained metrics")
-    params, distributions = _held(_typed(earlier, space), space)
-    single = len(goals.objectives) == 1
-    values = earlier.values or ((curve[max(curve)],) if single else None)
-    trial = create_trial(
-        state=earlier.state,
-        params=params,
-        distributions=distributions,
-        values=list(values) if values else None,
-        intermediate_values=curve,
-        user_attrs={WARM_START: source, WARM_START_KEY: earlier.key},
-    )
-    for key, violation in (earlier.violations or {}).items():
-        trial.set_constraint(key, violation)
-    return trial
-
-
-def _filled(trial: FrozenTrial, space: SearchSpace, rng: np.random.Generator) -> FrozenTrial:
-    """Return a trial with values drawn for the parameters that it has not."""
-    params, distributions = dict(trial.params), dict(trial.distributions)
-    for path, parameter in space.parameters.items():
-        if path not in params and not isinstance(parameter, Constant):
-            value = parameter.draw(rng)
-            params[path] = label_of(value, parameter) if isinstance(parameter, Choice) else value
-            distributions[path] = distribution(parameter)
-    trial.distributions = distributions
-    trial.params = params
-    return trial
-
-
-def _typed(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
-    """Return an earlier trial's values by path as Optuna stores them in this space."""
-    params = {**earlier.constants, **earlier.params}
-    if isinstance(space, SearchSpace):
-        for path, parameter in space.parameters.items():
-            if path not in params:
-                continue
-            if isinstance(parameter, Choice) and path in earlier.constants:
-                if parameter.fault(params[path]) is None:
-                    params[path] = label_of(params[path], parameter)
-            elif isinstance(parameter, Choice) and earlier.text:
-                params[path] = _option(params[path], parameter)
-    if not earlier.text:
-        return params
-    if isinstance(space, Space):
-        space = space.distributions()
-    if not isinstance(space, Mapping):
-        raise NotHeldError("texts of MLflow cannot be read for a space that is a callable")
-    return {path: _parsed(text, space.get(path)) for path, text in params.items()}
-
-
-def _option(text: str, parameter: Choice) -> Any:
-    """Return what Optuna stores for the option that a text stands for."""
-    for option in parameter.options:
-        if str(option) == text:
-            return label_of(option, parameter)
-    return text
-
-
-def _parsed(text: Any, distribution: BaseDistribution | None) -> Any:
-    """Return the value that a text stands for; the text if it cannot be one."""
-    try:
-        match distribution:
-            case FloatDistribution():
-                return float(text)
-            case IntDistribution():
-                return int(float(text)) if float(text).is_integer() else float(text)
-            case CategoricalDistribution(choices=choices):
-                return next((each for each in choices if str(each) == str(text)), text)
-    except ValueError:
-        return text
-    return text
-
-
-def _held(
-    params: Mapping[str, Any], space: GivenSpace
-) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Return the active parameters of a space with their distributions.
-
-    Raises:
-        NotHeldError: The space does not hold the values.
-    """
-    fixed = FixedTrial(dict(params))
-    try:
-        with warnings.catch_warnings(action="error"):  # Optuna warns of what is out of range
-            values = suggest_of(space)(fixed) or {}
-    except (ValueError, UserWarning) as error:
-        raise NotHeldError(_why(params, fixed, space)) from error
-    for path, value in params.items():
-        if path in fixed.params:
-            continue
-        constant = space.parameters.get(path) if isinstance(space, SearchSpace) else None
-        if not isinstance(constant, Constant):
-            what = "is inactive here" if constant is not None else "is no parameter here"
-            raise NotHeldError(f"their {dotted(path)} {what}")
-        if path in values and not _same(value, constant.value):
-            raise NotHeldError(f"their {dotted(path)} is not {constant.value!r}")
-    return dict(fixed.params), dict(fixed.distributions)
-
-
-def _why(params: Mapping[str, Any], fixed: FixedTrial, space: GivenSpace) -> str:
-    """Return why a space does not hold values: the first parameter that was not accepted."""
-    if isinstance(space, SearchSpace):
-        for path, parameter in space.parameters.items():
-            if path in fixed.params or isinstance(parameter, Constant):
-                continue
-            if path not in params:
-                active = parameter.condition.holds(fixed.params)
-                if active:
-                    return f"they lack {dotted(path)}"
-                continue
-            return f"their {dotted(path)} is out of range here"
-    return "their parameters are out of range here"
-
-
-def _same(value: Any, constant: Any) -> bool:
-    return hashable(value) == hashable(constant) or str(value) == str(constant)

@@ -8,19 +8,20 @@ controller, which is always among the callers of a searcher's hooks. Where no co
 the answer is what Tune did tell.
 """
 
-import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
+
 from tune_tf.secrets import masked
 from tune_tf.space import flat
+from tune_tf.tune_internals import calling, calling_controller, has_reached_limit, is_own_end
 
 _LONGEST = 500
 _OVER = ("TERMINATED", "ERROR")
-_CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
 
 
 def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
@@ -31,29 +32,28 @@ def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -
         result: The result it was stopped at.
         told: The stop criteria that Tune told the searcher.
     """
-    controller = _controller()
-    if controller is not None and not _stops_trials(controller.scheduler_alg):
-        return True
+    controller = calling_controller()
+    trial = controller.get_trial(trial_id) if controller is not None else None
+    if controller is not None and trial is not None:
+        return not _stops_trials(controller.scheduler_alg) or is_own_end(trial, result)
     return at_limit(trial_id, result, told)
 
 
 def at_limit(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
     """Return whether a result has reached a limit of the trial; arguments as above."""
-    limits = dict(told)
-    controller = _controller()
-    if controller is not None:
-        scheduler, trial = controller.scheduler_alg, controller.get_trial(trial_id)
-        limits.update(trial.stopping_criterion if trial is not None else {})
-        # Ray's ASHA and HyperBand stop a trial that reached max_t as they stop a bad one.
-        max_t = getattr(scheduler, "_max_t", getattr(scheduler, "_max_t_attr", None))
-        if isinstance(max_t, int | float):
-            limits.setdefault(getattr(scheduler, "_time_attr", ""), max_t)
-    return any(name in result and result[name] >= limit for name, limit in limits.items())
+    controller = calling_controller()
+    if controller is None:  # what was told may be of an earlier run
+        return any(name in result and result[name] >= limit for name, limit in told.items())
+    trial = controller.get_trial(trial_id)
+    return trial is not None and (
+        trial.should_stop({**result, "done": False})
+        or has_reached_limit(controller.scheduler_alg, trial, result)
+    )
 
 
 def error_text(trial_id: str) -> str:
     """Return the text of a failed trial's error; empty where it is not to be had."""
-    controller = _controller()
+    controller = calling_controller()
     trial = controller.get_trial(trial_id) if controller is not None else None
     path = getattr(trial, "error_file", None)
     return masked(Path(path).read_text(errors="replace")) if path and Path(path).is_file() else ""
@@ -67,7 +67,7 @@ def last_line(text: str) -> str:
 
 def trial_ids() -> set[str] | None:
     """Return the ids of all trials that Tune knows, or None outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     if controller is None:
         return None
     return {trial.trial_id for trial in controller.get_trials()}
@@ -75,42 +75,77 @@ def trial_ids() -> set[str] | None:
 
 def configs() -> dict[str, dict[str, Any]]:
     """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     trials = controller.get_trials() if controller is not None else ()
     return {trial.trial_id: flat(trial.config) for trial in trials}
 
 
 def ended() -> dict[str, bool]:
     """Return whether each trial failed that has ended, by id; empty outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     trials = controller.get_trials() if controller is not None else ()
     return {trial.trial_id: trial.status == "ERROR" for trial in trials if trial.is_finished()}
 
 
 def last_result(trial_id: str) -> dict[str, Any]:
     """Return a trial's last result, groups joined by ``/``; empty where it is not to be had."""
-    controller = _controller()
+    controller = calling_controller()
     trial = controller.get_trial(trial_id) if controller is not None else None
     return flat(trial.last_result or {}) if trial is not None else {}
 
 
 def num_occupying() -> int | None:
     """Return how many trials run or are about to: neither over nor paused; None outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     if controller is None:
         return None
     return sum(trial.status not in (*_OVER, "PAUSED") for trial in controller.get_trials())
 
 
+def max_concurrent(told: int | None) -> int | None:
+    """Return how many trials may run at a time; None for any number.
+
+    Args:
+        told: What the searcher was told last, which may be of an earlier run.
+    """
+    searchers = _searchers()
+    if not searchers:
+        return told
+    limiters = [each for each in searchers if isinstance(each, ConcurrencyLimiter)]
+    return min((each.max_concurrent for each in limiters if not each.batch), default=None)
+
+
+def is_in_batches() -> bool:
+    """Return whether the limiter that is calling waits for all trials of a batch."""
+    limiter = calling(ConcurrencyLimiter)
+    return limiter is not None and limiter.batch
+
+
+def is_repeated() -> bool:
+    """Return whether each config runs as several trials, whose mean is told once all have ended."""
+    return any(isinstance(each, Repeater) for each in _searchers())
+
+
+def are_ends_held_back() -> bool:
+    """Return whether a wrapper may have been told of ends that it tells the searcher later."""
+    return is_repeated() or any(getattr(each, "batch", False) for each in _searchers())
+
+
+def is_over() -> bool:
+    """Return whether Tune is through with all trials, and asks for no more."""
+    controller = calling_controller()
+    return controller is not None and bool(controller.is_finished())
+
+
 def all_over() -> bool:
     """Return whether all trials of the calling Tune are over: it does nothing but wait for one."""
-    controller = _controller()
+    controller = calling_controller()
     return controller is not None and all(t.is_finished() for t in controller.get_trials())
 
 
 def is_out_of_time() -> bool:
     """Return whether what Tune asks between its steps says that all trials are to be stopped."""
-    stopper = getattr(_controller(), "_stopper", None)
+    stopper = getattr(calling_controller(), "_stopper", None)
     return stopper is not None and bool(stopper.stop_all())
 
 
@@ -119,7 +154,7 @@ def rungs() -> tuple[int, ...]:
 
     Empty outside of Tune, and where the scheduler has none or does not tell.
     """
-    controller = _controller()
+    controller = calling_controller()
     scheduler = getattr(controller, "scheduler_alg", None)
     declared = getattr(scheduler, "rungs", None)
     if declared is None:
@@ -153,14 +188,10 @@ def _stops_trials(scheduler: Any) -> bool:
     return type(scheduler).on_trial_result is not fifo.on_trial_result
 
 
-def _controller() -> Any | None:
-    """Return the Tune controller that is calling, or None outside of Tune."""
-    module = sys.modules.get(_CONTROLLER_MODULE)
-    kind = getattr(module, "TuneController", None)
-    frame = inspect.currentframe()
-    while kind is not None and frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, kind):
-            return caller
-        frame = frame.f_back
-    return None
+def _searchers() -> list[Searcher]:
+    """Return the searchers of the calling Tune, from the outermost on; empty outside of Tune."""
+    found: list[Searcher] = []
+    around = getattr(calling_controller(), "search_alg", None)
+    while (around := getattr(around, "searcher", None)) is not None:
+        found.append(around)
+    return found

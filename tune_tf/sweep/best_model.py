@@ -133,8 +133,10 @@ def logged_best(
     runs = BestModelRuns(client, result.mlflow_run_id)
     known = runs.logged()
     if known is not None and best.is_that_of(known.tags):
+        uri = f"models:/{known.model_id}"
+        runs.keep(best, uri)
         version = settings.register_best and runs.version_of(known, settings.register_best)
-        return best, LoggedBest(f"models:/{known.model_id}", version), runs
+        return best, LoggedBest(uri, version), runs
     written = writer.write(
         import_workload(result.config.workload, result.base_dir, result.config.data),
         trial.config,

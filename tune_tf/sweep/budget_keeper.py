@@ -45,6 +45,7 @@ class BudgetKeeper(Callback):
         self._seen: set[str] = set()
         self._best: float | None = None
         self._num_without_gain = 0
+        self._goes_on = False
 
     @property
     def spending(self) -> Spending:
@@ -55,6 +56,14 @@ class BudgetKeeper(Callback):
         """Begin to count."""
         self._spending.begin()
         self._end.ask(self._look)
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the sweep if a trial of an earlier session has reached the target."""
+        if self._goes_on:
+            self._goes_on = False
+            for trial in trials:
+                if trial.is_finished():
+                    self._end(trial.trial_id, last_report(trial))
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -115,7 +124,8 @@ class BudgetKeeper(Callback):
         self._spending.go_on_from(state["spent"])
         self._seen = set(state["seen"])
         self._best = state["best"]
-        if state["budget"] == self._budget:
+        self._goes_on = state["budget"] == self._budget
+        if self._goes_on:
             self._num_without_gain = int(state["num_without_gain"])
             self._end.reason = state["reason"]
 

@@ -71,14 +71,19 @@ class Diarist(Callback):
             for trial in trials:
                 if trial.is_finished():
                     self._note(trial)
-        if self._tracker is not None and self._tracker.parent_run_id:
-            self._diary.tracked(self._tracker.parent_run_id)
-            self._tracker = None
+        self._note_run()
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Note what became of the trials that have not ended by themselves."""
         for trial in trials:
             self._note(trial)
+        self._note_run()
+
+    def _note_run(self) -> None:
+        """Note the sweep's run once it is made, which may be after the last step."""
+        if self._tracker is not None and self._tracker.parent_run_id:
+            self._diary.tracked(self._tracker.parent_run_id)
+            self._tracker = None
 
     def _note(self, trial: Trial) -> None:
         trial_id = trial.trial_id

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 
 from ray import tune
-from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig
 from tune_tf.diary import Diary, Mailbox
 from tune_tf.folder import SweepFolder
-from tune_tf.outcome import MLFLOW_RUN_ID
 from tune_tf.results import SweepResult
 from tune_tf.searchers.held_back import HeldBack
 from tune_tf.sweep.budget_keeper import BudgetKeeper
@@ -30,14 +28,13 @@ from tune_tf.sweep.plan import SweepPlan
 from tune_tf.sweep.reckoning import Reckoning
 from tune_tf.sweep.recovery import Recovery
 from tune_tf.sweep.result_files import ResultFiles
-from tune_tf.sweep.search import SweepSearch
+from tune_tf.sweep.search import StudyEnd, SweepSearch
 from tune_tf.sweep.snapshots import Snapshots
 from tune_tf.sweep.stop_requests import StopRequests
 from tune_tf.sweep.sweep_end import SweepEnd, Target
 from tune_tf.sweep.sweep_result import record, sweep_result
 from tune_tf.sweep.trial_results import trial_name
 from tune_tf.tracking import Endings
-from tune_tf.tracking.endings import last_report
 from tune_tf.trainables import trainable
 from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.input_waits import WatchInput
@@ -91,6 +88,7 @@ def drive(
         WatchReservations(config.parallelism.shares(plan.resources)[0]),
         WatchInput(),
         Diarist(diary, endings, tracker, folder.secrets),
+        StudyEnd(searcher, endings, tracker),
         LeanTrials(),
         keep,
     ]
@@ -147,23 +145,19 @@ def drive(
             verbose=0,
             progress_reporter=tune.CLIReporter(),  # that of notebooks clears the cell's output
         )
-        run_ids = tracker.run_ids() if tracker else {}
-        last = {
-            trial.trial_id: {
-                **flatten_dict(last_report(trial)),
-                MLFLOW_RUN_ID: run_ids.get(trial.trial_id),
-            }
-            for trial in analysis.trials
-        }
-        searcher.finish(endings.outcomes, last)
         keeper.free()
         result = sweep_result(
             folder, recovery.storage, analysis.trials, endings, tracker, diary, end
         )
         reckoning.settle(result, closed=False)
-        record(result, folder, tracker, writer)
+        left = record(result, folder, tracker, writer)
         reckoning.settle(result, closed=True)
-        diary.over(interrupted=result.interrupted, run_ids=run_ids, ended_early=result.ended_early)
+        diary.over(
+            interrupted=result.interrupted,
+            run_ids=tracker.run_ids() if tracker else {},
+            ended_early=result.ended_early,
+            left=left,
+        )
     return result
 
 

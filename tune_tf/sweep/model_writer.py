@@ -222,8 +222,9 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
 @contextlib.contextmanager
 def _in_place_of(path: Path) -> Iterator[Path]:
     """Make a folder that takes the place of another once it is whole."""
+    for partial in path.parent.glob(f".{path.name}.*"):  # of a process that was killed meanwhile
+        shutil.rmtree(partial, ignore_errors=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
         yield partial

@@ -32,7 +32,7 @@ class Recovery:
         storage: Where Tune looks for its state.
         files: Tune's state by file name; empty to begin with the first trial.
         trial_ids: The trials in it.
-        ended: How trials ended, by id, of which Tune had not written that.
+        ended: How the trials ended that have, by id.
         begun: Those that were started, by id.
         snapshot: The archive that it comes from, if it does from one.
         unneeded: Paths of checkpoints that nobody goes on from.
@@ -139,8 +139,7 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 def _bring_up_to_date(
     folder: Path, storage: SweepStorage, state: TuneState, pages: Pages
 ) -> dict[str, Outcome]:
-    """Have Tune's state know what happened since; return how trials ended meanwhile, by id."""
-    ended: dict[str, Outcome] = {}
+    """Have Tune's state know what happened since; return how trials have ended, by id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
     numbers = {trial.number for trial in state.trials}
     for page in pages.trials.values():
@@ -151,10 +150,23 @@ def _bring_up_to_date(
             continue
         if trial and not trial.has_ended:
             trial.end(page, _last_of(folder / trial.folder_name, page))
-            ended[trial.trial_id] = page.outcome
             if last := _newest_stored(folder, storage, trial):
                 trial.keep_checkpoints([last])
-    return ended
+    return {
+        trial.trial_id: _outcome_of(trial, pages.trials.get(trial.trial_id))
+        for trial in state.trials
+        if trial.has_ended
+    }
+
+
+def _outcome_of(trial: TuneTrial, page: TrialPage | None) -> Outcome:
+    """Return how a trial ended: by the diary, by its last result, or as far as Tune knows."""
+    for outcome in (page.outcome if page else None, Outcome.of_result(trial.last_result)):
+        if outcome is not None and outcome is not Outcome.INTERRUPTED:
+            return outcome
+    if trial.status == Outcome.ERROR.tune:
+        return Outcome.ERROR
+    return Outcome.COMPLETED if trial.last_result.get("done") else Outcome.OUT_OF_BUDGET
 
 
 def _newest_state(

@@ -20,6 +20,7 @@ from tune_tf.sweep.plan import plan_sweep
 from tune_tf.sweep.reckoning import Reckoning
 from tune_tf.sweep.recovery import Recovery, recover
 from tune_tf.sweep.storage import SweepStorage
+from tune_tf.sweep.sweep_result import settled_result
 
 
 def run_sweep(
@@ -69,7 +70,9 @@ def resume_sweep(
     """Go on with a sweep that was interrupted or killed.
 
     Trials that have ended are not run again; those that were running go on from their last
-    checkpoint. What was lost, because a file of the sweep is damaged, is told by warnings.
+    checkpoint. Where none is left to run, what its end had not come to is done. A sweep that has
+    come to its end is left as it is. What was lost, because a file of the sweep is damaged, is told
+    by warnings.
 
     Args:
         path: The sweep's folder, its id, or its name for the latest sweep of that name.
@@ -84,6 +87,9 @@ def resume_sweep(
         TuneTfError: As for :func:`run_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
+    settled = settled_result(folder)
+    if settled is not None:
+        return settled
     if is_outside(folder.config.cluster):
         with cluster(folder.config.cluster, folder.base_dir):
             return driven_there(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ray.tune.experiment import Trial
 
-from tune_tf.diary import Diary
+from tune_tf.diary import Diary, Pages
+from tune_tf.errors import UnknownMetricError
 from tune_tf.folder import SweepFolder
 from tune_tf.results import SweepResult
 from tune_tf.sweep.best_model import log_best_model
@@ -15,6 +16,8 @@ from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep.sweep_end import SweepEnd
 from tune_tf.sweep.trial_results import trial_result
 from tune_tf.tracking import Endings, MLflowCallback
+from tune_tf.tracking.spool import SPOOL
+from tune_tf.view import SweepState, SweepView
 
 _logger = logging.getLogger(__name__)
 
@@ -47,8 +50,7 @@ def sweep_result(
             config.constraints,
             config.objectives,
             storage,
-            checkpoints_removed=trial.trial_id in pages
-            and pages[trial.trial_id].checkpoints_removed,
+            pages.get(trial.trial_id),
         )
         for trial in trials
     )
@@ -63,9 +65,31 @@ def sweep_result(
     )
 
 
+def settled_result(folder: SweepFolder) -> SweepResult | None:
+    """Return what a sweep has found that has come to its end; None if a resume has work to do.
+
+    A resume goes on with trials that are left, with settings that were edited, and with what could
+    not be written down at the end.
+
+    Args:
+        folder: The sweep's folder.
+
+    Raises:
+        InvalidSettingsError: Its settings were edited, and are wrong.
+    """
+    sessions = Pages.of(folder.path).sessions
+    if not sessions or not sessions[-1].over or sessions[-1].left or folder.edited() is not None:
+        return None
+    view = SweepView.of(folder)
+    if view.state is not SweepState.ENDED or view.result.interrupted:
+        return None
+    is_whole = view.result.report_path.is_file() and not (folder.path / SPOOL).exists()
+    return view.result if is_whole else None
+
+
 def record(
     result: SweepResult, folder: SweepFolder, tracker: MLflowCallback | None, writer: ModelWriter
-) -> None:
+) -> list[str]:
     """Write down what is known of a sweep only once its trials have ended: report and best model.
 
     Args:
@@ -73,28 +97,44 @@ def record(
         folder: Its folder.
         tracker: Who writes to MLflow; None where nothing is tracked.
         writer: Who makes files of the best model.
+
+    Returns:
+        What could not be written down.
     """
     files = _reported(result)
+    left = [] if files else ["report"]
     settings = folder.config.mlflow
     if tracker is None or settings is None or folder.tracking_uri is None:
-        return
-    if settings.log_best_model and not result.interrupted:
-        log_best_model(
+        return left
+    if settings.log_best_model and not result.interrupted and _has_best(result):
+        logged = log_best_model(
             result,
             settings,
             writer,
             tracking_uri=folder.tracking_uri,
             run_ids=tracker.run_ids(),
         )
+        left += [] if logged else ["best model"]
     tracker.attach(files)
+    return left
+
+
+def _has_best(result: SweepResult) -> bool:
+    try:
+        return result.best_trial is not None
+    except UnknownMetricError:
+        return False
 
 
 def _reported(result: SweepResult) -> dict[str, Path]:
     """Write the report; return its files by artifact path, none if there is no room for them."""
     from tune_tf.report import write_report  # it draws with what is slow to import
 
+    folder = result.report_path.parent
     try:
-        return write_report(result, result.report_path.parent)
+        for partial in folder.rglob(".*"):  # of a driver that was killed meanwhile
+            partial.unlink()
+        return write_report(result, folder)
     except OSError as error:
         _logger.warning("The report of %s could not be written: %s", result.sweep_id, error)
         return {}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ray.tune.experiment import Trial
 
 from tune_tf.constraint import Constraint, is_feasible
+from tune_tf.diary import TrialPage
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.results import TrialResult, told_metrics
@@ -33,8 +34,7 @@ def trial_result(
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
     storage: SweepStorage,
-    *,
-    checkpoints_removed: bool = False,
+    page: TrialPage | None = None,
 ) -> TrialResult:
     """Return what is kept of a trial.
 
@@ -45,9 +45,11 @@ def trial_result(
         objectives: What the sweep optimises. The load of the machine is left out of the metrics,
             apart from what these or the constraints name.
         storage: Where its checkpoints are.
-        checkpoints_removed: Whether its checkpoints are there no more, though Tune names one.
+        page: What the sweep's diary tells of it: whether its checkpoints are there no more, though
+            Tune names one, and why it failed in an earlier session.
     """
     last = last_report(trial)
+    checkpoints_removed = page is not None and page.checkpoints_removed
     checkpoint = None if checkpoints_removed else trial.checkpoint
     place = storage.place(checkpoint.path) if checkpoint else None
     return TrialResult(
@@ -55,7 +57,7 @@ def trial_result(
         number=trial_number(trial),
         config=trial.config,
         outcome=outcome,
-        cause=cause_in(trial),
+        cause=cause_in(trial) or (page.cause if page else None),
         iterations=int(last.get("training_iteration", 0)),
         metrics=told_metrics(last, constraints, objectives),
         checkpoint=place,

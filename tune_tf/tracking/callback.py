@@ -35,6 +35,7 @@ from tune_tf.tracking.names import (
 )
 from tune_tf.tracking.outbox import Outbox, check_names, now_ms
 from tune_tf.tracking.parent_page import ParentPage
+from tune_tf.tracking.process_settings import process_experiment_name, process_tracking_uri
 from tune_tf.tracking.provenance import Repository
 from tune_tf.tracking.runs import Sweep
 from tune_tf.tracking.standing import Standing
@@ -56,8 +57,12 @@ class MLflowCallback(Endings):
     is written: see :mod:`tune_tf.secrets`.
 
     Args:
-        tracking_uri: Where MLflow keeps its runs.
-        experiment_name: MLflow experiment of all runs; made if it does not exist.
+        tracking_uri: Where MLflow keeps its runs. By default where its own calls would: what
+            ``mlflow.set_tracking_uri`` or ``MLFLOW_TRACKING_URI`` says, else
+            ``sqlite:///mlflow.db``.
+        experiment_name: MLflow experiment of all runs; made if it does not exist. By default the
+            one that ``mlflow.set_experiment``, ``MLFLOW_EXPERIMENT_NAME`` or
+            ``MLFLOW_EXPERIMENT_ID`` says, else ``tune_tf``.
         sweep_name: Name of the parent run; by default Tune's name of the experiment.
         objective: Tells the best trial, which the parent shows, and a trial that diverged.
         constraints: What a trial must keep to be the best one.
@@ -70,13 +75,14 @@ class MLflowCallback(Endings):
         details: What the sweep knows of itself and its trials.
 
     Raises:
-        InvalidSettingsError: The tracking URI cannot work, or a name is not one.
+        InvalidSettingsError: The tracking URI cannot work, a name is not one, or the experiment
+            that the environment says is not to be had.
     """
 
     def __init__(
         self,
-        tracking_uri: str = "sqlite:///mlflow.db",
-        experiment_name: str = "tune_tf",
+        tracking_uri: str | None = None,
+        experiment_name: str | None = None,
         sweep_name: str | None = None,
         *,
         objective: Objective | None = None,
@@ -88,7 +94,11 @@ class MLflowCallback(Endings):
         details: SweepDetails | None = None,
     ) -> None:
         super().__init__(objective)
+        if tracking_uri is None:
+            tracking_uri = process_tracking_uri()
         check_tracking_uri(tracking_uri)
+        if experiment_name is None:
+            experiment_name = process_experiment_name(tracking_uri)
         check_names(experiment_name, sweep_id)
         sweep = Sweep(
             sweep_id or "",
@@ -138,6 +148,16 @@ class MLflowCallback(Endings):
         """Return trial id to MLflow's run id, for the runs made so far."""
         return {run: run_id for run, run_id in self._outbox.run_ids.items() if run != PARENT}
 
+    def await_run_id(self, trial: Trial) -> str | None:
+        """Return the id of the run of a trial that is about to end, once it is made.
+
+        A searcher asks for it, which can add nothing to a trial that has ended. None where the
+        store is away.
+        """
+        if not trial.is_finished():
+            self._track(trial)
+        return self._outbox.await_run_id(trial.trial_id)
+
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all is written that was reported so far; return whether that came in time."""
         return self._outbox.flush(timeout_s)
@@ -174,6 +194,7 @@ class MLflowCallback(Endings):
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Start the writer and put the parent run."""
+        super().setup(*args, **info)
         state, self._restored = self._restored, {}
         self._begin(state)
         self._outbox.open(
@@ -229,9 +250,11 @@ class MLflowCallback(Endings):
         """End all runs and wait until they are written."""
         if not self._outbox.is_open:
             return
+        self._note_earlier(trials)
         super().on_experiment_end([trial for trial in trials if trial.trial_id in self._known])
         if self._gathering is not None:
             self._gathering.join(_GATHER_TIMEOUT_S)
+            self._gathering = None
         page = self._page.at_end(trials, self.outcomes, self._num_results, resumed=self._resumed)
         clones = {LINEAGE_FILE: self._lineage.as_json()} if self._lineage.clones else {}
         self._outbox.put(PARENT, texts=clones, **page)

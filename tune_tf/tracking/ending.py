@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 
 Seen = Literal["completed", "stopped", "unfinished"]
@@ -19,19 +18,19 @@ _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 
 
 def of_result(
-    result: Mapping[str, Any], *, own_end: bool, objective: Objective | None = None
+    result: Mapping[str, Any], *, own_end: bool, metrics: Collection[str] = ()
 ) -> Outcome:
     """Return how the trial ended whose last result this is.
 
     Args:
-        result: The result, with ``done`` set.
-        own_end: Whether the trial met its stop criteria or returned, rather than being stopped.
-        objective: Whose metric tells that a trial diverged; None if that is not to be judged.
+        result: The result.
+        own_end: Whether the trial ran as far as it was to, rather than being stopped.
+        metrics: Those that tell that a trial diverged.
     """
     stamped = Outcome.of_result(result)
     if stamped is not None:
         return stamped
-    if objective is not None and not is_finite(result.get(objective.metric, 0.0)):
+    if not all(is_finite(result.get(metric, 0.0)) for metric in metrics):
         return Outcome.DIVERGED
     return Outcome.COMPLETED if own_end else Outcome.PRUNED
 
@@ -41,8 +40,9 @@ def of_trial(
     last_result: Mapping[str, Any],
     *,
     status: str,
+    own_end: bool,
     error: str | None = None,
-    objective: Objective | None = None,
+    metrics: Collection[str] = (),
 ) -> Outcome:
     """Return how a trial ended, once Tune is through with it.
 
@@ -50,17 +50,20 @@ def of_trial(
         seen: What Tune did with the trial.
         last_result: What the trial reported last; empty if it never did.
         status: Tune's status of the trial.
+        own_end: Whether the trial ran as far as it was to.
         error: Text of the trial's error, if it failed.
-        objective: Whose metric tells that a trial diverged.
+        metrics: Those that tell that a trial diverged.
     """
     if error is not None or status == "ERROR":
         return Outcome.of_error(last_failure(error or ""))
     if seen == "unfinished":
         return Outcome.INTERRUPTED  # whatever it reported: a resume goes on with it
-    if last_result.get("done"):
-        return of_result(last_result, own_end=True, objective=objective)
+    if last_result.get("done"):  # where it is not stamped, a function has returned
+        return of_result(last_result, own_end=True, metrics=metrics)
+    if seen == "stopped":
+        return Outcome.OUT_OF_BUDGET
     # Only schedulers stop a trial between two results.
-    return Outcome.PRUNED if seen == "completed" else Outcome.OUT_OF_BUDGET
+    return of_result(last_result, own_end=own_end) if last_result else Outcome.PRUNED
 
 
 def of_sweep(outcomes: Collection[Outcome], *, interrupted: bool) -> str:

@@ -2,7 +2,7 @@
 
 # Hooks take what Tune hands them.
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from tune_tf.outcome import STOP_REASON, Outcome
 from tune_tf.secrets import masked
 from tune_tf.tracking import ending
 from tune_tf.tracking.error_files import mask_error_files
+from tune_tf.tune_internals import compared_metrics, is_own_end, observe_stops
 
 
 class Endings(Callback):
@@ -25,7 +26,7 @@ class Endings(Callback):
     The searcher reads it there: see :mod:`tune_tf.outcome`.
 
     Args:
-        objective: Tells a trial that diverged; None if that is not to be judged.
+        objective: Tells a trial that diverged; None to ask Tune which metric it compares.
     """
 
     def __init__(self, objective: Objective | None = None) -> None:
@@ -46,8 +47,8 @@ class Endings(Callback):
         """Take over what became of trials in earlier sessions.
 
         Args:
-            ended: How trials ended of which a killed driver had not written that, by Tune's id.
-                Tune has these trials as ended.
+            ended: How the trials ended that Tune has as ended, by id. A killed driver may not have
+                come to note that here, and Tune says no more of them.
             begun: Those that were started, which may end now without being started again.
         """
         self._earlier, self._begun = dict(ended), frozenset(begun)
@@ -63,6 +64,10 @@ class Endings(Callback):
             outcome: How it ended.
             error: Text of its error, if it failed.
         """
+
+    def setup(self, *args: Any, **info: Any) -> None:
+        """Begin to note which trials the scheduler does not end."""
+        observe_stops()
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -81,9 +86,9 @@ class Endings(Callback):
         """Write the reason of a stop into the result."""
         self._track(trial)
         if result.get("done"):
-            flat_result = {**flatten_dict(result), "done": False}
+            flat_result = flatten_dict(result)
             outcome = ending.of_result(
-                flat_result, own_end=trial.should_stop(flat_result), objective=self._objective
+                flat_result, own_end=is_own_end(trial, flat_result), metrics=self._judged()
             )
             result[STOP_REASON] = outcome.value
 
@@ -99,6 +104,10 @@ class Endings(Callback):
         """Note that a trial failed for good."""
         self._end(trial, "completed")
 
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Note the trials that ended in earlier sessions."""
+        self._note_earlier(trials)
+
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Note the trials that Tune stopped without a word, as it does at the end of a budget."""
         for trial in trials[self._num_noticed :]:
@@ -109,13 +118,14 @@ class Endings(Callback):
             self._end(trial, "stopped")
         for trial in [trial for trial in self._unstarted.values() if trial.is_finished()]:
             del self._unstarted[trial.trial_id]
-            if last_report(trial) or trial.trial_id in self._begun | self._earlier.keys():
+            if self._has_begun(trial):
                 self._end(trial, "stopped")
             else:
                 self._outcomes[trial.trial_id] = Outcome.OUT_OF_BUDGET
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Note what became of the trials that have not ended by themselves."""
+        self._note_earlier(trials)  # Tune makes no step where none is left to run
         for trial in trials:
             # Tune's own cleaning up has stopped them, also those that were about to start.
             if trial.trial_id not in self._outcomes:
@@ -140,18 +150,40 @@ class Endings(Callback):
         self._open[trial.trial_id] = trial
         self.trial_opened(trial)
 
-    def _end(self, trial: Trial, seen: ending.Seen) -> None:
+    def _note_earlier(self, trials: Sequence[Trial]) -> None:
+        earlier, self._earlier = self._earlier, {}
+        for trial in trials if earlier else ():
+            outcome = earlier.get(trial.trial_id)
+            if outcome is None or trial.trial_id in self._outcomes:
+                continue
+            if self._has_begun(trial):
+                self._end(trial, "stopped", outcome)
+            else:
+                self._outcomes[trial.trial_id] = outcome
+
+    def _has_begun(self, trial: Trial) -> bool:
+        return bool(last_report(trial)) or trial.trial_id in self._begun
+
+    def _end(self, trial: Trial, seen: ending.Seen, known: Outcome | None = None) -> None:
         self._track(trial)
         if trial.num_failures:
             mask_error_files(trial)
         error = error_of(trial) if trial.status == Trial.ERROR else None
         last = flatten_dict(own_report(trial))
-        outcome = self._earlier.pop(trial.trial_id, None) or ending.of_trial(
-            seen, last, status=trial.status, error=error, objective=self._objective
+        outcome = known or ending.of_trial(
+            seen,
+            last,
+            status=trial.status,
+            own_end=bool(last) and is_own_end(trial, last),
+            error=error,
+            metrics=self._judged(),
         )
         self._open.pop(trial.trial_id, None)
         self._outcomes[trial.trial_id] = outcome
         self.trial_ended(trial, outcome, error)
+
+    def _judged(self) -> Collection[str]:
+        return {self._objective.metric} if self._objective else compared_metrics()
 
 
 def last_report(trial: Trial) -> dict[str, Any]:

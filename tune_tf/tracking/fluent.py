@@ -42,6 +42,15 @@ def active_run(run: "Run", tracking_uri: str) -> Iterator[None]:
             runs[:] = [each for each in runs if each is not entry]
 
 
+def default_store(tracking_uri: str) -> contextlib.AbstractContextManager[None]:
+    """Make a store the one of MLflow's calls that name none, for a while.
+
+    Args:
+        tracking_uri: The store; the process's own is put back afterwards.
+    """
+    return _TRACKING_URI.set_to(tracking_uri)
+
+
 def _active_runs() -> "list[Any] | None":
     """Return the list of this thread's active runs; None where MLflow keeps them otherwise."""
     from mlflow.tracking import fluent

@@ -18,6 +18,7 @@ from tune_tf.tracking.writer import Writer
 _logger = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 300.0
+_RUN_TIMEOUT_S = 30.0
 
 
 class Outbox:
@@ -36,6 +37,7 @@ class Outbox:
         self._writer: Writer | None = None
         self._runs: SweepRuns | None = None
         self._run_ids: dict[str, str] = {}
+        self._in_time = spool_path is None
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle what is not open: the runs' ids, and what the runs have in common."""
@@ -56,6 +58,17 @@ class Outbox:
         made = self._runs.run_id_of(run) if self._runs is not None else None
         return made or self._run_ids.get(run)
 
+    def await_run_id(self, run: str) -> str | None:
+        """Return a run's id, once the writer has made the run; None while the store is away.
+
+        A store that has once not answered in time is not waited for again, and with a spool none
+        is: a sweep with one adds at its end what came later.
+        """
+        if self._writer is not None and self._in_time and self.run_id_of(run) is None:
+            self._writer.hurry(lambda: self.run_id_of(run), _RUN_TIMEOUT_S)
+            self._in_time = self.run_id_of(run) is not None
+        return self.run_id_of(run)
+
     def open(self, run_ids: Mapping[str, str], **changes: Any) -> None:
         """Start the writer.
 
@@ -68,6 +81,7 @@ class Outbox:
         """
         self.sweep = replace(self.sweep, **changes)
         self._run_ids, self._runs = dict(run_ids), None
+        self._in_time = self._spool_path is None
         self._writer = Writer(self._open_runs, self._spool())
 
     def put(self, run: str, **what: Any) -> None:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from tune_tf.secrets import masked
 from tune_tf.tracking.entry import SWEEP_ID, TRIAL_ID
+from tune_tf.tracking.fluent import default_store
 from tune_tf.tracking.names import MAX_TAG_LENGTH, cut
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import LoggedModel
+    from mlflow.entities.model_registry import ModelVersion
 
 BEST_MODEL = "tune_tf.best_model"
 """Tag of the parent's and the trial's run: the URI that MLflow loads the best model by."""
@@ -139,18 +141,7 @@ class BestModelRuns:
 
     def logged(self) -> "LoggedModel | None":
         """Return the model that was logged last, if it is whole and still there."""
-        uri = self._client.get_run(self._parent_run_id).data.tags.get(BEST_MODEL)
-        if uri is None:
-            return None
-        from mlflow.exceptions import MlflowException
-
-        try:
-            model = self._client.get_logged_model(_model_id(uri))
-        except MlflowException as error:
-            if error.error_code == _MISSING:  # the user has deleted it
-                return None
-            raise
-        return model if str(model.status) == _READY else None
+        return next((model for model in self._models() if str(model.status) == _READY), None)
 
     def log(self, best: BestModel, folder: Path) -> str:
         """Log the model in a folder in place of the one logged before; return its URI.
@@ -161,7 +152,6 @@ class BestModelRuns:
             best: Which model it is.
             folder: As ``mlflow.keras.save_model`` writes it; gets the ids that MLflow gives.
         """
-        before = self.logged()
         uri = log_model(
             self._client,
             self._parent_run_id,
@@ -170,10 +160,23 @@ class BestModelRuns:
             tags=best.tags,
             params=best.params,
         )
-        self._name_in_runs(best, BEST_MODEL, uri)
-        if before is not None:
-            self._supersede(before, best)
+        self.keep(best, uri)
         return uri
+
+    def keep(self, best: BestModel, uri: str) -> None:
+        """Name a logged model in the runs, and remove those before; repeat it without harm.
+
+        A process that was killed may have logged a model and no more, or a part of one.
+
+        Args:
+            best: Which model it is.
+            uri: Where it is.
+        """
+        _name_output(self._client, self._parent_run_id, _model_id(uri))
+        self._name_in_runs(best, BEST_MODEL, uri)
+        for model in self._models():
+            if model.model_id != _model_id(uri):
+                self._supersede(model, best)
 
     def version_of(self, model: "LoggedModel", name: str) -> str | None:
         """Return the URI of a logged model's latest version under a name, if it has one."""
@@ -223,24 +226,45 @@ class BestModelRuns:
             if error.error_code != _EXISTS:
                 raise
         model_id = _model_id(uri)
-        made = self._client.create_model_version(
-            name,
-            source=uri,
-            run_id=self._parent_run_id,
-            tags=best.tags,
-            description=best.description,
-            model_id=model_id,
-        )
+        with default_store(self._client.tracking_uri):  # a database looks for the model there
+            made = self._unlisted(name, uri) or self._client.create_model_version(
+                name,
+                source=uri,
+                run_id=self._parent_run_id,
+                tags=best.tags,
+                description=best.description,
+                model_id=model_id,
+            )
         if alias is not None:
             self._client.set_registered_model_alias(name, alias, made.version)
         version = f"models:/{name}/{made.version}"
+        self._name_in_runs(best, BEST_VERSION, version)
         listed = json.loads(self._client.get_logged_model(model_id).tags.get(_VERSIONS, "[]"))
         listed.append({"name": name, "version": made.version})
         self._client.set_logged_model_tags(
             model_id, {BEST_VERSION: version, _VERSIONS: json.dumps(listed)}
         )
-        self._name_in_runs(best, BEST_VERSION, version)
         return version
+
+    def _models(self) -> "list[LoggedModel]":
+        """Return the models of the run that were logged here, the newest first."""
+        experiment_id = self._client.get_run(self._parent_run_id).info.experiment_id
+        found = self._client.search_logged_models(
+            [experiment_id],
+            f"source_run_id = '{self._parent_run_id}'",
+            order_by=[{"field_name": "creation_timestamp", "ascending": False}],
+        )
+        return [model for model in found if SWEEP_ID in model.tags]
+
+    def _unlisted(self, name: str, uri: str) -> "ModelVersion | None":
+        """Return a version that a killed process made of a model and did not come to list there."""
+        tags = self._client.get_logged_model(_model_id(uri)).tags
+        listed = json.loads(tags.get(_VERSIONS, "[]"))
+        known = {str(each["version"]) for each in listed if each["name"] == name}
+        for made in self._client.search_model_versions(f"run_id = '{self._parent_run_id}'"):
+            if made.name == name and made.source == uri and str(made.version) not in known:
+                return made
+        return None
 
     def _supersede(self, before: "LoggedModel", best: BestModel) -> None:
         trial_run_id = before.tags.get(_TRIAL_RUN)
@@ -294,8 +318,16 @@ def log_model(
     return f"models:/{model.model_id}"
 
 
-def _upload(client: "MlflowClient", run_id: str, model: "LoggedModel", folder: Path) -> None:
+def _name_output(client: "MlflowClient", run_id: str, model_id: str) -> None:
+    """Name a logged model among what a run has made, once."""
     from mlflow.entities import LoggedModelOutput
+
+    outputs = client.get_run(run_id).outputs
+    if model_id not in [each.model_id for each in (outputs.model_outputs if outputs else ())]:
+        client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
+
+
+def _upload(client: "MlflowClient", run_id: str, model: "LoggedModel", folder: Path) -> None:
     from mlflow.models import Model
 
     about = Model.load(str(folder))
@@ -304,7 +336,7 @@ def _upload(client: "MlflowClient", run_id: str, model: "LoggedModel", folder: P
     about.save(str(folder / "MLmodel"))
     client.log_model_artifacts(model.model_id, str(folder))
     client.finalize_logged_model(model.model_id, _READY)
-    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
+    _name_output(client, run_id, model.model_id)
 
 
 def _model_id(uri: str) -> str:

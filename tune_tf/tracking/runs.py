@@ -147,8 +147,9 @@ class SweepRuns:
 
     @property
     def run_ids(self) -> dict[str, str]:
-        """Trial id, or :data:`PARENT`, to MLflow's run id, as far as runs are open."""
-        return {key: run.run_id for key, run in self._open.copy().items()}
+        """Trial id, or :data:`PARENT`, to MLflow's run id, of the runs found and those made."""
+        found = {key: run.info.run_id for key, run in self._found.copy().items()}
+        return {**found, **{key: run.run_id for key, run in self._open.copy().items()}}
 
     def run_id_of(self, run: str) -> str | None:
         """MLflow's id of a trial's run; None until the run is open."""

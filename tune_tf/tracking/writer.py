@@ -20,6 +20,7 @@ _logger = logging.getLogger(__name__)
 _FAILURES_OF_A_STORE_DOWN = 3
 _CLOSING_DELAY_S = 2.0
 _LOOK_AGAIN_S = 1.0
+_GLANCE_S = 0.005
 _LONGEST_REST_S = 2.0
 _PATIENCE_S = 5.0
 _PATIENCE_WITHOUT_SPOOL_S = 60.0
@@ -173,6 +174,25 @@ class Writer:
             if flush.ended.wait(max(0.0, min(left, _LOOK_AGAIN_S))) or left <= 0:
                 break
         return flush.done
+
+    def hurry(self, until: Callable[[], object], timeout_s: float) -> None:
+        """Write at once what was put, and wait for something to be so.
+
+        Args:
+            until: Returns whether it is so.
+            timeout_s: How long to wait at most, in seconds. A store that is down, or that has taken
+                everything, is not waited for.
+        """
+        flush = _Flush(time.monotonic())
+        with self._changed:
+            self._flushes.append(flush)
+            self._changed.notify_all()
+        while self._thread.is_alive() and not self._down and not until():
+            if flush.ended.wait(_GLANCE_S) or time.monotonic() - flush.begun >= timeout_s:
+                break
+        with self._changed:
+            if flush in self._flushes:
+                self._flushes.remove(flush)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Write all that was put, end the thread, and warn once if something is left.

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
 from ray import cloudpickle
@@ -45,16 +46,22 @@ _VERSIONED = ("tensorflow", "keras", "numpy")
 class PickledWorkload:
     """A workload on its way to the workers, through processes that must not import its module.
 
+    Its arrays are read-only there, as in a trial of one process, and copied by nobody.
+
     Args:
         content: What pickle made of it.
+        arrays: The memory of its arrays.
     """
 
     content: bytes
+    arrays: tuple[bytes, ...] = ()
 
     @classmethod
     def of(cls, workload: Workload) -> "PickledWorkload":
         """Return a workload in this form, its class too where other nodes cannot import it."""
-        return cls(cloudpickle.dumps(workload))
+        arrays: list[PickleBuffer] = []
+        content = cloudpickle.dumps(workload, protocol=5, buffer_callback=arrays.append)
+        return cls(content, tuple(bytes(array.raw()) for array in arrays))
 
     def load(self, where: str) -> Workload:
         """Return the workload.
@@ -66,7 +73,7 @@ class PickledWorkload:
             WorkloadError: It cannot be imported here.
         """
         try:
-            made = cloudpickle.loads(self.content)
+            made = cloudpickle.loads(self.content, buffers=self.arrays)
         except Exception as error:
             raise WorkloadError(
                 f"{where} cannot import the workload ({type(error).__name__}: {error}): its module "

@@ -8,11 +8,13 @@ import keras
 import tensorflow as tf
 
 from tune_tf.data import LoadCache, rows_of, vectorized
+from tune_tf.data.workload_copies import WorkloadCopies
 from tune_tf.training.placed import Placed
 from tune_tf.training.row_function import checked_row
 from tune_tf.workload import Config, Data, Workload
 
 _KEPT = 64
+_PER_EXAMPLE = "per_example"
 
 
 class PerExample:
@@ -41,10 +43,15 @@ class PerExample:
                 name = f"the function that {type(workload).__name__}.per_example returned"
                 self._specs[training] = checked_row(name, fn, row)
                 self._fns[training] = vectorized(fn)
-        #: The sample as the model sees it.
-        self.sample = self.applied(
-            sample, tf.range(len(tf.nest.flatten(sample)[0])), (0, 0), training=True
-        )
+        self._sample: tuple[Any, Any] = (None, None)
+        self.applied_to(sample)
+
+    def applied_to(self, sample: tuple[Any, ...]) -> Any:
+        """Return a few training rows, of these shapes and types, as the model sees them."""
+        if self._sample[0] is not sample:
+            numbers = tf.range(len(tf.nest.flatten(sample)[0]))
+            self._sample = sample, self.applied(sample, numbers, (0, 0), training=True)
+        return self._sample[1]
 
     def applied(self, rows: Any, numbers: tf.Tensor, seed: Any, *, training: bool) -> Any:
         """Return rows as the model sees them.
@@ -70,7 +77,7 @@ class PerExamples:
     """The computations of a workload for one trial after another.
 
     Trials share one, and with it their traced programs, where they have data alike and all that
-    the computations read of their configs is equal.
+    the computations read of their configs is equal, and what ``load_data`` set on the workload.
 
     Args:
         workload: Whose computations.
@@ -78,22 +85,27 @@ class PerExamples:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._caches: dict[str, LoadCache[PerExample]] = {}
+        self._sample: tuple[Any, ...] = ()
+        self._cache = LoadCache(self._made, _KEPT)
         self._count = 0
 
     def of(self, config: Config, rows: Placed) -> Placed:
         """Return a trial's rows with what it computes of them, if it does."""
         if not self._workload.computes_rows:
             return rows
-        spec = repr(rows.spec)
-        if spec not in self._caches:
-            self._caches[spec] = LoadCache(lambda config: self._made(config, rows.sample), _KEPT)
-        made = self._caches[spec].get(config)
-        return replace(rows, sample=made.sample, per_example=made)
+        self._sample = rows.sample
+        version = WorkloadCopies.of(self._workload).loaded_version
+        made = self._cache.get(config, (repr(rows.spec), version))
+        return replace(rows, sample=made.applied_to(rows.sample), per_example=made)
 
-    def _made(self, config: Config, sample: tuple[Any, ...]) -> PerExample:
+    def _made(self, config: Config) -> PerExample:
         self._count += 1
-        return PerExample(self._workload, config, sample, self._count)
+        copies = WorkloadCopies.of(self._workload)
+        made, changes = copies.run(
+            _PER_EXAMPLE, lambda copy: PerExample(copy, config, self._sample, self._count)
+        )
+        copies.put(_PER_EXAMPLE, changes, config)
+        return made
 
 
 def seen_by_model(

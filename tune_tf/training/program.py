@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import keras
@@ -276,12 +277,12 @@ class Program:
 
     def _traced(self, body: Callable[..., Any], **options: Any) -> Any:
         """Return a function that runs as a graph, in which carried scalars are read anew."""
+        # TensorFlow counts traces by code, but for a partial, and would warn of each new program.
+        return tf.function(partial(self._in_graph, body), autograph=False, **options)
 
-        def trace(*args: Any) -> Any:
-            with self._carried.in_graph():
-                return body(*args)
-
-        return tf.function(trace, autograph=False, **options)
+    def _in_graph(self, body: Callable[..., Any], *args: Any) -> Any:
+        with self._carried.in_graph():
+            return body(*args)
 
     def _run_epoch(
         self,

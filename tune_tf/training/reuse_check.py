@@ -1,7 +1,9 @@
 """Check of a reused program against a fresh model, on a batch."""
 
+import contextlib
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -69,7 +71,10 @@ def differ_eagerly(program: "Program", eager: "Program", inputs: "Inputs") -> bo
         inputs: Of the trial's first epoch.
     """
     try:
-        plain = _tried(eager, inputs, eagerly=True)
+        with _quiet(
+            logging.getLogger("tensorflow")
+        ):  # it advises against strategies without graphs
+            plain = _tried(eager, inputs, eagerly=True)
     except Exception:  # noqa: BLE001  code that only runs in a graph; then a graph has to tell
         return True
     return bool(_different(_tried(program, inputs), plain, _EAGER_TOLERANCE))
@@ -112,6 +117,16 @@ def report(workload: str, parameters: Sequence[str], differences: Sequence[str])
     if os.environ.get(SWITCH) == "raise":
         raise WorkloadError(message)
     return message
+
+
+@contextlib.contextmanager
+def _quiet(log: logging.Logger) -> Iterator[None]:
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _tried(program: "Program", inputs: "Inputs", *, eagerly: bool = False) -> "_Outcome":

@@ -1,0 +1,481 @@
+"""A config that is a dict, and notes what is read of it however it is read."""
+
+import collections
+import copy
+import functools
+import json
+import operator
+import pickle
+import pprint
+import string
+import threading
+import types
+from collections.abc import Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pydantic
+import pytest
+import yaml
+from ray import cloudpickle as ray_cloudpickle
+from ray.tune.utils import flatten_dict
+
+from tune_tf.data.recording_config import GROUP, MISSING, ConfigReads, RecordingConfig
+
+CONFIG = {"a": 1, "b": 2.5, "g": {"c": "x", "d": [1, {"e": 2}]}}
+
+
+def reads_of(action, config=CONFIG):
+    """Return what an action read, and what it returned."""
+    reads = ConfigReads(config)
+    return reads, action(reads.recording)
+
+
+def changed(config, *path):
+    """Return a config with another value."""
+    other = copy.deepcopy(config)
+    functools.reduce(operator.getitem, path[:-1], other)[path[-1]] = "another"
+    return other
+
+
+LEAVES = [("a",), ("b",), ("g", "c"), ("g", "d")]
+
+
+def leaves_read(action):
+    """Return the leaves that another config must share after an action."""
+    reads, _ = reads_of(action)
+    return [leaf for leaf in LEAVES if not reads.fit(changed(CONFIG, *leaf))]
+
+
+def matched(config):
+    match config:
+        case {"a": a, **rest}:
+            return a, rest
+
+
+def spread(**values):
+    return values
+
+
+WHOLE = {
+    # the methods of a dict
+    "copy": lambda c: c.copy(),
+    "items": lambda c: dict(c.items()),
+    "keys": lambda c: {key: c[key] for key in c.keys()},  # noqa: SIM118
+    "values": lambda c: dict(zip(CONFIG, c.values(), strict=True)),
+    "|": lambda c: c | {},
+    "| on the right": lambda c: {} | c,
+    "|= of another": lambda c: operator.ior({}, c),
+    "==": lambda c: c == CONFIG and CONFIG,
+    "== on the right": lambda c: operator.eq(CONFIG, c) and CONFIG,
+    "!=": lambda c: CONFIG if not operator.ne(c, CONFIG) else None,
+    "== of an OrderedDict": lambda c: c == collections.OrderedDict(CONFIG) and CONFIG,
+    "repr": lambda c: eval(repr(c)),
+    "str": lambda c: eval(str(c)),
+    "format": lambda c: eval(f"{c}"),
+    "%s": lambda c: eval("%s" % (c,)),  # noqa: UP031
+    "iteration": lambda c: {key: c[key] for key in c},
+    "reversed": lambda c: {key: c[key] for key in [*reversed(c)][::-1]},
+    "popitem": lambda c: dict([c.popitem(), c.popitem(), c.popitem()][::-1]),
+    "clear": lambda c: (c.clear(), CONFIG)[1],
+    "in place update of itself": lambda c: operator.ior(c, c).copy(),
+    # C code of Python's own
+    "dict": dict,
+    "{**}": lambda c: {**c},
+    "f(**)": lambda c: spread(**c),
+    "partial": lambda c: functools.partial(spread, **c)(),
+    "update of another": lambda c: (other := {}).update(c) or other,
+    "PyDict_Copy": lambda c: dict.copy(c),
+    "dict.update": lambda c: (other := {}, dict.update(other, c))[0],
+    "dict.__or__": lambda c: dict.__or__({}, c),
+    "sorted": lambda c: {key: c[key] for key in sorted(c)},
+    "list": lambda c: {key: c[key] for key in list(c)},
+    "set": lambda c: {key: c[key] for key in sorted(set(c))},
+    "unpacked": lambda c: {key: c[key] for key in [*c]},
+    "max": lambda c: (max(c), CONFIG)[1],
+    "match": lambda c: {"a": matched(c)[0], **matched(c)[1]},
+    "types.new_class": lambda c: {
+        name: value for name, value in vars(type("N", (), c)).items() if not name.startswith("_")
+    },
+    "SimpleNamespace": lambda c: vars(types.SimpleNamespace(**c)),
+    "instance __dict__": lambda c: (it := types.SimpleNamespace(), vars(it).update(c), vars(it))[2],
+    "OrderedDict": collections.OrderedDict,
+    "defaultdict": lambda c: collections.defaultdict(int, c),
+    "ChainMap": lambda c: dict(collections.ChainMap({}, c)),
+    "UserDict": lambda c: collections.UserDict(c).data,
+    "MappingProxyType": lambda c: types.MappingProxyType(c).copy(),
+    # the standard library
+    "json": lambda c: json.loads(json.dumps(c)),
+    "json, indented": lambda c: json.loads(json.dumps(c, indent=2)),
+    "json, sorted": lambda c: json.loads(json.dumps(c, sort_keys=True)),
+    "json, in a list": lambda c: json.loads(json.dumps([c]))[0],
+    "json by Python": lambda c: json.loads("".join(json.JSONEncoder(indent=1).iterencode(c))),
+    "pprint": lambda c: eval(pprint.pformat(c)),
+    "copy.copy": copy.copy,
+    "copy.deepcopy": copy.deepcopy,
+    "deepcopy of a list": lambda c: copy.deepcopy([c])[0],
+    **{
+        f"pickle {number}": lambda c, number=number: pickle.loads(pickle.dumps(c, number))
+        for number in range(pickle.HIGHEST_PROTOCOL + 1)
+    },
+    "pickle by Python": lambda c: pickle.loads(pickle._dumps(c)),
+    "__reduce__": lambda c: c.__reduce__()[1][0],
+    # other libraries
+    "cloudpickle": lambda c: pickle.loads(cloudpickle.dumps(c)),
+    "cloudpickle of a closure": lambda c: pickle.loads(cloudpickle.dumps(lambda: c))(),
+    "yaml.dump": lambda c: yaml.safe_load(yaml.dump(c, sort_keys=False)),
+    "yaml.safe_dump": lambda c: yaml.safe_load(yaml.safe_dump(c, sort_keys=False)),
+    "pandas.Series": lambda c: pd.Series(c).to_dict(),
+    "pandas.DataFrame": lambda c: pd.DataFrame([c]).iloc[0].to_dict(),
+    "pandas.json_normalize": lambda c: CONFIG if len(pd.json_normalize(c)) else None,
+    "pyarrow.Table": lambda c: pa.Table.from_pylist([{**c, "g": 0}]).to_pylist()[0] | {"g": c["g"]},
+    "pydantic": lambda c: pydantic.TypeAdapter(dict[str, Any]).validate_python(c),
+    "joblib": lambda c: (joblib.hash(c), CONFIG)[1],
+    "ray's flatten_dict": lambda c: CONFIG if flatten_dict(c) == flatten_dict(CONFIG) else None,
+    "ray's serializer": lambda c: pickle.loads(ray_cloudpickle.dumps(c)),
+    "numpy.array": lambda c: np.array(c, dtype=object).item().copy(),
+}
+
+
+@pytest.mark.parametrize("action", WHOLE.values(), ids=WHOLE.keys())
+def test_whatever_looks_at_all_values_gets_all_and_counts_as_reading_all(action):
+    reads, got = reads_of(action)
+
+    assert dict(got) == CONFIG
+    assert reads.noted[()] not in (GROUP, MISSING, None)
+    assert leaves_read(action) == LEAVES
+    assert reads.fit(copy.deepcopy(CONFIG))
+
+
+ESCAPED = {
+    "pickle": lambda c: pickle.loads(pickle.dumps(c)),
+    "cloudpickle": lambda c: pickle.loads(cloudpickle.dumps(c)),
+    "deepcopy": copy.deepcopy,
+    "another of its class": lambda c: type(c)(c.items()),
+    "another of its class, by names": lambda c: type(c)(reads=1, path=2),
+    "fromkeys": lambda c: c.fromkeys("ab"),
+    "copy": lambda c: c.copy(),
+}
+
+
+@pytest.mark.parametrize("action", ESCAPED.values(), ids=ESCAPED.keys())
+def test_what_escapes_is_a_plain_dict(action):
+    assert type(reads_of(action)[1]) is dict
+
+
+def test_copies_of_groups_are_plain_as_well():
+    _, escaped = reads_of(lambda c: pickle.loads(pickle.dumps(c)))
+
+    assert type(escaped["g"]) is dict
+    assert type(reads_of(copy.deepcopy)[1]["g"]) is dict
+
+
+def expression(text, *scopes):
+    return eval(text, *scopes)
+
+
+SINGLE = {
+    "[]": lambda c: c["a"],
+    "get": lambda c: c.get("a"),
+    "in": lambda c: "a" in c,
+    "pop": lambda c: c.pop("a"),
+    "pop with default": lambda c: c.pop("a", 3),
+    "setdefault": lambda c: c.setdefault("a", 3),
+    "del": lambda c: operator.delitem(c, "a"),
+    "itemgetter": operator.itemgetter("a"),
+    "methodcaller": operator.methodcaller("get", "a"),
+    "format_map": lambda c: "{a}".format_map(c),
+    "%(a)s": lambda c: operator.mod("%(a)s", c),
+    "Template": lambda c: string.Template("$a").substitute(c),
+    "eval by globals": lambda c: expression("a + 1", c),
+    "eval by locals": lambda c: expression("a + 1", {}, c),
+    "__getitem__": lambda c: c.__getitem__("a"),
+    "map": lambda c: [*map(c.get, ["a"])],
+    "ChainMap": lambda c: collections.ChainMap(c)["a"],
+    "MappingProxyType": lambda c: types.MappingProxyType(c)["a"],
+}
+
+
+@pytest.mark.parametrize("action", SINGLE.values(), ids=SINGLE.keys())
+def test_a_single_value_is_read_alone(action):
+    assert leaves_read(action) == [("a",)]
+
+
+def test_groups_are_read_by_their_values():
+    assert leaves_read(lambda c: c["g"]["c"]) == [("g", "c")]
+    assert leaves_read(lambda c: {**c["g"]}) == [("g", "c"), ("g", "d")]
+    assert leaves_read(lambda c: c["g"]["d"][0]) == [("g", "d")]
+    assert leaves_read(lambda c: c["g"]) == []
+    assert not reads_of(lambda c: c["g"])[0].fit({**CONFIG, "g": 3})
+
+
+def test_it_is_a_dict_and_so_are_its_groups():
+    recording = ConfigReads(CONFIG).recording
+
+    for each in (recording, recording["g"]):
+        assert isinstance(each, dict)
+        assert isinstance(each, MutableMapping)
+    assert recording["g"] is recording["g"]
+
+
+@pytest.mark.parametrize("name", sorted(set(dir(dict)) - set(dir(object))))
+def test_no_method_of_a_dict_is_left_that_reads_without_a_note(name):
+    plain = {"__class_getitem__", "fromkeys"}  # of the class
+
+    assert name in plain or getattr(RecordingConfig, name) is not getattr(dict, name)
+
+
+PAST = {
+    "dict.__getitem__": lambda c: dict.__getitem__(c, "a") + 1,
+    "dict.get": lambda c: float(dict.get(c, "a")),
+    "dict.items": lambda c: [value == 1 for _, value in dict.items(c)],
+    "dict.values": lambda c: [bool(value) for value in dict.values(c)],
+    "dict.pop": lambda c: str(dict.pop(c, "a")),
+    "in a text": lambda c: f"{dict.get(c, 'a')}",
+    "truth": lambda c: dict.get(c, "a") or 3,
+    "less": lambda c: dict.get(c, "a") < 3,
+    "int": lambda c: int(dict.get(c, "a")),
+    "index": lambda c: [1, 2][dict.get(c, "a")],
+    "iteration": lambda c: [*dict.get(c, "g")],
+    "call": lambda c: dict.get(c, "a")(),
+    "path": lambda c: Path(dict.get(c, "a")),
+    "numpy": lambda c: np.zeros(2) * dict.get(c, "a"),
+    "numpy's float": lambda c: np.asarray(dict.get(c, "a"), float),
+    "pydantic": lambda c: pydantic.TypeAdapter(Any).dump_json(c),
+    "__dict__": lambda c: attributes_in(c).a * 2,
+    "of an attribute": lambda c: dict.get(c, "a").real,
+    "hash": lambda c: {*dict.values(c)},
+    "json of values": lambda c: json.dumps(list(dict.values(c))),
+    "dict.__eq__": lambda c: dict.__eq__(c, CONFIG),
+    "OrderedDict.__eq__": lambda c: collections.OrderedDict(CONFIG) == c,
+    "pyarrow.array": lambda c: pa.array([c]),
+    "pickle of a value": lambda c: pickle.dumps(dict.get(c, "a")),
+}
+
+
+def attributes_in(values):
+    holder = type("Holder", (), {})()
+    holder.__dict__ = values
+    return holder
+
+
+@pytest.mark.parametrize("action", PAST.values(), ids=PAST.keys())
+def test_a_value_taken_past_the_methods_is_refused_where_it_is_used(action):
+    with pytest.raises((ValueError, TypeError), match=r"past the config's own|_Unread"):
+        reads_of(action)
+
+
+def test_a_value_that_was_read_is_there_for_compiled_code_too():
+    reads = ConfigReads(CONFIG)
+    assert reads.recording["a"] == 1
+    assert attributes_in(reads.recording).a == 1
+    assert dict.get(reads.recording, "a") == 1
+
+
+def test_an_empty_config_is_noted_as_such():
+    for look in (json.dumps, dict, len, bool, repr, sorted, pickle.dumps):
+        reads, _ = reads_of(look, {"g": {}})
+        assert not reads.fit({"g": {}, "a": 1})
+    for look in (lambda c: c["g"] or 3, lambda c: dict(c["g"])):
+        assert not reads_of(look, {"g": {}})[0].fit({"g": {"a": 1}})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda c: c.pop("a"), id="pop"),
+        pytest.param(lambda c: c.pop("no", 3), id="pop of nothing"),
+        pytest.param(lambda c: c.popitem(), id="popitem"),
+        pytest.param(lambda c: operator.setitem(c, "a", 5), id="set"),
+        pytest.param(lambda c: operator.setitem(c, "new", 5), id="set anew"),
+        pytest.param(lambda c: operator.delitem(c, "b"), id="del"),
+        pytest.param(lambda c: (c.pop("a"), c.setdefault("a", 9)), id="pop and setdefault"),
+        pytest.param(lambda c: c.setdefault("a", 9), id="setdefault"),
+        pytest.param(lambda c: c.update({"a": 7, "z": 8}, y=9), id="update"),
+        pytest.param(lambda c: c.update([("a", 7)]), id="update by pairs"),
+        pytest.param(lambda c: operator.ior(c, {"a": 7}), id="|="),
+        pytest.param(lambda c: c.clear(), id="clear"),
+        pytest.param(lambda c: c["g"].update(c=9), id="in a group"),
+        pytest.param(lambda c: c["g"]["d"].append(4), id="in a list"),
+        pytest.param(lambda c: c["g"]["d"][1].pop("e"), id="in a dict in a list"),
+        pytest.param(lambda c: operator.setitem(c, "g", {"new": 1}), id="another group"),
+        pytest.param(lambda c: operator.setitem(c, "h", c.pop("g")), id="a group moved"),
+    ],
+)
+def test_changes_are_those_of_a_dict_and_stay_in_this_copy(change):
+    given = copy.deepcopy(CONFIG)
+    reads = ConfigReads(given)
+    expected = copy.deepcopy(CONFIG)
+
+    assert change(reads.recording) == change(expected)
+    assert list(reads.recording.items()) == list(expected.items())
+    assert json.dumps(reads.recording) == json.dumps(expected)
+    assert given == CONFIG
+    assert reads.fit(CONFIG)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(lambda c: c["no"], id="[]"),
+        pytest.param(lambda c: c.pop("no"), id="pop"),
+        pytest.param(lambda c: operator.delitem(c, "no"), id="del"),
+        pytest.param(lambda c: (c.pop("a"), c["a"]), id="gone"),
+        pytest.param(lambda c: (c.clear(), c.popitem()), id="empty"),
+    ],
+)
+def test_what_is_missing_is_a_key_error(action):
+    with pytest.raises(KeyError, match=r"no|a|empty"):
+        reads_of(action)
+
+
+def test_what_a_loader_wrote_is_no_value_of_the_config():
+    def write_and_read(config):
+        config["a"] = 3
+        config["new"] = 4
+        return config["a"] + config["new"]
+
+    assert leaves_read(write_and_read) == []
+    assert reads_of(write_and_read)[0].fit({"new": 1})
+
+
+def test_a_missing_key_that_was_asked_for_is_missing_in_the_other_config():
+    reads, _ = reads_of(lambda c: c.get("no", 3))
+    assert reads.fit({**CONFIG, "a": 2})
+    assert not reads.fit({**CONFIG, "no": 3})
+
+
+nan = float("nan")
+
+
+class Loud:
+    """Says that it equals everything."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def closing_over(number):
+    return lambda: number
+
+
+SAME = {
+    "arrays": (np.arange(3), np.arange(3)),
+    "arrays in lists": ([np.arange(3), (np.ones(2),)], [np.arange(3), (np.ones(2),)]),
+    "orders in memory": (np.zeros((2, 3), order="F"), np.zeros((2, 3))),
+    "nan": (nan, float("nan")),
+    "arrays of nan": (np.array([nan]), np.array([nan])),
+    "objects in an array": (np.array([1, "a"], object), np.array([1, "a"], object)),
+    "sets": ({"a", "b", "c"}, {"c", "b", "a"}),
+    "frames": (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1]})),
+    "functions": (lambda: 1, lambda: 1),
+    "objects": (Loud(1), Loud(1)),
+    "big numbers": (10**5000, 10**5000),
+}
+OTHER = {
+    "arrays": (np.arange(3), np.array([0, 1, 3])),
+    "types of arrays": (np.arange(3), np.arange(3.0)),
+    "shapes": (np.zeros((2, 3)), np.zeros((3, 2))),
+    "an array and a list": (np.arange(3), [0, 1, 2]),
+    "arrays in lists": ([np.arange(3)], [np.arange(1, 4)]),
+    "arrays in tuples": ((1, (np.arange(3),)), (1, (np.arange(1, 4),))),
+    "masks": (np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[1, 0])),
+    "1 and True": (1, True),
+    "1 and 1.0": (1, 1.0),
+    "1 and True in a list": ([1], [True]),
+    "0.0 and -0.0": (0.0, -0.0),
+    "0.0 and -0.0 in a list": ([0.0], [-0.0]),
+    "float32 and float64": (np.float32(1), np.float64(1)),
+    "numpy's and Python's": (np.float64(1), 1.0),
+    "a list and a tuple": ([1], (1,)),
+    "a text and bytes": ("a", b"a"),
+    "functions": (lambda: 1, lambda: 2),
+    "closures": (closing_over(1), closing_over(2)),
+    "equal to everything": (Loud(1), Loud(2)),
+    "frames": (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]})),
+    "locks": (threading.Lock(), threading.Lock()),
+    "keys that are equal": ({1: 2}, {True: 2}),
+    "a group": ({"c": [1]}, {"c": [True]}),
+    "boundaries": (["ab", "c"], ["a", "bc"]),
+}
+
+
+@pytest.mark.parametrize(("first", "second"), SAME.values(), ids=SAME.keys())
+def test_equal_values_are_the_same_reads(first, second):
+    assert reads_of(lambda c: dict(c), {"x": first})[0].fit({"x": second})
+
+
+@pytest.mark.parametrize(("first", "second"), OTHER.values(), ids=OTHER.keys())
+def test_values_are_the_same_only_if_type_and_content_are(first, second):
+    reads, _ = reads_of(lambda c: dict(c), {"x": first})
+    assert not reads.fit({"x": second})
+
+
+def test_a_value_that_was_changed_in_place_is_compared_as_it_was_given():
+    reads, values = reads_of(lambda c: (c["x"], c["y"]), {"x": [1], "y": np.zeros(2)})
+    values[0].append(2)
+    values[1][:] = 1
+
+    assert reads.fit({"x": [1], "y": np.zeros(2)})
+    assert not reads.fit({"x": [1, 2], "y": np.ones(2)})
+
+
+def test_a_trial_that_changes_its_own_config_later_changes_no_reads():
+    given = copy.deepcopy(CONFIG)
+    reads = ConfigReads(given)
+    given["a"] = 9
+    del given["g"]
+
+    assert reads.recording["a"] == 1
+    assert reads.recording["g"]["c"] == "x"
+
+
+def test_all_threads_are_seen():
+    config = {f"k{number}": [number] for number in range(200)}
+    reads = ConfigReads(config)
+    with ThreadPoolExecutor(8) as threads:
+        got = [*threads.map(lambda number: reads.recording[f"k{number % 200}"], range(2000))]
+
+    assert all(got[number] is got[number + 200] for number in range(1800))
+    assert len(reads.noted) == 200
+
+
+def test_what_is_read_later_is_read_of_the_trial_that_uses_it():
+    reads = ConfigReads({"a": 1, "b": 1, "c": 1})
+    late = reads.recording
+    assert late["a"] == 1
+    second = {"a": 1, "b": 2, "d": 2}
+    assert reads.fit(second)
+    reads.go_on(second)
+
+    assert (late["b"], late.get("c", 3), late["d"]) == (2, 3, 2)
+    assert reads.fit(second)
+    assert not reads.fit({"a": 1, "b": 1, "c": 1})
+    assert dict(late) == second
+
+
+def test_a_config_made_of_another_tells_it_what_is_read():
+    outer = ConfigReads(CONFIG)
+    inner = ConfigReads(outer.recording["g"])
+    assert list(outer.noted) == [("g",)]
+    assert inner.recording["c"] == "x"
+    assert not outer.fit(changed(CONFIG, "g", "c"))
+    assert outer.fit(changed(CONFIG, "g", "d"))
+
+
+def test_mappings_that_are_no_dicts_are_values():
+    reads, _ = reads_of(lambda c: c["g"]["no"], {"g": collections.defaultdict(int, c=1)})
+
+    assert not reads.fit({"g": collections.defaultdict(int, c=2)})
+    assert isinstance(reads.recording["g"], Mapping)

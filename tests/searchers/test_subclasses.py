@@ -1,0 +1,142 @@
+"""Subclasses of the searcher, and their copies: pickled, deep-copied, saved and restored."""
+
+import copy
+import threading
+
+import pytest
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.objective import Objective
+from tune_tf.space import Float, SearchSpace
+
+pytestmark = pytest.mark.ray
+SPACE = SearchSpace({"rate": Float(0, 1)})
+LOSS = Objective("loss", "min")
+
+
+def plain():
+    from tune_tf.searchers import OptunaSearcher
+
+    return OptunaSearcher
+
+
+def with_attributes():
+    class Noting(plain()):
+        """Has a signature and attributes of its own, one set before the searcher is made."""
+
+        def __init__(self, note, *, storage=None):
+            self.early = ["before"]
+            super().__init__(SPACE, LOSS, "random", seed=1, storage=storage)
+            self.note, self.seen, self.function = note, [], lambda value: value + 1
+
+        def suggest(self, trial_id):
+            self.seen.append(trial_id)
+            return super().suggest(trial_id)
+
+        @property
+        def metric(self):
+            return "loss"
+
+    return Noting
+
+
+def with_slots():
+    class Slotted(with_attributes()):
+        __slots__ = ("__private", "empty", "slot")
+
+        def __init__(self, note, *, storage=None):
+            super().__init__(note, storage=storage)
+            self.slot, self.__private = {"in": "slot"}, 3
+
+        @property
+        def private(self):
+            return self.__private
+
+    return Slotted
+
+
+def with_lock(method):
+    """Return a class with what cannot be pickled, left out as the standard library's are."""
+
+    class Locked(with_attributes()):
+        def __init__(self, note, *, storage=None):
+            super().__init__(note, storage=storage)
+            self.lock = threading.Lock()
+
+        def __getstate__(self):
+            state = super().__getstate__() if method == "super" else self.__dict__.copy()
+            del state["lock"]
+            return state
+
+        def __setstate__(self, state):
+            super().__setstate__(state)
+            self.lock = threading.Lock()
+
+    return Locked
+
+
+def saved(searcher, folder, note="other", storage=None):
+    """Return a searcher made anew, with other arguments, that has taken up what one saved."""
+    searcher.save(folder / "state.pkl")
+    other = type(searcher)(note, storage=storage)
+    other.restore(folder / "state.pkl")
+    return other
+
+
+def pickled(searcher, folder):
+    from ray import cloudpickle
+
+    return cloudpickle.loads(cloudpickle.dumps(searcher))
+
+
+def deep(searcher, folder):
+    return copy.deepcopy(searcher)
+
+
+def test_the_names_of_attributes_are_all_known():
+    from tune_tf.searchers.optuna_searcher import _OF_SETTINGS
+
+    rest = {"goals", "_sampler", "_storage", "_study_name", "_opened"}
+    assert set(vars(plain()(SPACE, LOSS))) == _OF_SETTINGS | rest
+
+
+@pytest.mark.parametrize("again", [pickled, deep, saved])
+@pytest.mark.parametrize("where", ["memory", "journal"])
+@pytest.mark.parametrize(
+    "kind",
+    [with_attributes, with_slots, lambda: with_lock("super"), lambda: with_lock("__dict__")],
+    ids=["attributes", "slots", "lock", "lock by __dict__"],
+)
+def test_a_subclass_keeps_what_it_has(kind, where, again, tmp_path):
+    storage = None if where == "memory" else tmp_path / "s.journal"
+    searcher = kind()("mine", storage=storage)
+    first = searcher.suggest("a")
+    more = {"storage": storage} if again is saved else {}
+    twin = again(searcher, tmp_path, **more)
+    assert (twin.note, twin.early, twin.seen) == ("mine", ["before"], ["a"])
+    assert twin.function(1) == 2
+    twin.seen.append("b")
+    assert searcher.seen == ["a"]
+    if kind is with_slots:
+        assert (twin.slot, twin.private, hasattr(twin, "empty")) == ({"in": "slot"}, 3, False)
+    result = {"loss": 1.0, "training_iteration": 1}
+    twin.on_trial_result("a", result)
+    twin.on_trial_complete("a", result | {"done": True})
+    [trial] = twin.study.trials
+    assert (trial.state.name, trial.params) == ("COMPLETE", first)
+
+
+def test_settings_are_those_that_a_restored_searcher_was_made_with(tmp_path):
+    searcher = plain()(SPACE, LOSS, "random", seed=1)
+    searcher.set_max_concurrency(1)
+    searcher.save(tmp_path / "state.pkl")
+    other = plain()(SearchSpace({"width": Float(5, 6)}), LOSS, "random", seed=1)
+    other.restore(tmp_path / "state.pkl")
+    assert all(set(other.suggest(name)) == {"width"} for name in "ab")
+
+
+def test_an_attribute_that_cannot_be_saved_is_named(tmp_path):
+    searcher = with_attributes()("mine")
+    searcher.handle = threading.Lock()
+    with pytest.raises(InvalidSettingsError, match=r"attribute handle of Noting.*__getstate__"):
+        searcher.save(tmp_path / "state.pkl")

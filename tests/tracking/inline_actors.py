@@ -1,0 +1,159 @@
+"""Tune's real controller with trials in this process: its order of calls in milliseconds."""
+
+import traceback
+from collections import deque
+from types import SimpleNamespace
+
+from ray.air.execution._internal.tracked_actor import TrackedActor
+from ray.tune.error import TuneError
+from ray.tune.execution import tune_controller
+from ray.tune.experiment import Experiment
+from ray.tune.search.basic_variant import BasicVariantGenerator
+
+_MOST_STEPS = 3000
+
+
+class InlineActorManager:
+    """Stands in for Tune's actor manager: runs each call to a trial when its turn comes.
+
+    Args:
+        resource_manager: Not used; ``slots`` says how many trials run at a time.
+    """
+
+    slots = 2
+
+    def __init__(self, resource_manager):
+        self._live_actors_to_ray_actors_resources = {}
+        self._pending = deque()
+        self._events = deque()
+        self._num_made = 0
+
+    @property
+    def num_live_actors(self):
+        return len(self._live_actors_to_ray_actors_resources)
+
+    @property
+    def num_pending_actors(self):
+        return len(self._pending)
+
+    @property
+    def num_total_actors(self):
+        return self.num_live_actors + self.num_pending_actors
+
+    @property
+    def num_actor_tasks(self):
+        return len(self._events)
+
+    def get_live_actors_resources(self):
+        return {}
+
+    def is_actor_started(self, tracked_actor):
+        return tracked_actor in self._live_actors_to_ray_actors_resources
+
+    def is_actor_failed(self, tracked_actor):
+        return False
+
+    def add_actor(self, cls, resource_request, kwargs, on_start, on_stop, on_error):
+        self._num_made += 1
+        tracked = TrackedActor(self._num_made, on_start=on_start, on_stop=on_stop)
+        self._pending.append((tracked, cls.__ray_metadata__.modified_class, kwargs))
+        tracked.set_on_error(on_error)
+        return tracked
+
+    def remove_actor(self, tracked_actor, kill=False, stop_future=None):
+        self._pending = deque(entry for entry in self._pending if entry[0] != tracked_actor)
+        if not self.is_actor_started(tracked_actor):
+            self.clear_actor_task_futures(tracked_actor)
+            return False
+        self._events.append((tracked_actor, lambda: self._removed(tracked_actor)))
+        return True
+
+    def clear_actor_task_futures(self, tracked_actor):
+        self._events = deque(event for event in self._events if event[0] != tracked_actor)
+
+    def schedule_actor_task(
+        self,
+        tracked_actor,
+        method_name,
+        args=(),
+        kwargs=None,
+        on_result=None,
+        on_error=None,
+        _return_future=False,
+    ):
+        def call():
+            trainable = self._live_actors_to_ray_actors_resources[tracked_actor][0].trainable
+            try:
+                result = getattr(trainable, method_name)(*args, **(kwargs or {}))
+            except Exception:
+                if on_error:
+                    on_error(tracked_actor, TuneError(traceback.format_exc()))
+                return
+            if on_result:
+                on_result(tracked_actor, result)
+
+        self._events.append((tracked_actor, call))
+
+    def next(self, timeout=None):
+        if self._pending and self.num_live_actors < self.slots:
+            self._start(*self._pending.popleft())
+            return True
+        if not self._events:
+            return False
+        self._events.popleft()[1]()
+        return True
+
+    def cleanup(self):
+        self._events.clear()
+        self._pending.clear()
+
+    def _start(self, tracked, cls, kwargs):
+        try:
+            trainable = cls(**kwargs)
+        except Exception:
+            tracked._on_error(tracked, TuneError(traceback.format_exc()))
+            return
+        filled = SimpleNamespace(remote=trainable.get_auto_filled_metrics)
+        actor = SimpleNamespace(trainable=trainable, get_auto_filled_metrics=filled)
+        self._live_actors_to_ray_actors_resources[tracked] = actor, None
+        tracked._on_start(tracked)
+
+    def _removed(self, tracked):
+        if self._live_actors_to_ray_actors_resources.pop(tracked, None) and tracked._on_stop:
+            tracked._on_stop(tracked)
+
+
+def run_inline(trainable, folder, *, scheduler, callbacks, stop=None, search_alg=None, **spec):
+    """Do what ``tune.run`` does, without a cluster; return the trials.
+
+    Args:
+        trainable: A class.
+        folder: Where Tune keeps what it writes.
+        scheduler: The scheduler.
+        callbacks: The callbacks.
+        stop: As in ``tune.run``.
+        search_alg: The search algorithm, if it is another than Tune's own.
+        spec: More of what an ``Experiment`` takes.
+    """
+    experiment = Experiment("exp", trainable, stop=stop, storage_path=str(folder), **spec)
+    search_alg = search_alg or BasicVariantGenerator()
+    search_alg.add_configurations([experiment])
+    controller = tune_controller.TuneController(
+        search_alg=search_alg,
+        scheduler=scheduler,
+        stopper=experiment.stopper,
+        callbacks=callbacks,
+        storage=experiment.storage,
+        checkpoint_period=1e6,
+    )
+    controller.setup_experiments([experiment], total_num_samples=search_alg.total_samples)
+    for _ in range(_MOST_STEPS):
+        if controller.is_finished():
+            break
+        controller.step()
+    else:
+        raise AssertionError(
+            f"goes on for ever: {[(t, t.status) for t in controller.get_trials()]}"
+        )
+    controller.cleanup()
+    return controller.get_trials()

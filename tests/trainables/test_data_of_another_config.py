@@ -1,0 +1,209 @@
+"""Trials in one process, each with the data of its own config."""
+
+import copy
+import functools
+import json
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from ray import tune
+
+from tune_tf.data import Pipeline, prepared
+from tune_tf.data.recording_config import ConfigReads
+from tune_tf.trainables import trainable
+from tune_tf.workload import Data, Workload
+
+pytestmark = pytest.mark.tf
+
+
+class Level(Workload):
+    """Rows of one level, read from a config in some way; the loss is its square.
+
+    Args:
+        read: Returns the level of a config; it is given the workload too.
+    """
+
+    def __init__(self, read=lambda self, config: config["level"]):
+        self.read = read
+        self.scales = {}
+
+    def load_data(self, config):
+        level = float(self.read(self, config))
+        x = np.full((4, 1), level, "float32")
+        return Data(train=(x, 0 * x), validation=(x, 0 * x))
+
+    def build_model(self, config):
+        ones = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        model = keras.Sequential([keras.Input((1,)), ones])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        return model
+
+    def global_batch_size(self, config):
+        return 4
+
+
+class BySelf(Level):
+    """The model multiplies by what ``load_data`` has set."""
+
+    def load_data(self, config):
+        self.scale = config["level"]
+        self.scales["in place"] = config["level"]
+        return super().load_data({"level": 1})
+
+    def build_model(self, config):
+        scale = keras.initializers.Constant(self.scale * self.scales["in place"] / config["level"])
+        ones = keras.layers.Dense(1, use_bias=False, kernel_initializer=scale)
+        model = keras.Sequential([keras.Input((1,)), ones])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        self.scale = self.scales["in place"] = -1  # of no other trial's business
+        return model
+
+
+class ByRows(Level):
+    """Rows are multiplied one by one, by what a copy of the config holds."""
+
+    def load_data(self, config):
+        return super().load_data({"level": 1})
+
+    def per_example(self, config, *, training):
+        own = copy.deepcopy(config)
+        return lambda example, seed: (example[0] * own["level"], example[1])
+
+
+class ByRowsOfSelf(BySelf):
+    """Rows are multiplied one by one, by what ``load_data`` has set."""
+
+    build_model = Level.build_model
+
+    def per_example(self, config, *, training):
+        return lambda example, seed: (example[0] * self.scale, example[1])
+
+
+class ByPipeline(Level):
+    """Rows are mapped while a trial trains."""
+
+    def load_data(self, config):
+        ones = np.ones((4, 1), "float32")
+        rows = Pipeline((ones, 0 * ones), lambda x, y: (x * float(config["level"]), y))
+        return Data(train=rows, validation=(ones, 0 * ones))
+
+
+def by_threads(self, config):
+    with ThreadPoolExecutor(2) as threads:
+        return sum(threads.map(lambda key: config[key], ["level"]))
+
+
+def of_records(self, config):
+    def row(record):
+        return np.float32(record * config["level"])
+
+    return prepared([1.0, 1.0], row).rows[0]
+
+
+WORKLOADS = {
+    "deepcopy": Level(lambda self, config: copy.deepcopy(config)["level"]),
+    "json": Level(lambda self, config: json.loads(json.dumps({**config, "array": 0}))["level"]),
+    "pickle": Level(lambda self, config: pickle.loads(pickle.dumps(config))["level"]),
+    "| and pop": Level(lambda self, config: config.pop("level") + ({"level": 0} | config)["level"]),
+    "threads": Level(by_threads),
+    "records": Level(of_records),
+    "an array": Level(lambda self, config: config["array"][1]),
+    "self": BySelf(),
+    "single rows": ByRows(),
+    "single rows by self": ByRowsOfSelf(),
+    "a pipeline": ByPipeline(),
+}
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+    """Let trials be begun in the process of the tests, whose devices are set already."""
+    from tune_tf.training import devices
+
+    monkeypatch.setattr(devices, "claim_devices", lambda *given: devices.Devices(("CPU:0",)))
+
+
+def config_of(level, **more):
+    return {"level": level, "array": np.array([0, level]), **more}
+
+
+@pytest.mark.usefixtures("one_device")
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
+def test_each_trial_in_a_process_trains_on_its_own_data(workload):
+    trial = trainable(workload, seed=1)(config=config_of(2))
+    losses = [trial.train()["loss"]]
+    for config in (config_of(2, other=1), config_of(3), config_of(2), config_of(3, other=1)):
+        assert trial.reset(config)
+        losses.append(trial.train()["loss"])
+    trial.stop()
+
+    assert losses == [4, 4, 9, 4, 9]
+
+
+TAKEN = {
+    "tf.nest": lambda c: tf.nest.map_structure(lambda value: value * 2, c),
+    "tf.data": lambda c: [*tf.data.Dataset.from_tensors(c).as_numpy_iterator()],
+    "tf.constant": lambda c: tf.constant(tf.nest.flatten(c)),
+}
+
+
+@pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN.keys())
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_tensorflow_looks_into_a_dict_itself_and_is_refused(take):
+    group = ConfigReads({"group": {"level": 1.0}}).recording["group"]
+    with pytest.raises((ValueError, TypeError), match=r"past the config's own|_Unread"):
+        take(group)
+    assert take(dict(group))
+
+
+def test_what_keras_and_tensorflow_keep_of_a_config_counts_as_read():
+    for keep in (tf.Module(), keras.layers.Layer()):
+        reads = ConfigReads({"level": 1.0})
+        keep.kept = reads.recording
+        assert keep.kept["level"] == 1.0
+        assert not reads.fit({"level": 2.0})
+
+
+class All(ByRowsOfSelf):
+    """On a cluster: by records that close over the config, by what is set, and row by row."""
+
+    def load_data(self, config):
+        row = functools.partial(
+            lambda record, given: np.float32(record + given["level"]), given=config
+        )
+        rows = prepared([0.0] * 4, row).rows
+        self.scale = config["level"]
+        self.seen = json.dumps(config)
+        return Data(train=(rows[:, None], 0 * rows[:, None]))
+
+
+@pytest.fixture
+def by_value(ray_cluster):
+    """Let the processes of the cluster have this module's classes, which they cannot import."""
+    import ray
+
+    here = sys.modules[__name__]
+    ray.cloudpickle.register_pickle_by_value(here)
+    yield
+    ray.cloudpickle.unregister_pickle_by_value(here)
+
+
+@pytest.mark.ray
+def test_each_trial_of_a_sweep_with_reused_actors_trains_on_its_own_data(by_value, tmp_path):
+    levels = [2, 3, 2, 4, 3]
+    trials = tune.run(
+        trainable(All(), seed=1),
+        config={"level": tune.grid_search(levels)},
+        stop={"training_iteration": 1},
+        max_concurrent_trials=1,
+        reuse_actors=True,
+        storage_path=str(tmp_path),
+        verbose=0,
+    ).trials
+
+    assert [trial.last_result["loss"] for trial in trials] == [level**4 for level in levels]

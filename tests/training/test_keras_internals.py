@@ -1,0 +1,108 @@
+"""The private parts of Keras that training reads are as it takes them to be."""
+
+import random
+
+import keras
+import numpy as np
+import pytest
+
+from tune_tf.training import keras_internals as internals
+
+pytestmark = pytest.mark.tf
+layers = keras.layers
+
+
+@pytest.fixture(scope="module")
+def model():
+    inputs = keras.Input((6,))
+    hidden = layers.Dropout(0.5)(layers.Dense(4)(inputs))
+    made = keras.Model(inputs, layers.Add()([hidden, hidden]))
+    made.compile(keras.optimizers.AdamW(0.1), "mse", metrics=["mae"])
+    made.fit(np.zeros((4, 6)), np.zeros((4, 4)), verbose=0)
+    made.optimizer.__dict__.setdefault("_exclude_from_weight_decay_cache", {})
+    made.optimizer.__dict__.setdefault("_exclude_from_weight_decay", set())
+    return made
+
+
+def test_each_attribute_that_is_left_out_is_one_of_keras(model):
+    owners = {
+        internals._OF_VARIABLES: [model.layers[1].kernel],
+        internals._OF_OPTIMIZERS: [model.optimizer],
+        internals._OF_LAYERS: model.layers,
+        internals._OF_MODELS: [model],
+    }
+    for names, objects in owners.items():
+        found = {name for owner in objects for name in vars(owner)} | {"_lock", "_tracker"}
+
+        assert names <= found, f"Keras has no {names - found} any more"
+
+
+def test_each_object_is_taken_for_what_it_is(model):
+    kinds = [model.layers[1].kernel, model.optimizer, model.layers[1], model, model.metrics[0]]
+
+    assert [internals.bookkeeping_attributes(owner) for owner in kinds] == [
+        internals._OF_VARIABLES,
+        internals._OF_OPTIMIZERS,
+        internals._OF_LAYERS,
+        internals._OF_MODELS,
+        internals._OF_ANY,
+    ]
+
+
+def test_the_calls_of_a_functional_model_come_in_the_order_of_their_inputs(model):
+    calls = list(internals.calls_in_order(model))
+    made = set()
+    for _, args, kwargs, outputs in calls:
+        needed = [each for each in keras.tree.flatten((args, kwargs)) if hasattr(each, "shape")]
+
+        assert {id(tensor) for tensor in needed} <= made
+        made.update(map(id, outputs))
+    assert [call[0] for call in calls] == model.layers
+    assert list(internals.calls_in_order(model.optimizer)) == []
+
+
+def test_variables_without_weight_decay_are_told():
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(4), layers.Dense(3)])
+    optimizer = keras.optimizers.AdamW(0.1)
+    optimizer.exclude_from_weight_decay(var_list=[model.variables[2]])
+
+    assert internals.without_weight_decay(optimizer, model.variables) == [2]
+    assert internals.without_weight_decay(keras.optimizers.SGD(0.1), model.variables) == []
+
+
+def test_random_numbers_without_a_seed_follow_from_the_global_generator():
+    generator = internals.global_seed_generator()
+    drawn = []
+    for _ in range(2):
+        generator.state.assign([7, 0])
+        drawn.append(keras.random.normal((3,)).numpy().tolist())
+
+    assert drawn[0] == drawn[1]
+
+
+def test_asking_for_the_global_generator_draws_no_number():
+    before = random.getstate()
+    internals.global_seed_generator()
+
+    assert random.getstate() == before
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        pytest.param(lambda: keras.random.SeedGenerator(3), True, id="generator"),
+        pytest.param(lambda: keras.initializers.RandomNormal(), True, id="initializer"),
+        pytest.param(lambda: layers.Dropout(0.5, seed=3), True, id="layer with a generator"),
+        pytest.param(lambda: layers.Dropout(0.0, seed=3), False, id="layer without one"),
+        pytest.param(lambda: layers.Dense(3), False, id="layer without seed"),
+    ],
+)
+def test_seeds_that_variables_begin_with_are_told(owner, expected):
+    assert ("seed" in internals.seed_attributes(owner())) is expected
+
+
+@pytest.mark.parametrize(("profile_batch", "expected"), [(0, False), ((2, 3), True)])
+def test_a_profile_of_batches_is_told(profile_batch, expected, tmp_path):
+    callback = keras.callbacks.TensorBoard(str(tmp_path), profile_batch=profile_batch)
+
+    assert internals.profiles_batches(callback) is expected

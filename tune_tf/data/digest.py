@@ -1,0 +1,254 @@
+"""Digests that tell values and functions apart, alike in all processes."""
+
+import copyreg
+import dis
+import functools
+import hashlib
+import importlib.util
+import io
+import sys
+import types
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def digest(value: Any, known: Mapping[int, bytes] | None = None) -> bytes | None:
+    """Return what is equal for two values exactly if they are of the same types and contents.
+
+    Of a function it is its code, its defaults, what it closes over and the global values that it
+    names, of a method its object too; installed packages are known by the names of their functions
+    and classes. Objects count by what pickle would make of them.
+
+    Args:
+        value: Anything.
+        known: What stands for large objects in it, by their ``id``, to save time.
+
+    Returns:
+        Some bytes; None for what cannot be compared, such as an open file.
+    """
+    try:
+        return _Walk(known or {}).of(value)
+    except Exception:  # noqa: BLE001  whatever an object raises, it cannot be told
+        return None
+
+
+class _Walk:
+    """One way through a value."""
+
+    def __init__(self, known: Mapping[int, bytes]) -> None:
+        self._seen = dict(known)
+        self._alive: list[Any] = []  # so that no number is given twice
+
+    def of(self, value: Any) -> bytes:
+        kind = type(value)
+        if kind is str:
+            return _hashed(b"str", value.encode("utf-8", "surrogatepass"))
+        if kind is float:
+            return _hashed(b"float", value.hex().encode())
+        if kind is int:
+            return _hashed(b"int", format(value, "x").encode())
+        if kind is bytes:
+            return _hashed(b"bytes", value)
+        if value is None or kind in (bool, type(...), type(NotImplemented)):
+            return _hashed(kind.__name__.encode(), repr(value).encode())
+        number = id(value)
+        if number not in self._seen:
+            self._alive.append(value)
+            self._seen[number] = b"cycle %d" % len(self._alive)
+            self._seen[number] = self._told(value, kind)
+        return self._seen[number]
+
+    def _told(self, value: Any, kind: type) -> bytes:
+        if kind in (set, frozenset):
+            return _hashed(kind.__name__.encode(), *sorted(map(self.of, value)))
+        if (kind is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject:
+            return _array(value, kind)
+        told = _PARTS.get(kind)
+        if told is not None:
+            return self._all(kind.__name__, told(value))
+        if name := _name(value):
+            return _hashed(b"named", name.encode())
+        if isinstance(value, type):
+            return self._class(value)
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, types.ModuleType):
+            return _module(value.__name__)
+        if hasattr(value, "__wrapped__"):  # as that of functools.lru_cache
+            return self._all(f"around {kind.__qualname__}", [value.__wrapped__])
+        return self._object(value, kind)
+
+    def _all(self, kind: str, parts: Iterable[Any]) -> bytes:
+        return _hashed(kind.encode(), *map(self.of, parts))
+
+    def _object(self, value: Any, kind: type) -> bytes:
+        reduce = copyreg.dispatch_table.get(kind)
+        reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        if isinstance(reduced, str):
+            owner = getattr(value, "__self__", None)
+            owner = None if isinstance(owner, types.ModuleType) else owner
+            return self._all("global", [kind, getattr(value, "__module__", ""), reduced, owner])
+        made, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        if made is dict and len(arguments) == 1 and type(arguments[0]) is dict:
+            return self.of(arguments[0])  # whose own class is not to be seen
+        parts = [made, arguments, state, list(items or ()), list(pairs or ())]
+        return self._all("object", parts)
+
+    def _class(self, value: type) -> bytes:
+        own = {
+            name: it
+            for name, it in vars(value).items()
+            if isinstance(it, types.FunctionType) or not name.startswith(("__", "_abc_"))
+        }
+        return self._all("class", [value.__qualname__, value.__bases__, own])
+
+    def _function(self, value: types.FunctionType) -> bytes:
+        parts = [
+            value.__code__,
+            value.__defaults__,
+            value.__kwdefaults__,
+            value.__closure__,
+            {name: it for name, it in vars(value).items() if name != "__wrapped__"},
+            {} if _is_installed(value.__module__) else dict(sorted(_globals_of(value))),
+        ]
+        return self._all("function", parts)
+
+
+def _hashed(*parts: bytes) -> bytes:
+    content = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        content.update(len(part).to_bytes(8, "little"))
+        content.update(part)
+    return content.digest()
+
+
+def _array(value: Any, kind: type) -> bytes:
+    content = hashlib.blake2b(f"{kind} {value.dtype!r} {value.shape}".encode(), digest_size=16)
+    content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    return content.digest()
+
+
+def _cell(value: types.CellType) -> list[Any]:
+    try:
+        return [value.cell_contents]
+    except ValueError:
+        return []
+
+
+def _code(value: types.CodeType) -> list[Any]:
+    return [
+        value.co_code,
+        value.co_consts,
+        value.co_names,
+        value.co_varnames,
+        value.co_freevars,
+        value.co_cellvars,
+        value.co_flags,
+        (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount),
+        value.co_exceptiontable,
+    ]
+
+
+def _file(value: io.BytesIO) -> list[Any]:
+    """Return what is in a file; it is such an archive that Keras pickles a model as."""
+    content = value.getvalue()
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        return [content, value.tell()]
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [name for name in archive.namelist() if name != "metadata.json"]  # tells the time
+        return [{name: archive.read(name) for name in names}, value.tell()]
+
+
+_PARTS: dict[type, Any] = {
+    list: list,
+    tuple: tuple,
+    dict: lambda it: (part for item in it.items() for part in item),
+    io.BytesIO: _file,
+    complex: lambda it: (it.real, it.imag),
+    slice: lambda it: (it.start, it.stop, it.step),
+    types.CodeType: _code,
+    types.CellType: _cell,
+    types.MethodType: lambda it: (it.__func__, it.__self__),
+    types.MemberDescriptorType: lambda it: (it.__name__,),
+    types.GetSetDescriptorType: lambda it: (it.__name__,),
+    types.MappingProxyType: lambda it: (dict(it),),
+    property: lambda it: (it.fget, it.fset, it.fdel),
+    staticmethod: lambda it: (it.__func__,),
+    classmethod: lambda it: (it.__func__,),
+    functools.cached_property: lambda it: (it.func,),
+}
+
+
+def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the global values that a function names, those in modules by their whole path."""
+    for code in _codes(function.__code__):
+        steps = list(dis.get_instructions(code))
+        for at, step in enumerate(steps):
+            if step.opname == "IMPORT_NAME":
+                package = function.__globals__.get("__package__")
+                dots = "." * steps[at - 2].argval
+                name = importlib.util.resolve_name(dots + step.argval, package)
+                if not _is_installed(name):
+                    yield f"import {name}", _module(name)
+            if step.opname not in ("LOAD_GLOBAL", "LOAD_NAME"):
+                continue
+            path, value = step.argval, function.__globals__.get(step.argval, ...)
+            for attribute in steps[at + 1 :]:
+                inside = isinstance(value, types.ModuleType)
+                if not inside or attribute.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                    break
+                if _is_installed(value.__name__):
+                    break
+                path = f"{path}.{attribute.argval}"
+                value = getattr(value, attribute.argval, ...)
+            yield path, value
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _module(name: str) -> bytes:
+    """Return what tells a module: its name if it is installed, else its file."""
+    if _is_installed(name):
+        return _hashed(b"module", name.encode())
+    spec = getattr(sys.modules.get(name), "__spec__", None) or importlib.util.find_spec(name)
+    if spec is None or not spec.has_location or spec.origin is None:
+        raise LookupError(name)
+    return _hashed(b"module", name.encode(), Path(spec.origin).read_bytes())
+
+
+def _name(value: Any) -> str | None:
+    """Return where a class or function is found in an installed package; None for any other."""
+    module, name = (getattr(value, each, None) for each in ("__module__", "__qualname__"))
+    if not (isinstance(module, str) and isinstance(name, str) and _is_installed(module)):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}.{name}" if found is value else None
+
+
+@functools.cache
+def _is_installed(module: str | None) -> bool:
+    """Whether a module is Python's or of an installed package, and no user's own."""
+    top = str(module).partition(".")[0]
+    if top in sys.stdlib_module_names or top in ("builtins", __name__.partition(".")[0]):
+        return True
+    if module is None or module == "__main__":
+        return False
+    found = sys.modules.get(top) or sys.modules.get(module)
+    file = getattr(found, "__file__", None)
+    if file is None and found is None:
+        spec = importlib.util.find_spec(top)
+        file = spec.origin if spec is not None else None
+    return file is not None and not _INSTALLED.isdisjoint(Path(file).parts)

@@ -1,0 +1,311 @@
+"""A trial's config that notes what is read of it."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from yaml.representer import Representer, SafeRepresenter  # type: ignore[import-untyped]
+
+from tune_tf.data.digest import digest
+from tune_tf.errors import WorkloadError
+
+Path = tuple[Any, ...]
+"""Keys from the whole config down to a value or a group of values."""
+
+Reads = dict[Path, bytes | None]
+"""What was read: by path, the digest of the value or of the whole group, :data:`GROUP`, or
+:data:`MISSING`; None for a value that cannot be compared."""
+
+MISSING, GROUP = b"missing", b"group"
+
+_ABSENT: Any = object()
+
+
+class ConfigReads:
+    """What is read of a config by whoever holds its :class:`RecordingConfig`, at any time.
+
+    Args:
+        config: The trial's values; where it is itself a :class:`RecordingConfig`, that notes all
+            reads too.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.lock = threading.RLock()
+        self.noted: Reads = {}
+        self.at_use: list[Callable[[], None]] = []
+        self._groups: list[RecordingConfig] = []
+        self._take(config)
+        self.recording = self.group(())
+
+    def fit(self, config: Mapping[str, Any]) -> bool:
+        """Whether all that was read is the same in another config."""
+        plain = _all_of(config)
+        with self.lock:
+            return all(
+                noted is not None and _told(_at(plain, path), whole=noted != GROUP) == noted
+                for path, noted in self.noted.items()
+            )
+
+    def go_on(self, config: Mapping[str, Any]) -> None:
+        """Let what is still to be read be read of another config, which fits."""
+        with self.lock:
+            self._take(config)
+            for path in self.noted:
+                self._pass_on(path)
+            for group in self._groups:
+                group.fill()
+
+    def value(self, path: Path) -> Any:
+        """Return a value as it is in the config; ``_ABSENT`` if it is not there."""
+        return _at(self._config, path)
+
+    def note(self, path: Path, *, whole: bool) -> None:
+        """Note that a value was read.
+
+        Args:
+            path: Of the value.
+            whole: Whether with all that is in it, where it is a group.
+        """
+        with self.lock:
+            if path not in self.noted or (whole and self.noted[path] == GROUP):
+                self.noted[path] = _told(self.value(path), whole=whole)
+                self._pass_on(path)
+
+    def group(self, path: Path) -> "RecordingConfig":
+        """Return a group of values, or all, as a dict that notes what is read of it."""
+        made = dict.__new__(RecordingConfig)
+        made._reads, made._path, made._gone = self, path, set()  # noqa: SLF001  it makes them
+        self._groups.append(made)
+        made.fill()
+        return made
+
+    def _take(self, config: Mapping[str, Any]) -> None:
+        self._config = _copied(_all_of(config))  # whoever holds the trial's own may change it
+        self._outer = config if isinstance(config, RecordingConfig) else None
+
+    def _pass_on(self, path: Path) -> None:
+        """Tell the config that this one was made of."""
+        if self._outer is not None:
+            self._outer.note({path: self.noted[path]})
+
+
+class _Unread:
+    """Stands for a value where only those look who go past the methods of a config."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Say what to do, in the error of whoever cannot use it; compiled code dies of our own."""
+        return (
+            "<a value of the config that was taken past the config's own methods, so that nobody "
+            "sees that it is read, as dict.get(config, name), obj.__dict__ = config and some "
+            "compiled libraries do it: take config[name], or hand over dict(config)>"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # libraries ask every object for some
+            raise AttributeError(name)
+        return self._refuse()
+
+    def _refuse(self, *arguments: Any, **named: Any) -> Any:
+        raise WorkloadError(f"there is {self!r}")
+
+    __bool__ = __eq__ = __ne__ = __hash__ = __str__ = __format__ = __reduce_ex__ = _refuse
+
+
+_UNREAD: Any = _Unread()
+
+
+class RecordingConfig(dict[str, Any]):
+    """A config as a loader gets it: a dict of which a value counts as read once it is looked at.
+
+    Groups in it are such dicts too. Whatever looks at many values at once (iteration, ``len``,
+    ``==``, a copy, pickle, a print) counts as reading all. Lists and arrays in it are copies, and
+    what is written to it is seen only there. To make another one of its class makes a plain dict.
+    """
+
+    # As a dict it holds the values that were read or written, and marks of no use for all others:
+    # compiled code that looks into a dict past its methods must not read what nobody notes.
+    __slots__ = ("_gone", "_path", "_reads")
+
+    _reads: ConfigReads
+    _path: Path
+    _gone: set[Any]  # keys that were deleted
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        """Return a plain dict; :meth:`ConfigReads.group` makes those of this class."""
+        return dict(*arguments, **named)
+
+    def note(self, reads: Reads) -> None:
+        """Note what another loader read of the same values."""
+        for path, noted in reads.items():
+            self._reads.note((*self._path, *path), whole=noted != GROUP)
+
+    def at_use(self, action: Callable[[], None]) -> None:
+        """Do something each time that what was made of this config is used."""
+        self._reads.at_use.append(action)
+
+    def use_once(self) -> None:
+        """Let what was made of this config serve no other trial."""
+        self._reads.noted[()] = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all values as plain dicts; nothing counts as read."""
+        with self._reads.lock:
+            return {key: self._plain(key, value) for key, value in dict.items(self)}
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a value and note it."""
+        path = (*self._path, key)
+        with self._reads.lock:
+            value = dict.get(self, key, _ABSENT)
+            if value is _UNREAD:
+                self._reads.note(path, whole=False)
+                value = self._reads.value(path)
+                value = self._reads.group(path) if type(value) is dict else _copied(value)
+                dict.__setitem__(self, key, value)
+            elif value is _ABSENT and key not in self._gone:
+                self._reads.note(path, whole=False)
+        if value is _ABSENT:
+            raise KeyError(key)
+        return value
+
+    def get(self, key: Any, default: Any = None, /) -> Any:
+        """Return a value and note it, or that it is missing."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether the key is there; its value counts as read."""
+        return self.get(key, _ABSENT) is not _ABSENT
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write a value that is seen only here."""
+        with self._reads.lock:
+            dict.__setitem__(self, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        """Take a key away, only here; its value counts as read."""
+        self.pop(key)
+
+    def pop(self, key: Any, default: Any = _ABSENT, /) -> Any:
+        """Return a value and take its key away, only here."""
+        with self._reads.lock:
+            value = self.get(key, _ABSENT)
+            if value is not _ABSENT:
+                dict.__delitem__(self, key)
+                self._gone.add(key)
+            elif default is _ABSENT:
+                raise KeyError(key)
+        return default if value is _ABSENT else value
+
+    def popitem(self) -> tuple[Any, Any]:
+        """Return the last key with its value, and take it away; all values count as read."""
+        self.read_all()
+        for key in dict.__reversed__(self):
+            return key, self.pop(key)
+        raise KeyError("popitem(): dictionary is empty")
+
+    def clear(self) -> None:
+        """Take all keys away, only here; all values count as read."""
+        for key in list(self):
+            self.pop(key)
+
+    def setdefault(self, key: Any, default: Any = None, /) -> Any:
+        """Return a value and note it; write a default, only here, where it is missing."""
+        with self._reads.lock:
+            if key not in self:
+                self[key] = default
+            return self[key]
+
+    def update(self, *arguments: Any, **named: Any) -> None:
+        """Write values that are seen only here."""
+        for key, value in dict(*arguments, **named).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
+        """Write values that are seen only here."""
+        self.update(other)
+        return self
+
+    def __reduce_ex__(self, protocol: Any = None) -> Any:
+        """Pickle and copy as a plain dict; all values count as read."""
+        return dict, (dict(self),)
+
+    __reduce__ = __reduce_ex__
+
+    def fill(self) -> None:
+        """Take over the keys of the config, for values that were neither read nor written."""
+        known = {key: value for key, value in dict.items(self) if value is not _UNREAD}
+        dict.clear(self)
+        for key in self._reads.value(self._path):
+            if key not in self._gone:
+                dict.__setitem__(self, key, known.pop(key, _UNREAD))
+        dict.update(self, known)
+
+    def _plain(self, key: Any, value: Any) -> Any:
+        if value is _UNREAD:
+            return self._reads.value((*self._path, key))
+        return value.to_dict() if isinstance(value, RecordingConfig) else value
+
+    def read_all(self) -> None:
+        """Count all values as read."""
+        with self._reads.lock:
+            self._reads.note(self._path, whole=True)
+            for key in list(dict.keys(self)):
+                value = self[key]
+                if isinstance(value, RecordingConfig):
+                    value.read_all()
+
+
+def _reading_all(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a dict before which all values count as read."""
+
+    def read_and_do(*arguments: Any) -> Any:
+        for each in arguments:
+            if isinstance(each, RecordingConfig):
+                each.read_all()
+        return method(*arguments)
+
+    return read_and_do
+
+
+for _name in (
+    *("__iter__", "__reversed__", "__len__", "keys", "values", "items", "copy"),
+    *("__eq__", "__ne__", "__or__", "__ror__", "__repr__"),
+):
+    setattr(RecordingConfig, _name, _reading_all(getattr(dict, _name)))
+
+for _representer in (SafeRepresenter, Representer):  # PyYAML, Ray's own, goes by the very class
+    _representer.add_representer(RecordingConfig, SafeRepresenter.represent_dict)
+
+
+def _all_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    return config.to_dict() if isinstance(config, RecordingConfig) else dict(config)
+
+
+def _copied(value: Any) -> Any:
+    """Return a value with its containers and arrays copied."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _copied(each) for key, each in value.items()}
+    if kind in (list, tuple):
+        return kind(map(_copied, value))
+    return value.copy() if kind in (set, np.ndarray) else value
+
+
+def _at(config: Any, path: Path) -> Any:
+    for key in path:
+        if type(config) is not dict or key not in config:
+            return _ABSENT
+        config = config[key]
+    return config
+
+
+def _told(value: Any, *, whole: bool) -> bytes | None:
+    if value is _ABSENT:
+        return MISSING
+    return GROUP if type(value) is dict and not whole else digest(value)
