@@ -172,7 +172,14 @@ class Workload(abc.ABC):
         return rows
 
     def callbacks(self, config: Config) -> "Sequence[keras.callbacks.Callback]":
-        """Return Keras callbacks for a trial; those for batches need ``loop="fit"``."""
+        """Return Keras callbacks for a trial; those for batches need ``loop="fit"``.
+
+        They are called as by ``fit``, with None for ``params["epochs"]``, which Tune decides. What
+        they add to the logs of an epoch is reported with its metrics. Checkpoints keep their
+        attributes that are numbers, text, NumPy arrays, or lists, tuples, sets and dictionaries of
+        these; other objects, variables and open files begin anew. One object that is returned for
+        several trials is set back to how it was made, or refused where that cannot be.
+        """
         return ()
 
     def shuffle(self, config: Config) -> bool:

@@ -1,6 +1,7 @@
 """What callbacks remember goes with a trial, and with no other trial."""
 
 import json
+import math
 from collections import Counter, OrderedDict, defaultdict, deque
 
 import keras
@@ -356,3 +357,28 @@ def test_each_callback_takes_the_state_of_its_own_class(replicas_of, tmp_path):
     assert other.number == {"epochs": 1}
     assert not hasattr(other, "count")
     loop.finish()
+
+
+class TakesTheLogarithm(keras.losses.Loss):
+    """A loss that a program cannot carry a number for, so that the first epoch begins twice."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self._layer = layer
+
+    def call(self, y_true, y_pred):
+        return keras.ops.mean(y_pred**2) * math.sqrt(self._layer.rate)
+
+
+def test_a_trial_that_begins_again_with_plain_numbers_counts_once(replicas_of):
+    def taking(config):
+        dropout = keras.layers.Dropout(0.3)
+        model = keras.Sequential([keras.Input((6,)), dropout, keras.layers.Dense(3)])
+        model.compile("sgd", TakesTheLogarithm(dropout))
+        return model
+
+    shared = Counting()
+    loop = trial(GraphLoop(Given(taking, draw(20, 8)), replicas_of(1)), lambda: shared, {})
+
+    assert [metrics["count"] for metrics in to_its_end(loop, 2)[0]] == [11, 22]
+    assert loop.num_programs == 2

@@ -99,3 +99,10 @@ def test_asking_for_the_global_generator_draws_no_number():
 )
 def test_seeds_that_variables_begin_with_are_told(owner, expected):
     assert ("seed" in internals.seed_attributes(owner())) is expected
+
+
+@pytest.mark.parametrize(("profile_batch", "expected"), [(0, False), ((2, 3), True)])
+def test_a_profile_of_batches_is_told(profile_batch, expected, tmp_path):
+    callback = keras.callbacks.TensorBoard(str(tmp_path), profile_batch=profile_batch)
+
+    assert internals.profiles_batches(callback) is expected

@@ -15,7 +15,7 @@ def test_scalars_and_the_batch_size_can_change_and_shapes_and_optimizers_cannot(
         {
             "learning_rate": Float(1e-4, 1e-1, log=True),
             "momentum": Float(0.0, 0.9),
-            "dropout": Float(0.1, 0.5),
+            "dropout": Float(0.0, 0.5),
             "batch_size": Choice([32, 64]),
             "width": Int(8, 16),
             "optimizer": Choice(["sgd", "adam"]),

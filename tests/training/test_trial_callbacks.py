@@ -1,5 +1,7 @@
 """Keras callbacks around epochs that are one graph call."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -453,3 +455,83 @@ def test_a_callback_for_batches_is_refused(hook, replicas_of):
 
     with pytest.raises(WorkloadError, match=rf'Batchwise .*{hook}.*loop="fit"'):
         loop_with(replicas_of(1), batchwise())
+
+
+class Reading(callbacks.Callback):
+    """Reads what a callback may read of a model between epochs, and copies and writes it."""
+
+    def __init__(self, seen, folder):
+        super().__init__()
+        self._seen = seen
+        self._folder = folder
+
+    def on_epoch_end(self, epoch, logs=None):
+        model, optimizer = self.model, self.model.optimizer
+        names = ("weight_decay", "beta_1", "epsilon", "clipnorm")
+        numbers = [getattr(optimizer, name) for name in names]
+        numbers += [model.layers[1].rate, model.layers[0].kernel_regularizer.l2]
+        copied = keras.models.clone_model(model)
+        model.save(self._folder / "model.keras")
+        loaded = keras.models.load_model(self._folder / "model.keras")
+        self._seen.append(
+            [type(number) is float for number in numbers]
+            + [
+                numbers,
+                [float(number) for number in numbers],
+                copied.layers[1].get_config()["rate"],
+                json.loads(model.to_json())["config"]["layers"][2]["config"]["rate"],
+                model.get_config()["layers"][2]["config"]["rate"],
+                optimizer.get_config()["weight_decay"],
+                loaded.optimizer.beta_1,
+            ]
+        )
+
+
+def carrying(config):
+    """Build a model whose numbers a program carries."""
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(config["l2"])),
+            keras.layers.Dropout(config["rate"]),
+        ]
+    )
+    optimizer = keras.optimizers.AdamW(
+        0.01, weight_decay=config["decay"], beta_1=config["beta"], clipnorm=config["clip"]
+    )
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_a_callback_reads_copies_and_writes_the_numbers_of_its_own_trial(
+    num_replicas, replicas_of, tmp_path
+):
+    seen = []
+    workload = Given(carrying, draw(20, 8), callbacks=lambda config: [Reading(seen, tmp_path)])
+    loop = GraphLoop(workload, replicas_of(num_replicas))
+    configs = [
+        {"l2": 0.01, "rate": 0.25, "decay": 0.125, "beta": 0.75, "clip": 0.5},
+        {"l2": 0.02, "rate": 0.5, "decay": 0.0625, "beta": 0.875, "clip": 0.25},
+    ]
+    for config in configs:
+        begin(loop, workload, config)
+        loop.epoch()
+        loop.finish()
+
+    for config, (*are_floats, numbers, _, cloned, text, given, decay, beta) in zip(
+        configs, seen, strict=True
+    ):
+        assert all(are_floats)
+        clip = config["clip"] / num_replicas  # gradients are clipped before Keras' sum
+        assert numbers == [
+            config["decay"],
+            config["beta"],
+            1e-7,
+            clip,
+            config["rate"],
+            config["l2"],
+        ]
+        assert cloned == text == given == config["rate"]
+        assert (decay, beta) == (config["decay"], config["beta"])
+    assert loop.num_programs == 1

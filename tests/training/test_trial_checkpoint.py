@@ -11,12 +11,14 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from trials import Given, begin, bits, draw, furthest, run, run_fresh
+from trials import Given, begin, bits, draw, furthest, furthest_values, run, run_fresh
 
+import tune_tf
 from tune_tf.errors import CheckpointError
 from tune_tf.training.checkpoint import FILE_NAME, Checkpoint
 from tune_tf.training.export import trained_model
 from tune_tf.training.loop import GraphLoop
+from tune_tf.training.seeds import epoch_order
 
 pytestmark = pytest.mark.tf
 layers = keras.layers
@@ -124,7 +126,7 @@ def test_the_new_config_wins(change, replicas_of, folders):
     loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
     loop.epoch(), loop.epoch()
     optimizer = loop._current.program.model.optimizer
-    [loop._current.program._carried[i][0].assign(v) for i, v in _carried(loop, change)]
+    [loop._current.program._carried._variables[i].assign(v) for i, v in _carried(loop, change)]
     optimizer.learning_rate = change.get("rate", 0.05)
     assert history[0] == loop.epoch()
     assert tf.executing_eagerly()
@@ -135,6 +137,141 @@ def _carried(loop, change):
 
     names = [s.attribute for s in scalars_of(build({}))]
     return [(names.index(name), value) for name, value in change.items() if name in names]
+
+
+def switchable(config):
+    """Build a model of two random layers; the second is counted by Keras after the first."""
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(8),
+            layers.Dropout(config.get("first", 0.0)),
+            layers.Dense(8),
+            layers.GaussianNoise(config.get("second", 0.2)),
+            layers.Dense(3),
+        ]
+    )
+    kind = keras.optimizers.RMSprop if config.get("rmsprop") else keras.optimizers.SGD
+    model.compile(
+        kind(0.01, momentum=config.get("momentum", 0.0)),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    return model
+
+
+SWITCHED = Given(switchable, draw(45, 19))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"first": 0.4}, {"first": 0.0}),
+        ({"first": 0.0}, {"first": 0.4}),
+        ({"first": 0.4, "second": 0.0}, {"first": 0.0, "second": 0.2}),
+        ({"momentum": 0.0}, {"momentum": 0.9, "first": 0.4}),
+        ({"momentum": 0.9, "first": 0.4}, {"momentum": 0.0, "first": 0.0}),
+        ({"rmsprop": 1, "momentum": 0.9}, {"rmsprop": 1}),
+        ({"rmsprop": 1}, {"rmsprop": 1, "momentum": 0.9}),
+    ],
+    ids=repr,
+)
+def test_an_exploit_may_switch_a_layer_or_the_momentum_on_or_off(
+    before, after, replicas_of, tmp_path
+):
+    used = GraphLoop(SWITCHED, replicas_of(1))
+    run(used, SWITCHED, after, seed=5, epochs=1)
+    begin(used, SWITCHED, before)
+    used.epoch(), used.epoch()
+    saved = used.state()
+    saved.write(tmp_path)
+    in_used = gone_on(1, replicas_of(1), tmp_path, after, SWITCHED, used)
+    loop = begin(GraphLoop(SWITCHED, replicas_of(1)), SWITCHED, after, seed=99)
+    fresh, _ = values_of(loop), loop.restore(Checkpoint.read(tmp_path))
+    restored = values_of(loop)
+    metrics = loop.epoch()
+
+    assert bits(in_used) == bits(([metrics], list(values_of(loop).values())))
+    before_it = dict(zip(saved.names, [*saved.model, *saved.optimizer], strict=True))
+    assert {name.role for name in before_it.keys() ^ fresh.keys()} <= {
+        "seed_generator_state",
+        "momentum of SGD",
+        "momentum of RMSprop",
+    }
+    for name, value in restored.items():
+        np.testing.assert_array_equal(value, before_it.get(name, fresh[name]), name.path)
+
+
+def test_a_trainable_goes_on_after_an_exploit_as_in_a_fresh_process(tmp_path):
+    kind = tune_tf.trainable(SWITCHED, seed=7)
+    better, worse = {"momentum": 0.9, "first": 0.4}, {"momentum": 0.0, "first": 0.0}
+    trained, other = kind(config=better), kind(config=worse)
+    trained.train()
+    saved = trained.save(str(tmp_path))
+    other.train()
+    other.reset_config(worse)
+    other.restore(saved)
+    fresh = kind(config=worse)
+    fresh.restore(saved)
+
+    first, second = (trial.train() for trial in (other, fresh))
+    assert {name: first[name] for name in ("loss", "val_loss")} == {
+        name: second[name] for name in ("loss", "val_loss")
+    }
+    for trial in (trained, other, fresh):
+        trial.stop()
+
+
+def values_of(loop):
+    """Return the values of a trial's variables by what they are."""
+    state = loop.state()
+    return dict(zip(state.names, [*state.model, *state.optimizer], strict=True))
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 0.9), (0.9, 0.0)])
+def test_a_switched_momentum_goes_on_as_fit_from_the_same_weights(before, after, replicas_of):
+    no_noise = {"second": 0.0}
+    loop = begin(GraphLoop(SWITCHED, replicas_of(1)), SWITCHED, no_noise | {"momentum": before})
+    loop.epoch()
+    saved = loop.state()
+    begin(loop, SWITCHED, no_noise | {"momentum": after}, seed=99)
+    loop.restore(saved)
+    metrics = loop.epoch()
+
+    model = switchable(no_noise | {"momentum": after})
+    model.optimizer.build(model.trainable_variables)
+    model.set_weights(saved.model)
+    model.optimizer.iterations.assign(saved.optimizer[0])
+    data = SWITCHED.load_data({})
+    order = epoch_order(saved.seed, 1, 45)
+    by_fit = model.fit(
+        *(part[order] for part in data.train),
+        batch_size=8,
+        shuffle=False,
+        validation_data=data.validation,
+        verbose=0,
+    ).history
+    assert metrics == pytest.approx({name: values[0] for name, values in by_fit.items()}, rel=1e-5)
+    assert furthest_values(loop.model.get_weights(), model.get_weights()) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"momentum": 0.9}, {"rmsprop": 1}),
+        ({"rmsprop": 1}, {"momentum": 0.9}),
+        ({"rmsprop": 1, "momentum": 0.9}, {}),
+    ],
+    ids=repr,
+)
+def test_slots_of_another_optimizer_are_refused_also_where_their_shapes_fit(
+    before, after, replicas_of
+):
+    loop = begin(GraphLoop(SWITCHED, replicas_of(1)), SWITCHED, before)
+    saved = loop.state()
+    begin(loop, SWITCHED, after)
+
+    with pytest.raises(CheckpointError, match="another structure"):
+        loop.restore(saved)
 
 
 def test_a_learning_rate_that_callbacks_lowered_is_kept(replicas_of, tmp_path):

@@ -129,6 +129,8 @@ def run_keras_fit(workload, replicas, config=None, seed=SEED, epochs=3):
     """Run the same trial by ``keras.Model.fit`` with the same order of rows."""
     config = config or {}
     model = built(workload, replicas, config, seed)
+    with replicas.scope():
+        model.optimizer.build(model.trainable_variables)  # `fit` builds them without their values
     data = workload.load_data(config)
     train = rows_of(data).train
     history = []

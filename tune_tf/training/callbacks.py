@@ -17,6 +17,7 @@ from tune_tf.training.callback_state import (
     attributes_of,
     decode,
 )
+from tune_tf.training.keras_internals import profiles_batches
 
 Metrics = dict[str, Any]
 
@@ -33,8 +34,7 @@ def _saves_by_epoch(callback: Any) -> bool:
 
 
 def _draws_by_epoch(callback: Any) -> bool:
-    profiles = vars(callback).get("_should_trace", True)  # no public name
-    return callback.update_freq == "epoch" and not profiles
+    return callback.update_freq == "epoch" and not profiles_batches(callback)
 
 
 # What Keras' own callbacks for batches need for their hooks to do nothing in an epoch; the loss of

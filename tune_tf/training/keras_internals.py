@@ -99,3 +99,8 @@ def without_weight_decay(optimizer: Any, variables: Sequence[Any]) -> list[int]:
         for number, variable in enumerate(variables)
         if isinstance(variable, keras.Variable) and optimizer._var_key(variable) in keys  # noqa: SLF001
     ]
+
+
+def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
+    """Return whether ``profile_batch`` is not 0."""
+    return bool(vars(callback).get("_should_trace", True))

@@ -333,6 +333,7 @@ class GraphLoop:
         found = self._structure(model, [], trial.config, trial.rows)
         by_carrying, carried_key = trial.program, trial.key
         trial.program = self._make_program(model, [], trial.config, trial.rows, found)
+        trial.callbacks.have_ended = True  # without a call: the trial begins again
         trial.callbacks = self._callbacks(trial.config, trial.rows, model)
         trial.callbacks.train_begin()
         if trial.restored is not None:
