@@ -86,6 +86,44 @@ def test_a_space_can_be_given_in_three_forms(space):
     assert given == make(sampler="tpe", seed=1).suggest("a")
 
 
+def test_distributions_can_be_nested_as_under_rays_own_searcher():
+    from ray.tune.search.optuna import OptunaSearch
+
+    rate = optuna.distributions.FloatDistribution(0, 1)
+    kinds = {"units": optuna.distributions.IntDistribution(4, 64), "layer": {"rate": rate}}
+    sampler = optuna.samplers.RandomSampler
+    theirs = OptunaSearch(kinds, metric="loss", mode="min", sampler=sampler(seed=3))
+    ours = make(kinds, sampler=sampler(seed=3), seed=None)
+    assert [ours.suggest(name) for name in "abc"] == [theirs.suggest(name) for name in "abc"]
+
+
+def test_what_rays_own_searcher_has_and_this_one_has_not_is_known():
+    import inspect
+
+    from ray.tune.search import Searcher
+    from ray.tune.search.optuna import OptunaSearch
+
+    from tune_tf.searchers import OptunaSearcher
+
+    def public(kind):
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    def arguments(kind):
+        return set(inspect.signature(kind).parameters)
+
+    assert public(OptunaSearch) - public(OptunaSearcher) == {"convert_search_space"}
+    assert arguments(OptunaSearch) - arguments(OptunaSearcher) == {"metric", "mode"}
+    left = public(Searcher) - public(OptunaSearcher) - {"FINISHED", "CKPT_FILE_TMPL"}
+    inherited = {"metric", "mode", "save_to_dir", "restore_from_dir", "add_evaluated_trials"}
+    assert left == inherited | {"get_state", "set_state"}  # Ray's has these two neither
+    for name in public(OptunaSearch) & public(OptunaSearcher):
+        theirs = inspect.signature(getattr(OptunaSearch, name)).parameters.values()
+        ours = inspect.signature(getattr(OptunaSearcher, name)).parameters.values()
+        assert [(each.name, each.kind, each.default) for each in ours] == [
+            (each.name, each.kind, each.default) for each in theirs
+        ], name
+
+
 def test_the_metric_and_mode_are_the_objectives():
     assert (make().metric, make().mode) == ("loss", "min")
 

@@ -32,7 +32,7 @@ from tune_tf.searchers.suggestions import GivenSpace, suggest_of
 from tune_tf.searchers.trial_end import ending, failure
 from tune_tf.searchers.verdict import TIME, Verdict, dropped
 from tune_tf.searchers.warm_start import Taken, WarmStart
-from tune_tf.space import nested
+from tune_tf.space import flat, nested
 from tune_tf.tune_internals import observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class OptunaSearcher(Searcher):
     Args:
         space: A :class:`tune_tf.SearchSpace`; or a define-by-run function, which asks an Optuna
             trial for parameters and returns None or a dict of constants that are added to them; or
-            a dict of Optuna distributions by path. Groups are joined by ``/`` in paths.
+            a dict of Optuna distributions, nested or by path. Groups are joined by ``/`` in paths.
         objective: The metric that trials report, and its direction; or several, of which the first
             is the one whose curve is kept.
         sampler: Name of a sampler, such as ``"tpe"``, or a sampler of Optuna's.
@@ -108,6 +108,8 @@ class OptunaSearcher(Searcher):
         """Check the settings, and open the study if it has a name."""
         if warm_start_from is not None and not isinstance(warm_start_from, WarmStart):
             warm_start_from = WarmStart(warm_start_from)
+        if isinstance(space, Mapping):
+            space = flat(space)
         suggest_of(space)
         self._begin(
             SearchSettings(
