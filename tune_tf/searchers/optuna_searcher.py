@@ -31,7 +31,7 @@ from tune_tf.searchers.trial_end import ending, failure
 from tune_tf.searchers.verdict import TIME, dropped
 from tune_tf.searchers.warm_start import Taken, WarmStart
 from tune_tf.space import nested
-from tune_tf.tune_internals import run_id_of
+from tune_tf.tune_internals import observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
 
@@ -180,6 +180,7 @@ class OptunaSearcher(Searcher):
 
         ``FINISHED`` where a grid or an exhaustive search has nothing left.
         """
+        observe_stops()
         with self._plainly():
             book = self._book
             if self._max_concurrent is not None:

@@ -1,14 +1,12 @@
 """What the running Tune controller knows about trials and does not tell searchers.
 
-The one place that looks behind Tune's searcher interface. Tune says that a trial is over, not who
-ended it; it hands stop criteria to a searcher only if ``tune.run`` was given a ``config``; it keeps
-a trial's error to itself, the last result of a trial that was stopped while it was paused, which
-trials it restored, and at which iterations its scheduler compares trials. All of it stands in the
-controller, which is always among the callers of a searcher's hooks. Where no controller is found,
-the answer is what Tune did tell.
+Tune says that a trial is over, not who ended it; it hands stop criteria to a searcher only if
+``tune.run`` was given a ``config``; it keeps a trial's error to itself, the last result of a trial
+that was stopped while it was paused, which trials it restored, and at which iterations its
+scheduler compares trials. All of it stands in the controller, which is always among the callers of
+a searcher's hooks. Where no controller is found, the answer is what Tune did tell.
 """
 
-import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -17,10 +15,10 @@ from typing import Any
 
 from tune_tf.secrets import masked
 from tune_tf.space import flat
+from tune_tf.tune_internals import calling_controller, is_own_end
 
 _LONGEST = 500
 _OVER = ("TERMINATED", "ERROR")
-_CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
 
 
 def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
@@ -31,7 +29,7 @@ def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -
         result: The result it was stopped at.
         told: The stop criteria that Tune told the searcher.
     """
-    controller = _controller()
+    controller = calling_controller()
     if controller is not None and not _stops_trials(controller.scheduler_alg):
         return True
     return at_limit(trial_id, result, told)
@@ -39,21 +37,16 @@ def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -
 
 def at_limit(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
     """Return whether a result has reached a limit of the trial; arguments as above."""
-    limits = dict(told)
-    controller = _controller()
-    if controller is not None:
-        scheduler, trial = controller.scheduler_alg, controller.get_trial(trial_id)
-        limits.update(trial.stopping_criterion if trial is not None else {})
-        # Ray's ASHA and HyperBand stop a trial that reached max_t as they stop a bad one.
-        max_t = getattr(scheduler, "_max_t", getattr(scheduler, "_max_t_attr", None))
-        if isinstance(max_t, int | float):
-            limits.setdefault(getattr(scheduler, "_time_attr", ""), max_t)
-    return any(name in result and result[name] >= limit for name, limit in limits.items())
+    if any(name in result and result[name] >= limit for name, limit in told.items()):
+        return True
+    controller = calling_controller()
+    trial = controller.get_trial(trial_id) if controller is not None else None
+    return trial is not None and is_own_end(trial, result)
 
 
 def error_text(trial_id: str) -> str:
     """Return the text of a failed trial's error; empty where it is not to be had."""
-    controller = _controller()
+    controller = calling_controller()
     trial = controller.get_trial(trial_id) if controller is not None else None
     path = getattr(trial, "error_file", None)
     return masked(Path(path).read_text(errors="replace")) if path and Path(path).is_file() else ""
@@ -67,7 +60,7 @@ def last_line(text: str) -> str:
 
 def trial_ids() -> set[str] | None:
     """Return the ids of all trials that Tune knows, or None outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     if controller is None:
         return None
     return {trial.trial_id for trial in controller.get_trials()}
@@ -75,28 +68,28 @@ def trial_ids() -> set[str] | None:
 
 def configs() -> dict[str, dict[str, Any]]:
     """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     trials = controller.get_trials() if controller is not None else ()
     return {trial.trial_id: flat(trial.config) for trial in trials}
 
 
 def ended() -> dict[str, bool]:
     """Return whether each trial failed that has ended, by id; empty outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     trials = controller.get_trials() if controller is not None else ()
     return {trial.trial_id: trial.status == "ERROR" for trial in trials if trial.is_finished()}
 
 
 def last_result(trial_id: str) -> dict[str, Any]:
     """Return a trial's last result, groups joined by ``/``; empty where it is not to be had."""
-    controller = _controller()
+    controller = calling_controller()
     trial = controller.get_trial(trial_id) if controller is not None else None
     return flat(trial.last_result or {}) if trial is not None else {}
 
 
 def num_occupying() -> int | None:
     """Return how many trials run or are about to: neither over nor paused; None outside of Tune."""
-    controller = _controller()
+    controller = calling_controller()
     if controller is None:
         return None
     return sum(trial.status not in (*_OVER, "PAUSED") for trial in controller.get_trials())
@@ -104,13 +97,13 @@ def num_occupying() -> int | None:
 
 def all_over() -> bool:
     """Return whether all trials of the calling Tune are over: it does nothing but wait for one."""
-    controller = _controller()
+    controller = calling_controller()
     return controller is not None and all(t.is_finished() for t in controller.get_trials())
 
 
 def is_out_of_time() -> bool:
     """Return whether what Tune asks between its steps says that all trials are to be stopped."""
-    stopper = getattr(_controller(), "_stopper", None)
+    stopper = getattr(calling_controller(), "_stopper", None)
     return stopper is not None and bool(stopper.stop_all())
 
 
@@ -119,7 +112,7 @@ def rungs() -> tuple[int, ...]:
 
     Empty outside of Tune, and where the scheduler has none or does not tell.
     """
-    controller = _controller()
+    controller = calling_controller()
     scheduler = getattr(controller, "scheduler_alg", None)
     declared = getattr(scheduler, "rungs", None)
     if declared is None:
@@ -151,16 +144,3 @@ def _stops_trials(scheduler: Any) -> bool:
     """Return whether a scheduler ever stops a trial: Ray's default one does not."""
     fifo = sys.modules["ray.tune.schedulers.trial_scheduler"].FIFOScheduler
     return type(scheduler).on_trial_result is not fifo.on_trial_result
-
-
-def _controller() -> Any | None:
-    """Return the Tune controller that is calling, or None outside of Tune."""
-    module = sys.modules.get(_CONTROLLER_MODULE)
-    kind = getattr(module, "TuneController", None)
-    frame = inspect.currentframe()
-    while kind is not None and frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, kind):
-            return caller
-        frame = frame.f_back
-    return None
