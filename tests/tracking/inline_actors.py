@@ -123,16 +123,31 @@ class InlineActorManager:
             tracked._on_stop(tracked)
 
 
-def run_inline(trainable, folder, *, scheduler, callbacks, stop=None, search_alg=None, **spec):
+def run_inline(
+    trainable,
+    folder,
+    *,
+    scheduler,
+    callbacks,
+    stop=None,
+    search_alg=None,
+    checkpoint_period=1e6,
+    resume_config=None,
+    reuse_actors=False,
+    **spec,
+):
     """Do what ``tune.run`` does, without a cluster; return the trials.
 
     Args:
-        trainable: A class.
+        trainable: A class or a function.
         folder: Where Tune keeps what it writes.
         scheduler: The scheduler.
         callbacks: The callbacks.
         stop: As in ``tune.run``.
         search_alg: The search algorithm, if it is another than Tune's own.
+        checkpoint_period: As ``TUNE_GLOBAL_CHECKPOINT_S``.
+        resume_config: As in ``tune.run``.
+        reuse_actors: As in ``tune.run``.
         spec: More of what an ``Experiment`` takes.
     """
     experiment = Experiment("exp", trainable, stop=stop, storage_path=str(folder), **spec)
@@ -144,7 +159,10 @@ def run_inline(trainable, folder, *, scheduler, callbacks, stop=None, search_alg
         stopper=experiment.stopper,
         callbacks=callbacks,
         storage=experiment.storage,
-        checkpoint_period=1e6,
+        checkpoint_period=checkpoint_period,
+        resume_config=resume_config,
+        reuse_actors=reuse_actors,
+        trial_checkpoint_config=experiment.checkpoint_config,
     )
     controller.setup_experiments([experiment], total_num_samples=search_alg.total_samples)
     for _ in range(_MOST_STEPS):

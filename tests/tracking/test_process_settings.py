@@ -10,6 +10,8 @@ import pytest
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.tracking import MLflowCallback
 
+pytestmark = pytest.mark.mlflow
+
 VARIABLES = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID")
 
 

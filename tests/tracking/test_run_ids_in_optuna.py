@@ -13,6 +13,8 @@ from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.tracking import outbox
 
+pytestmark = pytest.mark.mlflow
+
 LOSS = Objective("loss", "min")
 SCRIPTS = ("good", "bad", "sets up badly", "raises", "done at once", "worse")
 

@@ -9,7 +9,7 @@ from ray.tune.schedulers import FIFOScheduler
 
 from tune_tf.objective import Objective
 
-pytestmark = pytest.mark.usefixtures("inline")
+pytestmark = [pytest.mark.mlflow, pytest.mark.usefixtures("inline")]
 
 
 class Counting(tune.Trainable):

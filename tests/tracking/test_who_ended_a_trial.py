@@ -14,7 +14,7 @@ from tune_tf.searchers import OptunaSearcher
 from tune_tf.space import Float, SearchSpace
 from tune_tf.tracking import Endings
 
-pytestmark = pytest.mark.usefixtures("inline")
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("inline")]
 
 LOSS = Objective("loss", "min")
 SPACE = SearchSpace({"rate": Float(0.1, 1.0)})
@@ -251,3 +251,29 @@ def in_optuna(searcher, trial_ids):
     """Return Optuna's states of trials, by Tune's ids."""
     states = {t.user_attrs["tune_trial_id"]: t.state.name for t in searcher.study.trials}
     return {trial_id: states[trial_id] for trial_id in trial_ids}
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's calls of NumPy
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    [pair for pair in PAIRS if "our" not in pair[0] and pair[0] != "PopulationBasedTraining"],
+)
+def test_the_searcher_knows_it_without_a_callback(name, stop, tmp_path, monkeypatch):
+    scheduler = SCHEDULERS[name]()
+    scripts = [script for script in SCRIPTS if script not in LEAVES]
+    limit = math.inf if name == "MedianStoppingRule" else LIMIT
+    truth, searcher = Truth(monkeypatch, scheduler, limit), searcher_of(scripts)
+    trials = run_inline(
+        trainable(),
+        tmp_path,
+        scheduler=scheduler,
+        callbacks=[],
+        stop=stops()[stop],
+        **proposed_by(searcher, scripts),
+    )
+    told = {
+        trial.trial_id: truth.of(trial).optuna
+        for trial in trials
+        if truth.of(trial) is not Outcome.OUT_OF_BUDGET
+    }
+    assert in_optuna(searcher, told) == told

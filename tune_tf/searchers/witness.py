@@ -1,11 +1,10 @@
 """What the running Tune controller knows about trials and does not tell searchers.
 
-The one place that looks behind Tune's searcher interface. Tune says that a trial is over, not who
-ended it; it hands stop criteria to a searcher only if ``tune.run`` was given a ``config``; it keeps
-a trial's error to itself, the last result of a trial that was stopped while it was paused, which
-trials it restored, and at which iterations its scheduler compares trials. All of it stands in the
-controller, which is always among the callers of a searcher's hooks. Where no controller is found,
-the answer is what Tune did tell.
+Tune says that a trial is over, not who ended it; it hands stop criteria to a searcher only if
+``tune.run`` was given a ``config``; it keeps a trial's error to itself, the last result of a trial
+that was stopped while it was paused, which trials it restored, and at which iterations its
+scheduler compares trials. All of it stands in the controller, which is always among the callers of
+a searcher's hooks. Where no controller is found, the answer is what Tune did tell.
 """
 
 import sys
@@ -18,7 +17,7 @@ from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
 
 from tune_tf.secrets import masked
 from tune_tf.space import flat
-from tune_tf.tune_internals import calling, calling_controller, has_reached_limit, is_own_end
+from tune_tf.tune_internals import calling, calling_controller, is_own_end
 
 _LONGEST = 500
 _OVER = ("TERMINATED", "ERROR")
@@ -33,22 +32,18 @@ def own_end(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -
         told: The stop criteria that Tune told the searcher.
     """
     controller = calling_controller()
-    trial = controller.get_trial(trial_id) if controller is not None else None
-    if controller is not None and trial is not None:
-        return not _stops_trials(controller.scheduler_alg) or is_own_end(trial, result)
+    if controller is not None and not _stops_trials(controller.scheduler_alg):
+        return True
     return at_limit(trial_id, result, told)
 
 
 def at_limit(trial_id: str, result: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
     """Return whether a result has reached a limit of the trial; arguments as above."""
     controller = calling_controller()
-    if controller is None:  # what was told may be of an earlier run
+    if controller is None:  # else what was told may be of an earlier run
         return any(name in result and result[name] >= limit for name, limit in told.items())
     trial = controller.get_trial(trial_id)
-    return trial is not None and (
-        trial.should_stop({**result, "done": False})
-        or has_reached_limit(controller.scheduler_alg, trial, result)
-    )
+    return trial is not None and is_own_end(trial, result)
 
 
 def error_text(trial_id: str) -> str:
