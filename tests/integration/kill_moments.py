@@ -72,6 +72,7 @@ class FolderWithoutModel:
         with _in_place_of(path) as folder:
             (folder / "data").mkdir()
             (folder / "data" / "weights").write_text("of no model")
+            time.sleep(1)  # long enough to be seen at it
             Model(metadata=metadata).save(str(folder / "MLmodel"))
         return ModelFolder(path)
 

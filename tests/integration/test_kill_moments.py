@@ -46,7 +46,6 @@ mlflow: {{register_best: tiny, tracking_uri: "{tracking_uri}"}}
 storage_path: {root}/sweeps
 """
 TOLD_IN_EVERY_RUN = (
-    "a line of results is half written",
     "after the last end",
     "the report is half written",
     "the version is made and has no alias",

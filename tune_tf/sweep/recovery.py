@@ -162,7 +162,7 @@ def _bring_up_to_date(
 def _outcome_of(trial: TuneTrial, page: TrialPage | None) -> Outcome:
     """Return how a trial ended: by the diary, by its last result, or as far as Tune knows."""
     for outcome in (page.outcome if page else None, Outcome.of_result(trial.last_result)):
-        if outcome is not None and outcome is not Outcome.INTERRUPTED:
+        if outcome not in (None, Outcome.INTERRUPTED):
             return outcome
     if trial.status == Outcome.ERROR.tune:
         return Outcome.ERROR
