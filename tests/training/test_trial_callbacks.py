@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from trials import Given, begin, built, draw, furthest_values
 
+from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.loop import GraphLoop
+from tune_tf.training.placed import place
+from tune_tf.training.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks
@@ -535,3 +538,12 @@ def test_a_callback_reads_copies_and_writes_the_numbers_of_its_own_trial(
         assert cloned == text == given == config["rate"]
         assert (decay, beta) == (config["decay"], config["beta"])
     assert loop.num_programs == 1
+
+
+def test_a_server_whose_workers_validate_refuses_callbacks_around_validation(replicas_of):
+    data = draw(20, 8)
+    workload = Given(build, data, callbacks=lambda config: [callbacks.SwapEMAWeights()])
+    loop = UpdateLoop(workload, replicas_of(1))
+
+    with pytest.raises(WorkloadError, match=r"on_test_begin.*workers of a parameter server"):
+        loop.start({}, place(rows_of(data), None), 1)
