@@ -120,6 +120,10 @@ class Program:
             for variable in model.optimizer.variables
             if id(variable) not in own
         ]
+        # Those of Keras' own begin with the same number everywhere, or as copies of the weights.
+        self._slots_differ = not _is_of_keras(inner_optimizer(model)) or any(
+            value is not None and np.ptp(value) for _, value in self._slots
+        )
         self._carried = self._carry(scalars)
         self._own_train_step = has_own_train_step(workload, model)
         self._own_test_step = has_own_test_step(model)
@@ -216,8 +220,7 @@ class Program:
             scalars: Its scalars.
         """
         optimizer = fresh.optimizer
-        if not optimizer.built and not _is_of_keras(inner_optimizer(fresh)):
-            # Its slots may begin with anything, such as the weights.
+        if self._slots_differ and not optimizer.built:
             with self.replicas.scope():
                 optimizer.build(fresh.trainable_variables)
             self._copy(self.model.optimizer.variables, optimizer.variables)
