@@ -71,7 +71,8 @@ class MLflowCallback(Endings):
         artifacts: Files of the parent run: name to text.
         tags: Tags of all runs.
         spool_path: Folder that keeps what is not written yet, so that a killed driver or a store
-            that is down loses nothing; None to keep it in memory.
+            that is down loses nothing; None to keep it in memory. With one, no searcher waits for
+            the id of a run.
         details: What the sweep knows of itself and its trials.
 
     Raises:
