@@ -25,7 +25,7 @@ from ray import tune
 
 NUM_TRIALS = 4
 FAILS, IS_PRUNED = 1, 2
-"""Values of ``batch_size`` by which a trial fails, or ends as if a scheduler had stopped it."""
+"""Values of ``batch_size`` by which a trial fails, or is stopped by hand."""
 
 
 class Untrained(tune.Trainable):
@@ -35,14 +35,12 @@ class Untrained(tune.Trainable):
         """Take up a config."""
         self._values = config
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> dict[str, float]:
         """Do one iteration."""
         rate, iteration = self._values["learning_rate"], self.iteration + 1
         if self._values["batch_size"] == FAILS:
             raise RuntimeError("this trial fails")
-        pruned = {"done": True, "stop_reason": "pruned"}
-        end = pruned if self._values["batch_size"] == IS_PRUNED else {}
-        return {"val_accuracy": 1 - rate - 0.1 / iteration, "loss": rate + 0.1 / iteration, **end}
+        return {"val_accuracy": 1 - rate - 0.1 / iteration, "loss": rate + 0.1 / iteration}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write a file like those of the package's own trials."""
@@ -247,8 +245,16 @@ def main() -> None:
 
 def train_nothing() -> None:
     """Have the sweeps of this process train nothing."""
-    from tune_tf.sweep import drive, model_writer
+    from tune_tf.outcome import Outcome
+    from tune_tf.sweep import budget_keeper, drive, model_writer
 
+    class Stopping(budget_keeper.BudgetKeeper):
+        def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            super().on_trial_start(iteration, trials, trial, **info)
+            if trial.config["batch_size"] == IS_PRUNED:
+                self._end.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
+
+    drive.BudgetKeeper = Stopping
     drive.trainable = lambda *_, **__: Untrained
     model_writer._Process = FolderWithoutModel
 
