@@ -7,7 +7,7 @@ EXTRAS ?= bench,cmaes
 TESTS  ?= --numprocesses 3 --dist loadfile
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
-.PHONY: help install sweep test test-again test-fast kills lint audit api format bench clean
+.PHONY: help install sweep test test-again test-fast kills reuse-contract lint audit api format bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -35,6 +35,9 @@ test-fast: install ## the tests that need no framework, in seconds
 
 kills: install   ## a driver killed at each moment of a sweep, and one resume after it; half an hour
 	@$(BIN)/python -m pytest tests/integration/test_kill_moments.py
+
+reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (an hour)
+	@TUNE_TF_REUSE=whole $(BIN)/python -m pytest --numprocesses 2 --timeout 3600 tests/training/test_reuse.py tests/trainables/test_reuse_under_tune.py
 
 lint: install    ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

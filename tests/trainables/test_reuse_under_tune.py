@@ -1,0 +1,124 @@
+"""Trials of reused actors under Tune report what a fresh process trains, bit for bit."""
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from ray import tune
+
+from tune_tf.trainables import trainable
+from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.training.devices import Devices
+from tune_tf.training.replicas import Replicas
+from tune_tf.workload import Workload
+
+pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+
+SEED, EPOCHS = 3, 2
+FOLDER = Path(__file__).parents[1] / "training"
+TOLD = [
+    "delta of Huber",
+    "Normalization.adapt",
+    "activation called like one of Keras'",
+    "exclude_from_weight_decay",
+    "which layers share a regularizer",
+    "regularizer of a variable",
+    "compute_loss of an instance",
+    "preset iterations",
+    "callback that freezes a layer",
+    "metrics of a vouched model",
+    "LSTM with dropout",
+    "closure",
+]
+
+
+@pytest.fixture(scope="module")
+def by_hand():
+    """The modules of tests that train by hand: the findings, and how to run a trial."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        import reuse_findings
+        import trials
+    finally:
+        sys.path.remove(str(FOLDER))
+    return reuse_findings.FINDINGS, trials
+
+
+class Results(tune.Callback):
+    """Keeps what each trial reported."""
+
+    def __init__(self):
+        self.of_trial = defaultdict(list)
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.of_trial[trial].append(dict(result))
+
+
+@pytest.fixture(scope="module")
+def reported(ray_cluster, by_hand, tmp_path_factory):
+    """What the trials of all configs of some findings reported, through two actors."""
+    folder = str(FOLDER)
+
+    class Told(Workload):  # of a function, so that Ray sends it to its workers whole
+        def _found(self, config):
+            if folder not in sys.path:
+                sys.path.insert(0, folder)
+            from reuse_findings import FINDINGS
+
+            finding = FINDINGS[config["trial"]["told"]]
+            return finding.workload, finding.configs[config["trial"]["index"]]
+
+        def load_data(self, config):
+            workload, value = self._found(config)
+            return workload.load_data(value)
+
+        def build_model(self, config):
+            workload, value = self._found(config)
+            return workload.build_model(value)
+
+        def callbacks(self, config):
+            workload, value = self._found(config)
+            return workload.callbacks(value)
+
+        def structure(self, config):
+            workload, value = self._found(config)
+            return workload.structure(value)
+
+        def global_batch_size(self, config):
+            return 8
+
+    results = Results()
+    findings, _ = by_hand
+    told = [(name, i) for name in TOLD for i in range(len(findings[name].configs))]
+    tune.run(
+        trainable(Told, seed=SEED),
+        config={"trial": tune.grid_search([{"told": name, "index": i} for name, i in told])},
+        stop={"training_iteration": EPOCHS},
+        reuse_actors=True,
+        max_concurrent_trials=2,
+        callbacks=[results],
+        storage_path=str(tmp_path_factory.mktemp("sweep")),
+        verbose=0,
+    )
+    return results.of_trial
+
+
+def test_two_actors_serve_all_trials(reported, by_hand):
+    findings, _ = by_hand
+
+    assert len(reported) == sum(len(findings[name].configs) for name in TOLD)
+    assert len({results[-1]["pid"] for results in reported.values()}) <= 2
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_a_trial_reports_what_a_fresh_process_trains(told, reported, by_hand):
+    findings, trials = by_hand
+    finding = findings[told]
+    replicas = Replicas(Devices(("CPU:0",)))
+    for trial, results in reported.items():
+        if trial.config["trial"]["told"] == told:
+            seed = seed_of_trial(SEED, trial.trial_id, str(trial))
+            value = finding.configs[trial.config["trial"]["index"]]
+            history, _ = trials.run_fresh(finding.workload, replicas, value, seed, EPOCHS)
+            assert [{k: r[k] for k in h} for r, h in zip(results, history, strict=True)] == history

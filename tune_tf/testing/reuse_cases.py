@@ -1,0 +1,348 @@
+"""Every class of Keras that a model can be made of, with each of its arguments varied.
+
+The classes and their arguments are read from Keras itself. Other values of an argument come from
+its default's type and from tables by its name; what cannot be built and trained is left out, and
+an argument without any other value is listed by name (:attr:`Subject.values`).
+"""
+
+import copy
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from tune_tf.data import rows_of
+from tune_tf.testing.reuse_contract import BuiltWorkload, Reuse, compare
+from tune_tf.testing.reuse_values import (
+    ALONGSIDE,
+    BY_NAME,
+    BY_SUFFIX,
+    NOT_BUILT,
+    NOT_BY_FIT,
+    OF_CLASS,
+    ORDINARY,
+    WORDS,
+)
+from tune_tf.training.seeds import seed_everything
+from tune_tf.workload import Config, Data
+
+_layers, _schedules = keras.layers, keras.optimizers.schedules
+_BASES: Mapping[str, tuple[Any, type]] = {
+    "layers": (keras.layers, keras.layers.Layer),
+    "losses": (keras.losses, keras.losses.Loss),
+    "metrics": (keras.metrics, keras.metrics.Metric),
+    "regularizers": (keras.regularizers, keras.regularizers.Regularizer),
+    "constraints": (keras.constraints, keras.constraints.Constraint),
+    "initializers": (keras.initializers, keras.initializers.Initializer),
+    "optimizers": (keras.optimizers, keras.optimizers.Optimizer),
+    "schedules": (_schedules, _schedules.LearningRateSchedule),
+}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of input, and how a layer is called on them."""
+
+    shape: tuple[int, ...]
+    kind: str = "normal"
+    num_inputs: int = 1
+    as_list: bool = True
+
+
+_VECTOR, _SEQUENCE, _IMAGE = _Rows((6,)), _Rows((5, 4)), _Rows((6, 6, 4))
+_INPUTS = [
+    _VECTOR,
+    _SEQUENCE,
+    _IMAGE,
+    _Rows((4, 4, 4, 2)),
+    _Rows((3, 4, 4, 2)),
+    _Rows((3, 3, 3, 3, 2)),
+    _Rows((6,), num_inputs=2),
+    _Rows((5, 4), num_inputs=2),
+    _Rows((5, 4), num_inputs=2, as_list=False),
+    _Rows((6,), "ids"),
+    _Rows((1,), "words"),
+    _Rows((1,), "ids", num_inputs=2),
+    _Rows((48,)),
+]
+_PREFERRED = {
+    "CategoryEncoding": "ids",
+    "Embedding": "ids",
+    "HashedCrossing": "ids",
+    "Hashing": "ids",
+    "IntegerLookup": "ids",
+    "ReversibleEmbedding": "ids",
+    "StringLookup": "words",
+    "TextVectorization": "words",
+}
+_ON_IMAGES = ("Random", "Aug", "Auto", "Rand", "Solar", "Equal", "Contrast", "Cut", "Mix", "Center")
+NUM_ROWS = 20
+
+
+@functools.cache
+def _drawn(rows: _Rows, labels: str) -> Data:
+    """Return a few rows with labels of a kind."""
+    rng = np.random.default_rng(0)
+    shape = (NUM_ROWS, *rows.shape)
+    x: Any = [
+        {
+            "normal": lambda: rng.normal(size=shape).astype("float32"),
+            "image": lambda: rng.uniform(0, 1, shape).astype("float32"),
+            "ids": lambda: rng.integers(0, 12, shape).astype("int32"),
+            "words": lambda: rng.choice(np.array(WORDS, dtype="S1"), shape),
+        }[rows.kind]()
+        for _ in range(rows.num_inputs)
+    ]
+    x = x[0] if rows.num_inputs == 1 else tuple(x)
+    classes = rng.integers(0, 3, NUM_ROWS).astype("int32")
+    y = {
+        "one-hot": np.eye(3, dtype="float32")[classes],
+        "classes": classes,
+        "sequences": rng.integers(1, 3, (NUM_ROWS, 2)).astype("int32"),
+    }[labels]
+    return Data(train=(x, y))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A class of Keras and a model in which it stands.
+
+    Args:
+        kind: Folder of Keras, such as ``"layers"``.
+        made: The class.
+    """
+
+    kind: str
+    made: Any
+
+    @property
+    def name(self) -> str:
+        """Name of the class in Keras."""
+        return f"{self.kind}.{self.made.__name__}"
+
+    @property
+    def parameters(self) -> list[inspect.Parameter]:
+        """What the class is made with, and for layers what all layers are."""
+        given = inspect.signature(self.made.__init__).parameters.values()
+        named = [p for p in given if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)][1:]
+        names = {p.name for p in named}
+        if self.kind == "layers":
+            named += [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+                for name, default in (("trainable", True), ("dtype", None))
+                if name not in names
+            ]
+        return named
+
+    def candidates(self, parameter: inspect.Parameter) -> list[Any]:
+        """Return other values that an argument may take, not all of which need to work."""
+        name, default = parameter.name, parameter.default
+        of_class = OF_CLASS.get(self.made.__name__, {})
+        if name in of_class:
+            return of_class[name]
+        if isinstance(default, bool):
+            return [not default]
+        if name in BY_NAME:
+            return BY_NAME[name]
+        for suffix, values in BY_SUFFIX.items():
+            if name.endswith(suffix):
+                return values
+        if isinstance(default, float):
+            return [0.5 * default, 0.25 * default] if default else [0.1, 0.3]
+        return [default + 1, default + 2] if isinstance(default, int) else []
+
+    def arguments(self, config: Config) -> dict[str, Any]:
+        """Return what the class is made with for a config of :meth:`configs`."""
+        given = self._given(config.get("argument"))
+        if "index" in config:
+            parameter = next(p for p in self.parameters if p.name == config["argument"])
+            given[parameter.name] = self.candidates(parameter)[config["index"]]
+        return {name: _new(value) for name, value in given.items()}
+
+    def _given(self, argument: str | None) -> dict[str, Any]:
+        """Return what the class is made with beside an argument."""
+        given = dict(ORDINARY.get(self.made.__name__, {}))
+        names = set()
+        for parameter in self.parameters:
+            names.add(parameter.name)
+            if parameter.default is parameter.empty:
+                given[parameter.name] = self.candidates(parameter)[0]
+        beside = ALONGSIDE.get(argument or "", {})
+        return given | {name: value for name, value in beside.items() if name in names}
+
+    @functools.cached_property
+    def workload(self) -> BuiltWorkload:
+        """A workload around the class, with the first kind of rows that it can be trained on.
+
+        Raises:
+            ValueError: There is none.
+        """
+        errors = []
+        for rows, labels in self._problems():
+            build = functools.partial(_build, self, rows, labels)
+            workload = BuiltWorkload(build, _drawn(rows, labels))
+            error = _error_of(workload, {})
+            if error is None:
+                return workload
+            errors.append(f"{rows}, {labels}: {error!r}"[:160])
+        raise ValueError(f"{self.name} trains on no rows:\n" + "\n".join(errors))
+
+    def _problems(self) -> Iterator[tuple[_Rows, str]]:
+        name = self.made.__name__
+        if self.kind == "losses":
+            yield from ((_VECTOR, labels) for labels in ("one-hot", "classes"))
+            yield _SEQUENCE, "sequences"
+        elif self.kind == "metrics":
+            sparse = name.startswith("Sparse") or name in ("IoU", "MeanIoU", "BinaryIoU")
+            yield from ((_VECTOR, x) for x in (["classes"] if sparse else ["one-hot", "classes"]))
+        elif self.kind == "layers" and name.startswith(_ON_IMAGES):
+            yield _Rows((6, 6, 3), "image"), "one-hot"
+        elif self.kind == "layers":
+            kind = _PREFERRED.get(name)
+            yield from ((r, "one-hot") for r in _INPUTS if kind in (None, r.kind))
+        else:
+            yield (_Rows((8, 1)) if name == "STFT" else _VECTOR), "one-hot"
+
+    def configs(
+        self, chosen: Callable[[str], bool] = lambda argument: True
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return configs that vary one argument each, and the arguments without another value.
+
+        Args:
+            chosen: Tells of an argument whether it is to be varied.
+        """
+        found: list[dict[str, Any]] = [{}]
+        unvaried = []
+        for parameter in self.parameters:
+            name = parameter.name
+            if not chosen(name):
+                continue
+            usual = repr(_new(self._given(name).get(name, parameter.default)))
+            tried: list[dict[str, Any]] = [
+                {"argument": name, "index": i}
+                for i, value in enumerate(self.candidates(parameter))
+                if repr(_new(value)) != usual
+            ]
+            works = [config for config in tried if _error_of(self.workload, config) is None]
+            if not works:
+                unvaried.append(name)
+            plain: dict[str, Any] = {"argument": name}  # what stands beside it, without it
+            if works and ALONGSIDE.get(name) and _error_of(self.workload, plain) is None:
+                works.insert(0, plain)
+            found += works
+        return found, unvaried
+
+    def label(self, config: Config) -> str:
+        """Return a config in words."""
+        if "index" not in config:
+            return "default" if not config else f"default beside {config['argument']}"
+        value = self.arguments(config)[config["argument"]]
+        text = repr(value)
+        if " at 0x" in text or text.startswith("<"):
+            text = f"{type(value).__name__} {config['index']}"
+        return f"{config['argument']}={text}"
+
+
+def subjects() -> list[Subject]:
+    """Return all public classes of Keras that the contract varies."""
+    found = {
+        (kind, made)
+        for kind, (module, base) in _BASES.items()
+        for name, made in vars(module).items()
+        if inspect.isclass(made) and issubclass(made, base) and not name.startswith("_")
+    }
+    made = [Subject(kind, made) for kind, made in found]
+    return sorted((s for s in made if s.name not in NOT_BUILT), key=lambda s: s.name)
+
+
+def compare_arguments(
+    subject: Subject, chosen: Callable[[str], bool] = lambda argument: True, **how: Any
+) -> Reuse:
+    """Return what reuse makes of each argument of a class.
+
+    Args:
+        subject: The class.
+        chosen: Tells of an argument whether it is to be varied.
+        how: As for :func:`~tune_tf.testing.reuse_contract.compare`.
+    """
+    configs, unvaried = subject.configs(chosen)
+    labels = [subject.label(config) for config in configs]
+    if subject.name in NOT_BY_FIT:
+        how["by_fit"] = False
+    found = compare(subject.workload, configs, labels=labels, name=subject.name, **how)
+    found.unvaried = unvaried
+    return found
+
+
+def _new(value: Any) -> Any:
+    return value() if callable(value) else copy.deepcopy(value)
+
+
+def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
+    """Return why Keras cannot train a config by itself, or None."""
+    import tensorflow as tf
+
+    def train() -> Exception | None:
+        seed_everything(1)
+        try:
+            rows = rows_of(workload.load_data(config)).train
+            batch = tf.nest.map_structure(lambda a: tf.constant(a[:8]), rows)
+            model = workload.build_model(config)
+            logs = model.train_step(batch)
+            if not np.isfinite(float(logs["loss"])):
+                return ValueError(f"the loss is {float(logs['loss'])}")
+        except Exception as error:  # noqa: BLE001  whatever it is, it does not work
+            return error
+        return None
+
+    with ThreadPoolExecutor(max_workers=1) as thread, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return thread.submit(train).result()
+
+
+def _build(subject: Subject, rows: _Rows, labels: str, config: Config) -> keras.Model:
+    """Return a small model in which an object of a class stands."""
+    made = subject.made(**subject.arguments(config))
+    dense: dict[str, Any] = {}
+    loss: Any = {"one-hot": "mse", "classes": "sparse_categorical_crossentropy"}.get(labels)
+    optimizer: Any = keras.optimizers.SGD(0.1, momentum=0.9)
+    hidden: Any = _layers.Dense(4, activation="tanh", name="first")
+    if subject.kind in ("regularizers", "constraints", "initializers"):
+        dense[f"kernel_{subject.kind.removesuffix('s')}"] = made
+        hidden = _layers.Dense(6, name="first", **dense)
+        if subject.made.__name__ == "STFT":
+            hidden = _layers.Conv1D(6, 4, name="first", **dense)
+    elif subject.kind == "losses":
+        loss = made
+    elif subject.kind == "optimizers":
+        optimizer = made
+    elif subject.kind == "schedules":
+        optimizer = keras.optimizers.SGD(made, momentum=0.9)
+    dtype = {"ids": "int32", "words": "string"}.get(rows.kind, "float32")
+    inputs = [keras.Input(rows.shape, dtype=dtype) for _ in range(rows.num_inputs)]
+    if subject.kind == "layers":
+        called = _layers.RNN(made) if subject.name.endswith(("Cell", "Cells")) else made
+        given = inputs if rows.num_inputs > 1 else inputs[0]
+        outputs = called(given) if rows.as_list else called(*inputs)
+    else:
+        outputs = hidden(inputs[0])
+    parts = [keras.ops.cast(part, "float32") for part in keras.tree.flatten(outputs)]
+    flat = [_layers.Flatten()(part) for part in parts]
+    joined = flat[0] if len(flat) == 1 else _layers.Concatenate()(flat)
+    if labels == "sequences":
+        out = _layers.Reshape((5, 3))(_layers.Dense(15)(joined))
+    else:
+        out = _layers.Dense(3, activation="softmax", name="last")(joined)
+    if subject.made.__name__ == "BinaryIoU":
+        out = _layers.Dense(1, activation="sigmoid", name="binary")(out)
+        loss = "binary_crossentropy"
+    model = keras.Model(inputs if rows.num_inputs > 1 else inputs[0], out)
+    metrics = [made] if subject.kind == "metrics" else None
+    model.compile(optimizer, loss, metrics=metrics)
+    return model
