@@ -57,27 +57,7 @@ def worker_id(request):
     return getattr(request.config, "workerinput", {}).get("workerid", "alone")
 
 
-OPEN = {
-    "AugMix, which draws by Python's generator while it is traced": "a program keeps the draws",
-    "initializer that is called in a step": "its seed is masked, but the graph keeps the draws",
-    "initializer without a seed that is called in a step": "the same for a seed of its own",
-    "maxlen of a deque": "only the items are compared",
-    "masked array": "only the data are compared, not the mask",
-    "default of a lookup table": "only the entries are compared",
-    "stateful LSTM, batches of 8": "it is called on two rows to be built; fit trains it",
-    "stateful GRU, batches of 8": "it is called on two rows to be built; fit trains it",
-}
-"""Findings that are not mended yet."""
-
-
-def open_ones(names):
-    """Return parameters of which those of findings that are open are to fail."""
-    for name in names:
-        marks = [pytest.mark.xfail(reason=OPEN[name])] if name in OPEN else []
-        yield pytest.param(name, marks=marks, id=name)
-
-
-@pytest.mark.parametrize("name", open_ones(FINDINGS))
+@pytest.mark.parametrize("name", FINDINGS)
 def test_a_trial_is_that_of_a_fresh_process_whatever_it_depends_on(name, replicas_of):
     finding = FINDINGS[name]
     by_fit = finding.by_fit and (WHOLE or is_in_turn(name, 10))

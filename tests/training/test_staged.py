@@ -136,7 +136,8 @@ def test_products_forwards_and_backwards_are_computed_on_their_stage(loop_on_gri
     loop = begin(loop_on_grid(SKIPPING, 2, 3, 2), SKIPPING)
     program, rows = loop._current.program, loop._current.rows
     order = tf.zeros([45], tf.int32)
-    graph = program._epoch.get_concrete_function(rows.train, rows.validation, order, None).graph
+    inputs = (rows.train, rows.validation, order, None, tf.constant(1))
+    graph = program._epoch.get_concrete_function(*inputs).graph
 
     devices = [node.device for node in nodes_of(graph) if node.op in ("MatMul", "Sqrt")]
     assert len(devices) > 50

@@ -81,6 +81,12 @@ class WorkloadCopies:
         loaded = self._puts.get(LOAD_DATA)
         return b"" if loaded is None else loaded.version
 
+    @property
+    def has_loaded(self) -> bool:
+        """Whether ``load_data`` set or removed attributes of the workload."""
+        loaded = self._puts.get(LOAD_DATA)
+        return loaded is not None and bool(loaded.names)
+
     def run(self, name: str, call: Callable[[Workload], Result]) -> tuple[Result, Changes]:
         """Run a method on a new copy; others than ``load_data`` see what that has set.
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
+import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.devices import Devices
@@ -48,18 +49,23 @@ def build_model(
     return _with_names_from_zero(build)
 
 
-def build_to_load(workload: Workload, config: Config, seed: int) -> keras.Model:
+def build_to_load(
+    workload: Workload, config: Config, seed: int, *, needs_data: bool = False
+) -> keras.Model:
     """Return a model on one CPU whose variables, the optimizer's too, a checkpoint can fill.
 
     Args:
         workload: Whose model.
         config: The trial's values.
         seed: Of the weights.
+        needs_data: Whether the model depends on what ``load_data`` sets on the workload.
 
     Raises:
         WorkloadError: As for :func:`build_model`.
     """
     single = Replicas(Devices(("CPU:0",)))
+    if needs_data:
+        workload.load_data(config)
     model = build_model(workload, config, single, seed)
     if not model.built:
         rows = first_rows_of(workload.load_data(config).train, "train", 2)
@@ -115,9 +121,20 @@ def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
         replicas: Where the weights live.
     """
     if not model.built or not all(layer.built for layer in model.layers):
-        symbols = keras.tree.map_structure(_symbol_like, x)
+        symbols = keras.tree.map_structure(_symbol_like, _of_batch_size(model, x))
         with replicas.scope():
             model(symbols, training=False)
+
+
+def _of_batch_size(model: keras.Model, rows: Any) -> Any:
+    """Return rows in the number that a model takes which fixes it, as stateful RNNs do."""
+    inputs = getattr(model, "inputs", None)
+    size = inputs[0].shape[0] if inputs else None
+    if size is None:
+        return rows
+    return keras.tree.map_structure(
+        lambda a: keras.ops.take(a, np.arange(size) % a.shape[0], axis=0), rows
+    )
 
 
 def _symbol_like(array: Any) -> keras.KerasTensor:
@@ -132,7 +149,7 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
         sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
         replicas: Where its variables live.
     """
-    x, y, sample_weight = (*sample, None, None)[:3]
+    x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
     with replicas.scope():
         model.compute_loss(x, y, model(x, training=False), sample_weight, training=False)
         model.reset_metrics()
@@ -146,8 +163,8 @@ def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Re
         sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
         replicas: Where its variables live.
     """
-    x, y, sample_weight = (*sample, None, None)[:3]
-    build_weights(model, x, replicas)
+    build_weights(model, sample[0], replicas)
+    x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
 
     def build() -> None:
         with replicas.scope():

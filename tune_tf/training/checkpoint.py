@@ -41,6 +41,8 @@ class Checkpoint:
         untold: Metrics of the last epoch, if the callbacks have not been told of its end yet.
         has_ended: Whether the callbacks have been told that training has ended: the weights are
             then as ``fit`` would leave them.
+        needs_data: Whether ``load_data`` set attributes of the workload, which has to load its
+            data before the model is built again.
     """
 
     model: "list[np.ndarray[Any, Any]]" = field(repr=False)
@@ -53,6 +55,7 @@ class Checkpoint:
     names: list[VariableName] = field(default_factory=list)
     untold: Mapping[str, Any] | None = None
     has_ended: bool = False
+    needs_data: bool = False
 
     @classmethod
     def of(
@@ -65,6 +68,7 @@ class Checkpoint:
         initial_rate: Rate,
         callbacks: CallbackState = CallbackState(),  # noqa: B008  frozen
         has_ended: bool = False,
+        needs_data: bool = False,
     ) -> "Checkpoint":
         """Return the state of a model and its optimizer, both built."""
         return cls(
@@ -77,6 +81,7 @@ class Checkpoint:
             callbacks=callbacks,
             names=variable_names(model),
             has_ended=has_ended,
+            needs_data=needs_data,
         )
 
     def load_into(self, model: keras.Model, initial_rate: Rate) -> None:
@@ -172,6 +177,7 @@ class Checkpoint:
             ],
             untold=decode(head["untold"], others),
             has_ended=head["has_ended"],
+            needs_data=head["needs_data"],
         )
 
 

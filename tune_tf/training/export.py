@@ -35,7 +35,8 @@ def trained_model(workload: Workload, config: Config, place: CheckpointPlace) ->
     """
     with local_copy(place) as folder:
         checkpoint = Checkpoint.read(folder)
-    model = build_to_load(workload, config, checkpoint.seed)
+    needs_data = checkpoint.needs_data
+    model = build_to_load(workload, config, checkpoint.seed, needs_data=needs_data)
     checkpoint.load_into(model, checkpoint.initial_rate)
     if not checkpoint.has_ended:  # else the callbacks had the last word
         model.optimizer.finalize_variable_values(model.trainable_variables)

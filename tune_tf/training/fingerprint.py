@@ -18,7 +18,7 @@ import sys
 import threading
 import types
 import weakref
-from collections import deque, namedtuple
+from collections import defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, time, timedelta
@@ -36,6 +36,7 @@ from tune_tf.training.keras_internals import (
     bookkeeping_attributes,
     calls_in_order,
     seed_attributes,
+    seeds_of_weights,
     without_weight_decay,
 )
 
@@ -218,6 +219,8 @@ class _Walk:
             elif type(attribute) in _ATOMS:
                 tokens.append(repr(attribute))
             else:
+                number = id(attribute)
+                masked.update((number, seed) for seed in seeds_of_weights(value, name))
                 self.visit(attribute)
         for call in calls_in_order(value):
             self.sequence("call", call)
@@ -246,6 +249,12 @@ class _Walk:
             content = np.ascontiguousarray(array).view(np.uint8).data
             self.tokens.append(hashlib.blake2b(content, digest_size=16).hexdigest())
 
+    def array_of_library(self, array: "np.ndarray[Any, Any]") -> None:
+        """Write an array that has more than items, such as a mask."""
+        self.class_of(array)
+        self.array(np.asarray(array))
+        self.mapping(getattr(array, "__dict__", {}))
+
     def scalar(self, scalar: "np.generic") -> None:
         self.array(np.asarray(scalar))
 
@@ -265,7 +274,8 @@ class _Walk:
 
     def table(self, table: Any) -> None:
         self.class_of(table)
-        self.sequence("table", table.export())
+        default = getattr(table, "_default_value", None)
+        self.sequence("table", (*table.export(), default))
 
     def text(self, value: Any) -> None:
         self.tokens.append(f"{type(value).__name__} {value!r}")
@@ -398,7 +408,7 @@ class _Walk:
         if isinstance(value, dict):
             self.mapping(value)
         elif isinstance(value, list | tuple | deque):
-            self.sequence("items", value)
+            self.sequence("items", (getattr(value, "maxlen", None), *value))
         elif isinstance(value, set | frozenset):
             self.unordered(value)
         elif isinstance(value, str | int | float | bytes | complex):
@@ -427,6 +437,7 @@ _TracedFunction = type(tf.function(lambda: None))
 _Writer = Callable[[_Walk, Any], None]
 _WRITERS: dict[type, _Writer] = {
     list: lambda walk, value: walk.sequence("list", value),
+    np.ndarray: _Walk.array,
     dict: _Walk.mapping,
     set: _Walk.unordered,
     frozenset: _Walk.unordered,
@@ -485,10 +496,11 @@ _BY_BASE: tuple[tuple[Any, _Writer], ...] = (
     ((type(threading.Lock()), type(threading.RLock()), threading.local), _Walk.nothing),
 )
 _LIBRARY_CONTAINERS: tuple[tuple[type, _Writer], ...] = (
-    (np.ndarray, _Walk.array),
+    (np.ndarray, _Walk.array_of_library),
+    (defaultdict, lambda walk, value: walk.sequence("", (value.default_factory, dict(value)))),
     (dict, _Walk.mapping),
     (list, lambda walk, value: walk.sequence("list", value)),
-    (deque, lambda walk, value: walk.sequence("list", value)),
+    (deque, lambda walk, value: walk.sequence("deque", (value.maxlen, *value))),
     (set, _Walk.unordered),
 )
 

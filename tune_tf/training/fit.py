@@ -11,6 +11,7 @@ import keras
 
 from tune_tf.bookkeeping import ROWS_PER_S
 from tune_tf.data import Pipeline
+from tune_tf.data.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.training.build import build_model, build_weights
 from tune_tf.training.callback_state import CallbackState
@@ -26,6 +27,7 @@ from tune_tf.training.replicas import Replicas
 from tune_tf.training.scalars import Rate, learning_rate
 from tune_tf.training.seeds import seed_everything
 from tune_tf.training.stream import first_rows_of
+from tune_tf.training.workload_state import WorkloadState
 from tune_tf.workload import Config, Data, Workload
 
 Metrics = dict[str, Any]
@@ -121,10 +123,16 @@ class FitLoop:
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._workload = workload
         self._replicas = replicas
+        self._state_of_workload = WorkloadState.of(workload)
         self._trial: _Trial | None = None
         self.num_programs = 0
         #: How fast the last epoch was, by key of a result.
         self.performance: dict[str, float] = {}
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a trial has begun and not ended."""
+        return self._trial is not None
 
     @property
     def stop_training(self) -> bool:
@@ -153,7 +161,10 @@ class FitLoop:
                 "a Pipeline of tune_tf.data does not go with loop: fit, which takes a "
                 "tf.data.Dataset of your own: leave loop out, or return that"
             )
-        model = build_model(self._workload, config, self._replicas, seed)
+        with self._state_of_workload.building(self._workload, self):
+            model = build_model(self._workload, config, self._replicas, seed)
+        self._state_of_workload.refuse_trained(model.variables)
+        self._state_of_workload.note_trained(model.variables)
         self.num_programs += 1
         gate = self._gate(config, seed)
         self._trial = _Trial(config, rows, seed, model, gate, learning_rate(model))
@@ -187,6 +198,7 @@ class FitLoop:
             initial_rate=trial.initial_rate,
             callbacks=trial.gate.state,
             has_ended=trial.gate.have_ended,
+            needs_data=WorkloadCopies.of(self._workload).has_loaded,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:

@@ -34,6 +34,7 @@ _OF_MODELS = _OF_LAYERS | {
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
 }
 _SEEDS = ("seed", "_init_seed", "_initial_seed")
+_BUILDING = frozenset(("__init__", "build", "get_config", "from_config"))
 _RandomInitializer: Any = next(
     base for base in keras.initializers.RandomNormal.__mro__ if base.__name__ == "RandomInitializer"
 )
@@ -56,13 +57,34 @@ def seed_attributes(owner: Any) -> tuple[str, ...]:
     """Return the attributes of a Keras object that only say what its variables begin with."""
     if isinstance(owner, keras.random.SeedGenerator):
         return _SEEDS
-    if isinstance(owner, _RandomInitializer):
-        drawn = getattr(owner, "_init_seed", None) is None
-        return _SEEDS if drawn or not isinstance(owner.seed, int) else ("seed", "_init_seed")
-    if isinstance(owner, keras.Layer) and type(owner).__module__.startswith("keras."):
+    if isinstance(owner, keras.Layer) and _is_of_keras(type(owner)):
         generators = (v for v in vars(owner).values() if isinstance(v, keras.random.SeedGenerator))
         return _SEEDS if any(generators) else ()
     return ()
+
+
+def seeds_of_weights(owner: Any, attribute: str) -> tuple[str, ...]:
+    """Return the attributes of an initializer that only say what variables begin with.
+
+    Args:
+        owner: A Keras object that has the initializer.
+        attribute: By this attribute, which a layer of a user's own may also use in a call.
+    """
+    if not isinstance(vars(owner)[attribute], _RandomInitializer):
+        return ()
+    functions = (
+        function
+        for kind in type(owner).__mro__
+        if not _is_of_keras(kind)
+        for name, function in vars(kind).items()
+        if name not in _BUILDING
+    )
+    used = (getattr(function, "__code__", None) for function in functions)
+    return () if any(code is not None and attribute in code.co_names for code in used) else _SEEDS
+
+
+def _is_of_keras(kind: type) -> bool:
+    return kind.__module__.startswith("keras.")
 
 
 def global_seed_generator() -> keras.random.SeedGenerator:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tune_tf.bookkeeping import INPUT_WAIT, ROWS_PER_S
+from tune_tf.data.workload_copies import WorkloadCopies
 from tune_tf.parallelism import Mirrored
 from tune_tf.space import flat
 from tune_tf.training import reuse_check
@@ -29,6 +30,7 @@ from tune_tf.training.scalars import Rate, Scalar, learning_rate, scalars_of
 from tune_tf.training.seeds import epoch_order, example_seeds, unseeded_state
 from tune_tf.training.stream import Stream
 from tune_tf.training.structure import structure_of
+from tune_tf.training.workload_state import WorkloadState
 from tune_tf.workload import Config, Workload
 
 _log = logging.getLogger(__name__)
@@ -103,6 +105,7 @@ class GraphLoop:
         self._replicas = replicas
         self._spread = spread
         self._per_examples = PerExamples(workload)
+        self._state_of_workload = WorkloadState.of(workload)
         self._programs: dict[str, list[Program]] = {}
         self._uncarried: set[str] = set()  # structures that do not work with carried scalars
         self._unshared: set[str] = set()  # those whose trials were found to differ
@@ -111,6 +114,11 @@ class GraphLoop:
         self.num_programs = 0
         #: How fast the last epoch was, by key of a result.
         self.performance: dict[str, float] = {}
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a trial has begun and not ended."""
+        return self._trial is not None
 
     @property
     def _can_check_reuse(self) -> bool:
@@ -210,6 +218,7 @@ class GraphLoop:
             initial_rate=trial.initial_rate,
             callbacks=trial.callbacks.state(),
             has_ended=trial.callbacks.have_ended,
+            needs_data=WorkloadCopies.of(self._workload).has_loaded,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -242,6 +251,7 @@ class GraphLoop:
         model = self._build(config, seed, rows)
         scalars = scalars_of(model)
         found = self._structure(model, scalars, config, rows)
+        self._state_of_workload.refuse_trained(found.variables)
         if found.key in self._uncarried:
             scalars = []
             found = self._structure(model, scalars, config, rows)
@@ -309,15 +319,25 @@ class GraphLoop:
         trial.callbacks.restore(checkpoint.callbacks)
 
     def _guarded_epoch(self, trial: LoopTrial) -> Metrics:
-        """Run an epoch; try a new program that fails or gives NaN again with plain floats.
+        """Run an epoch; share no program whose trace holds random numbers of this trial."""
+        if not trial.is_first_of_program:
+            return self._run(trial)
+        trial.is_first_of_program = False
+        metrics = self._first_run(trial)
+        if trial.program.drew_while_traced:
+            _log.info("This program is not shared: tracing drew numbers of Python or NumPy")
+            self._forget(trial.program, trial.key)
+            trial.key = None
+        return metrics
+
+    def _first_run(self, trial: LoopTrial) -> Metrics:
+        """Run a new program; try one that fails or gives NaN again with plain floats.
 
         A carried scalar is NaN to code that takes its number while tracing, so a NaN from a new
         program can be ours. A second run with plain floats from the same seed tells.
         """
-        if not (trial.is_first_of_program and trial.key and trial.program.num_carried):
-            trial.is_first_of_program = False
+        if not (trial.key and trial.program.num_carried):
             return self._run(trial)
-        trial.is_first_of_program = False
         try:
             metrics = self._run(trial)
         except Exception as error:  # noqa: BLE001  whatever it is, the plain program raises it too
@@ -385,7 +405,8 @@ class GraphLoop:
         return np.arange(rows.num_train, dtype=np.int32)
 
     def _build(self, config: Config, seed: int, rows: Placed) -> Any:
-        model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
+        with self._state_of_workload.building(self._workload, self):
+            model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
         if self._spread.synchronized_batch_norm and self._replicas.num > 1:
             synchronize(model)
         warn_of_local_statistics(model, self._replicas.num)
@@ -396,6 +417,7 @@ class GraphLoop:
         self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
     ) -> Program:
         self.num_programs += 1
+        self._state_of_workload.note_trained(found.variables)
         return self._program_of(model, scalars, config, rows, found)
 
     def _program_of(

@@ -1,6 +1,7 @@
 """A traced epoch, its model, and how it serves one trial after another."""
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
@@ -136,6 +137,8 @@ class Program:
             jit or replicas.has_several_devices or by_output or micro_batches > 1
         )
         self._jit = jit
+        #: Whether tracing drew numbers of Python or NumPy, which are constants of the graph then.
+        self.drew_while_traced = False
         #: Which parameters have changed among the trials that it served.
         self.reuse: ReuseRecord | None = None
         with tf.device("CPU:0"):
@@ -284,8 +287,11 @@ class Program:
         return tf.function(partial(self._in_graph, body), autograph=False, **options)
 
     def _in_graph(self, body: Callable[..., Any], *args: Any) -> Any:
+        before = _random_states()
         with self._carried.in_graph():
-            return body(*args)
+            traced = body(*args)
+        self.drew_while_traced = self.drew_while_traced or before != _random_states()
+        return traced
 
     def _run_epoch(
         self,
@@ -453,6 +459,11 @@ class Program:
 
 def _names_in(logs: Any) -> str:
     return ", ".join(logs) if isinstance(logs, Mapping) else repr(logs)
+
+
+def _random_states() -> tuple[Any, ...]:
+    state: Any = np.random.get_state()  # noqa: NPY002  which user code draws from
+    return random.getstate(), state[1].tobytes(), *state[2:]
 
 
 def _is_of_keras(optimizer: Any) -> bool:

@@ -49,9 +49,10 @@ class StagedLoop(GraphLoop):
 
     def _build(self, config: Config, seed: int, rows: Placed) -> Any:
         self._seed = seed
-        model, self._created = self._grid.build(
-            lambda: build_model(self._workload, config, self._grid, seed, rows.sample[0])
-        )
+        with self._state_of_workload.building(self._workload, self):
+            model, self._created = self._grid.build(
+                lambda: build_model(self._workload, config, self._grid, seed, rows.sample[0])
+            )
         synchronized = [layer.name for layer in batch_norms(model) if layer.synchronized]
         if synchronized and self._grid.num_replicas > 1:
             raise WorkloadError(

@@ -1,0 +1,160 @@
+"""What a workload keeps from one trial to the next begins each trial as it began the first."""
+
+import keras
+import numpy as np
+import pytest
+from trials import Given, begin, bits, draw, run
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.ahead import AheadLoop
+from tune_tf.training.fit import FitLoop
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.validator import Validator
+from tune_tf.training.workload_state import WorkloadState
+
+pytestmark = pytest.mark.tf
+layers = keras.layers
+DATA = draw(45, 19)
+
+
+def on_top_of(base, config):
+    model = keras.Sequential([keras.Input((6,)), base, layers.Dense(config.get("width", 3))])
+    model.add(layers.Dense(3))
+    model.compile(
+        keras.optimizers.Adam(config.get("rate", 0.05)),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    return model
+
+
+def base_model():
+    keras.utils.set_random_seed(0)
+    return keras.Sequential(
+        [keras.Input((6,)), layers.Dense(4, activation="relu"), layers.BatchNormalization()]
+    )
+
+
+class KeepsBase(Given):
+    """Makes a base model once, which each trial trains further."""
+
+    def __init__(self, trainable=True):
+        super().__init__(None, DATA)
+        self.base = {"model": base_model()}
+        self.base["model"].trainable = trainable
+
+    def build_model(self, config):
+        return on_top_of(self.base["model"], config)
+
+
+class MakesBaseOnce(Given):
+    """Makes a base model in the first trial and keeps it."""
+
+    def __init__(self, trainable=True):
+        super().__init__(None, DATA)
+        self._trainable = trainable
+
+    def build_model(self, config):
+        if not hasattr(self, "base"):
+            self.base = base_model()
+            self.base.trainable = self._trainable
+        return on_top_of(self.base, config)
+
+
+@pytest.mark.parametrize("trainable", [True, False], ids=["trained", "frozen"])
+def test_a_base_model_of_the_workload_begins_each_trial_anew(trainable, replicas_of):
+    workload = KeepsBase(trainable)
+    loop = GraphLoop(workload, replicas_of(1))
+    configs = [{"rate": 0.05}, {"rate": 0.1}, {"width": 4}, {"rate": 0.05}, {"width": 4}]
+    warm = [bits(run(loop, workload, config)) for config in configs]
+
+    fresh_one = KeepsBase(trainable)
+    fresh = [
+        bits(run(GraphLoop(one, replicas_of(1)), one, config))
+        for config, one in zip(configs, [fresh_one, *map(KeepsBase, [trainable] * 4)], strict=True)
+    ]
+    assert warm == fresh
+
+
+def test_a_base_model_of_the_workload_begins_each_trial_anew_under_fit(replicas_of):
+    workload = KeepsBase()
+
+    def trial():
+        loop = FitLoop(workload, replicas_of(1))
+        loop.start({}, DATA, 1)
+        found = [loop.epoch() for _ in range(2)]
+        loop.finish()
+        return found
+
+    assert trial() == trial()
+
+
+@pytest.mark.parametrize("trainable", [True, False], ids=["trained", "frozen"])
+def test_what_build_model_keeps_on_the_workload_is_made_anew_for_each_trial(trainable, replicas_of):
+    workload = MakesBaseOnce(trainable)
+    loop = GraphLoop(workload, replicas_of(1))
+    first, second = (bits(run(loop, workload)) for _ in range(2))
+
+    assert first == second
+
+
+GLOBAL = {}
+
+
+def with_global_base(config):
+    if not GLOBAL:
+        GLOBAL["base"] = base_model()
+    return on_top_of(GLOBAL["base"], config)
+
+
+def test_a_global_base_model_that_an_earlier_trial_trained_is_refused(replicas_of):
+    workload = Given(with_global_base, DATA)
+    loop = GraphLoop(workload, replicas_of(1))
+    run(loop, workload)
+
+    with pytest.raises(WorkloadError, match="variable\\(s\\) of an earlier trial's model"):
+        run(loop, workload)
+
+
+class SetsAgain(Given):
+    """Sets an attribute in both methods; build_model reads what load_data set."""
+
+    def load_data(self, config):
+        self.width = config["width"]
+        return DATA
+
+    def build_model(self, config):
+        self.width = self.width + 1
+        return on_top_of(base_model(), {"width": self.width})
+
+
+def test_what_load_data_sets_again_is_not_taken_away(replicas_of):
+    workload = SetsAgain(None, DATA)
+    loop = GraphLoop(workload, replicas_of(1))
+    widths = []
+    for width in (3, 5, 3):
+        run(loop, workload, {"width": width}, epochs=1)
+        widths.append(workload.width)
+
+    assert widths == [4, 6, 4]
+
+
+def test_two_models_of_one_base_do_not_train_in_one_process(replicas_of):
+    workload = KeepsBase()
+    loop = AheadLoop(GraphLoop(workload, replicas_of(1)), Validator(workload, replicas_of(1)))
+    begin_ahead(loop, workload)
+
+    with pytest.raises(WorkloadError, match="KeepsBase keeps 6 variables on self"):
+        loop.epoch()
+
+
+def begin_ahead(loop, workload):
+    loop._replicas = loop._inner._replicas
+    return begin(loop, workload)
+
+
+def test_a_workload_without_variables_keeps_none(replicas_of):
+    workload = Given(lambda config: on_top_of(base_model(), config), DATA)
+    workload.table = np.zeros(3)
+
+    assert WorkloadState.of(workload)._values == []
+    assert WorkloadState.of(workload) is WorkloadState.of(workload)
