@@ -207,3 +207,17 @@ def test_each_trial_of_a_sweep_with_reused_actors_trains_on_its_own_data(by_valu
     ).trials
 
     assert [trial.last_result["loss"] for trial in trials] == [level**4 for level in levels]
+
+
+def test_an_exported_model_has_what_load_data_set(tmp_path):
+    from tune_tf.training.export import trained_model
+
+    made = trainable(BySelf())(config={"level": 3})
+    loss = made.train()["val_loss"]
+    made.save_checkpoint(str(tmp_path))
+    made.stop()
+    model = trained_model(BySelf(), {"level": 3}, tmp_path)
+
+    rows = np.ones((4, 1), "float32")
+    assert loss == 9.0
+    assert np.mean(model.predict(rows, verbose=0) ** 2) == 9.0
