@@ -3,9 +3,10 @@
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import tensorflow as tf
 
 from tune_tf.bookkeeping import INPUT_WAIT, ROWS_PER_S
 from tune_tf.data.workload_copies import WorkloadCopies
@@ -258,7 +259,7 @@ class GraphLoop:
         for program in self._programs.get(found.key or "", ()):
             if program.serves(scalars):
                 program.take_over(model, found.variables, scalars)
-                return self._checked(program, found, model, config, rows, seed)
+                return self._checked(program, _Fresh(model, found, config, rows, seed))
         if found.key is None:
             scalars = []
             _log.info("This trial is traced anew: %s", found.obstacle)
@@ -266,42 +267,42 @@ class GraphLoop:
         self._keep(program, found.key, config)
         return program, found.key, True
 
-    def _checked(
-        self,
-        program: Program,
-        found: Fingerprint,
-        fresh: Any,
-        config: Config,
-        rows: Placed,
-        seed: int,
-    ) -> tuple[Program, str | None, bool]:
+    def _checked(self, program: Program, fresh: "_Fresh") -> tuple[Program, str | None, bool]:
         """Return a reused program, or a new one where a fresh model gives other numbers.
 
         It is tried with the first trial that reuses it, and where a parameter changes for the
         first time.
         """
-        record = program.reuse
-        if record is None or rows.is_streamed or not self._checks_reuse:
-            return program, found.key, False
-        parameters = record.unchecked(flat(config))
+        record, key = program.reuse, fresh.found.key
+        if record is None or fresh.rows.is_streamed or not self._checks_reuse:
+            return program, key, False
+        parameters = record.unchecked(flat(fresh.config))
         if parameters is None:
-            return program, found.key, False
-        inputs = self._inputs(config, rows, seed, 0)
-        eager = self._program_of(fresh, [], config, rows, found)
-        if not reuse_check.differ_eagerly(program, eager, inputs):
-            record.note(parameters)
-            return program, found.key, False
-        model = self._build(config, seed, rows)
-        anew = self._structure(model, [], config, rows)
-        traced = self._make_program(model, [], config, rows, anew)
-        differences = reuse_check.differences(program, traced, inputs)
+            return program, key, False
+        try:
+            traced, differences = self._tried(program, fresh)
+        except tf.errors.ResourceExhaustedError:  # there is no room for two models that train
+            _log.info("A reused program was not checked for want of memory")
+            differences = []
         if not differences:
             record.note(parameters)
-            return program, found.key, False
-        self._forget(program, found.key)
-        self._unshared.add(found.key or "")
+            return program, key, False
+        self._forget(program, key)
+        self._unshared.add(key or "")
         _log.warning(reuse_check.report(type(self._workload).__name__, parameters, differences))
         return traced, None, True
+
+    def _tried(self, program: Program, fresh: "_Fresh") -> tuple[Program, list[str]]:
+        """Return a program that did the same as another one, and in what that other one differs."""
+        config, rows, seed = fresh.config, fresh.rows, fresh.seed
+        inputs = self._inputs(config, rows, seed, 0)
+        eager = self._program_of(fresh.model, [], config, rows, fresh.found)
+        if not reuse_check.differ_eagerly(program, eager, inputs):
+            return eager, []
+        model = self._build(config, seed, rows)
+        found = self._structure(model, [], config, rows)
+        traced = self._make_program(model, [], config, rows, found)
+        return traced, reuse_check.differences(program, traced, inputs)
 
     def _keep(self, program: Program, key: str | None, config: Config) -> None:
         """Let a program serve later trials of a structure."""
@@ -447,6 +448,16 @@ class GraphLoop:
         size = self._workload.global_batch_size(config)
         batch = (rows.spec, size, self._replicas.shape, computed)
         return structure_of(self._workload, model, scalars, config, batch)
+
+
+class _Fresh(NamedTuple):
+    """A trial's own model, before it has trained."""
+
+    model: Any
+    found: Fingerprint
+    config: Config
+    rows: Placed
+    seed: int
 
 
 def _is_finite(metrics: Metrics) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 
@@ -75,6 +76,8 @@ def differ_eagerly(program: "Program", eager: "Program", inputs: "Inputs") -> bo
             logging.getLogger("tensorflow")
         ):  # it advises against strategies without graphs
             plain = _tried(eager, inputs, eagerly=True)
+    except tf.errors.ResourceExhaustedError:
+        raise
     except Exception:  # noqa: BLE001  code that only runs in a graph; then a graph has to tell
         return True
     return bool(_different(_tried(program, inputs), plain, _EAGER_TOLERANCE))
@@ -132,9 +135,11 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
 def _tried(program: "Program", inputs: "Inputs", *, eagerly: bool = False) -> "_Outcome":
     """Return what a first batch gives, which is then undone."""
     before = program.state()
-    metrics = program.first_batch(inputs, eagerly=eagerly)
-    after = program.state()
-    program.set_state(before)
+    try:
+        metrics = program.first_batch(inputs, eagerly=eagerly)
+        after = program.state()
+    finally:
+        program.set_state(before)
     return _Outcome(metrics, before, after)
 
 

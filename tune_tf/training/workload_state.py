@@ -5,6 +5,8 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from tune_tf.errors import WorkloadError
 from tune_tf.training.fingerprint import fingerprint
 from tune_tf.workload import Workload
@@ -43,7 +45,8 @@ class WorkloadState:
 
     def __init__(self, workload: Workload) -> None:
         self._name = type(workload).__name__
-        found = (fingerprint([value]).variables for value in vars(workload).values())
+        kept = (value for value in vars(workload).values() if not isinstance(value, np.ndarray))
+        found = (fingerprint([value]).variables for value in kept)
         self._values = [(each, each.numpy()) for variables in found for each in variables]
         self._kept = {id(variable) for variable, _ in self._values}
         self._set: dict[str, tuple[Any, Any]] = {}  # by build_model: what it set, what was there
