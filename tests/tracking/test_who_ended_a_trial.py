@@ -16,6 +16,18 @@ from tune_tf.tracking import Endings
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("inline")]
 
+
+@pytest.fixture(autouse=True, scope="module")
+def no_cluster_stays():
+    """End the Ray that its population-based training starts to keep a checkpoint."""
+    import ray
+
+    was_there = ray.is_initialized()
+    yield
+    if not was_there:
+        ray.shutdown()
+
+
 LOSS = Objective("loss", "min")
 SPACE = SearchSpace({"rate": Float(0.1, 1.0)})
 LIMIT, LONG = 4, 8

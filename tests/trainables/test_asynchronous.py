@@ -130,7 +130,7 @@ def metrics_of(result):
 def iterations_of(checkpoint):
     """Return how many updates the optimizer of a checkpoint has seen."""
     values = dict(zip(checkpoint.names, (*checkpoint.model, *checkpoint.optimizer), strict=True))
-    return next(int(value) for name, value in values.items() if name.endswith("iteration"))
+    return next(int(value) for name, value in values.items() if name.path.endswith("iteration"))
 
 
 def on_one_device(folder, num_epochs, checkpoint=None, learning_rate=0.1):

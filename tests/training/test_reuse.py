@@ -74,6 +74,7 @@ UNVARIED = {
     "gptq_unpacked_column_size": "needs a model that is quantized",
     "idf_weights": "needs as many as the words, and an output mode",
     "invert": "its output are words",
+    "mask": "is a tensor, or a function of other masks",
     "mask_token": "needs to be in the words",
     "num_bins": "excludes the boundaries",
     "oov_token": "shows in inverted look-ups only",
