@@ -72,6 +72,7 @@ UNVARIED = {
     "dtype": "a penalty of another type cannot be added to the loss",
     "fft_length": "none is both longer than the frames and short enough for the rows",
     "gptq_unpacked_column_size": "needs a model that is quantized",
+    "fill_mode": "needs a resizing that leaves a border",
     "idf_weights": "needs as many as the words, and an output mode",
     "invert": "its output are words",
     "mask": "is a tensor, or a function of other masks",

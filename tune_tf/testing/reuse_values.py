@@ -19,6 +19,7 @@ NOT_BUILT: Mapping[str, str] = {
     "layers.TFSMLayer": "needs a saved model in a file",
     "layers.InputLayer": "is no layer of its own: keras.Input makes it",
     "layers.MaxNumBoundingBoxes": "takes boxes, which no loss takes",
+    "layers.RandomCrop": "crops while it trains only, so no model with weights behind it validates",
     "layers.Layer": "abstract",
     "layers.Wrapper": "abstract",
     "losses.Loss": "abstract",
