@@ -11,7 +11,7 @@ from hypermodels import DATA, X, Y, branches, space, taken_over
 from keras import layers
 
 from tune_tf import Choice, Data, Float, Int
-from tune_tf.data.loads import RecordingConfig
+from tune_tf.data.recording_config import ConfigReads
 from tune_tf.errors import WorkloadError
 
 pytestmark = pytest.mark.tf
@@ -90,13 +90,14 @@ def test_callbacks_and_epochs_of_fit_steer_the_trial():
 
 
 def test_data_are_loaded_again_only_for_what_fit_asks():
-    plain, reads = taken_over(branches), {}
-    plain.load_data(RecordingConfig(plain.default_config, reads))
-    assert reads == {}
+    plain = taken_over(branches)
+    reads = ConfigReads(plain.default_config)
+    plain.load_data(reads.recording)
+    assert dict(reads.noted) == {}
 
-    own = taken_over(fitting(choosing))
-    own.load_data(RecordingConfig({**CHOSEN, "unrelated": 1}, reads))
-    assert {path[0] for path in reads} == set(CHOSEN)
+    own, reads = taken_over(fitting(choosing)), ConfigReads({**CHOSEN, "unrelated": 1})
+    own.load_data(reads.recording)
+    assert {path[0] for path in reads.noted} == set(CHOSEN)
 
 
 def test_arguments_of_a_search_reach_the_trial():
