@@ -151,7 +151,8 @@ class GraphLoop:
             return
         trial.structure = trial.program.structure()
         trial.callbacks.train_begin()
-        if trial.program.structure() != trial.structure:  # a layer was frozen, say
+        # A layer was frozen, say, or nobody can tell.
+        if trial.structure is None or trial.program.structure() != trial.structure:
             self._forget(trial.program, trial.key)
             trial.program.trace_anew()
             trial.key = None
