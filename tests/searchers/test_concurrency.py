@@ -178,12 +178,12 @@ def test_a_scheduler_that_pauses_is_not_starved_and_its_stops_are_pruned(tmp_pat
     )
     trials = searcher.study.trials
     assert len(analysis.trials) == len(trials) == 7
-    assert {trial.state.name for trial in trials} == {"PRUNED", "COMPLETE"}
     assert all(trial.intermediate_values for trial in trials)
     assert all(trial.user_attrs["epochs"] >= 1 for trial in trials)
     assert all(trial.user_attrs["seconds"] > 0 for trial in trials)
-    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
-    assert all(trial.user_attrs["epochs"] == 4 for trial in complete)
+    for trial in trials:  # how many are stopped depends on how many are in a bracket at once
+        full = trial.user_attrs["epochs"] == 4
+        assert trial.state.name == ("COMPLETE" if full else "PRUNED")
     by_id = {trial.trial_id: trial for trial in analysis.trials}
     for trial in trials:
         last = by_id[trial.user_attrs["tune_trial_id"]].last_result["training_iteration"]

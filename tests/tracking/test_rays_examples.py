@@ -70,7 +70,7 @@ def asha(**parts):
         ),
         "num_samples": 3,
         "config": {
-            "steps": tune.grid_search([4, 100]),
+            "steps": tune.grid_search([5, 100]),  # 5: no rung, where both could end a trial
             "width": tune.uniform(10, 100),
             "height": tune.uniform(0, 100),
         },

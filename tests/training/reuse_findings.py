@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import math
 import random
 import types
 from dataclasses import dataclass
@@ -442,6 +443,20 @@ class AsText(layers.Layer):
         return self.dropout(x) * (2.0 if f"{self.dropout.rate:.1f}" == "0.3" else 1.0)
 
 
+class AsTextByC(AsText):
+    """A layer that reads the rate of a dropout as text by code that is not Python's own."""
+
+    def call(self, x):
+        return self.dropout(x) * (2.0 if "%.1f" % self.dropout.rate == "0.3" else 1.0)  # noqa: UP031
+
+
+class IsClose(AsText):
+    """A layer that compares the rate of a dropout by code that is not Python's own."""
+
+    def call(self, x):
+        return self.dropout(x) * (2.0 if math.isclose(self.dropout.rate, 0.3) else 1.0)
+
+
 class Slots:
     __slots__ = ("value",)
 
@@ -795,6 +810,8 @@ FINDINGS = {
     ),
     "default of a lookup table": of(hiding(lambda k: Looked(table(k))), 0.5, 2.0),
     "carried number as text": of(lambda r: stacked(AsText(layers.Dropout(r))), 0.3, 0.5),
+    "carried number as text by C": of(lambda r: stacked(AsTextByC(layers.Dropout(r))), 0.3, 0.5),
+    "carried number compared by C": of(lambda r: stacked(IsClose(layers.Dropout(r))), 0.3, 0.5),
     "variable of TensorFlow": of(
         hiding(lambda k: Holds(tf.Variable(k, trainable=False))), 0.5, 2.0
     ),
@@ -893,7 +910,8 @@ FINDINGS = {
     # compile
     "loss_weights": of(lambda w: stacked(loss_weights=w), 0.5, 2.0),
     "weighted_metrics": of(lambda m: stacked(weighted_metrics=m), ["mae"], ["mape"], None),
-    "steps_per_execution": of(lambda n: stacked(steps_per_execution=n), 1, 2),
+    # An even number of batches: fit would take one of the next epoch.
+    "steps_per_execution": of(lambda n: stacked(steps_per_execution=n), 1, 2, data=draw(16)),
     "jit_compile": of(lambda j: stacked(jit_compile=j), False, True, "auto"),
     # Tiny data
     "one row": of(lambda r: stacked(layers.Dropout(r)), 0.3, 0.5, data=draw(1, 1)),

@@ -275,6 +275,11 @@ def compare_arguments(
     labels = [subject.label(config) for config in configs]
     if subject.name in NOT_BY_FIT:
         how["by_fit"] = False
+    how["not_by_fit"] = [
+        label
+        for label, config in zip(labels, configs, strict=True)
+        if f"{subject.name}.{config.get('argument')}" in NOT_BY_FIT
+    ]
     found = compare(subject.workload, configs, labels=labels, name=subject.name, **how)
     found.unvaried = unvaried
     return found

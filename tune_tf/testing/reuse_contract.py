@@ -11,7 +11,7 @@ such a process has to be, bit for bit, the trial of a fresh process::
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -165,6 +165,7 @@ def compare(
     epochs: int = 2,
     replicas: Replicas | None = None,
     by_fit: bool = True,
+    not_by_fit: Collection[str] = (),
     shared_only: bool = False,
 ) -> Reuse:
     """Return where trials after others differ from those of a fresh process and from ``fit``.
@@ -178,6 +179,7 @@ def compare(
         epochs: Length of a trial.
         replicas: What trains.
         by_fit: Whether to compare with ``fit``.
+        not_by_fit: Labels of configs that are not.
         shared_only: Train only configs that share a program: the others are traced anew, as in a
             fresh process. Much faster, as most values change the graph.
     """
@@ -208,7 +210,7 @@ def compare(
         _judge(found, f"{labels[i]} after {before}", run, fresh[i])
     if trained:
         found.num_telling = sum(fresh[i].bits != fresh[trained[0]].bits for i in trained)
-    for i in chosen if by_fit else []:
+    for i in [i for i in chosen if by_fit and found.labels[i] not in not_by_fit]:
         run = _apart(functools.partial(_fit, workload, configs[i], seed, epochs))
         if i in trained:
             _judge(found, f"{found.labels[i]} by fit", run, fresh[i], FIT_TOLERANCE)

@@ -37,8 +37,13 @@ NOT_BUILT: Mapping[str, str] = {
 
 NOT_BY_FIT: Mapping[str, str] = {
     "layers.AugMix": "draws by Python's generator each time that it is traced",
+    **{
+        f"layers.{attention}.bias_{argument}": "the gradient of a key's bias is all rounding"
+        for attention in ("GroupedQueryAttention", "MultiHeadAttention")
+        for argument in ("constraint", "regularizer")
+    },
 }
-"""Classes that ``fit`` need not train alike, with the reason."""
+"""Classes and arguments that ``fit`` need not train alike, with the reason."""
 
 
 def _dense(units: int = 4) -> Any:

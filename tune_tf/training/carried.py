@@ -26,10 +26,11 @@ class CarriedFloat(float):
     Arithmetic with Python numbers stays lazy and in float64, as Python would do it, and is cast to
     the tensor's type where a tensor is met; so results are those of the plain float. Comparisons
     and truth use the value at trace time, and are noted: a program is shared only by values for
-    which they all come out alike.
+    which they all come out alike. What else Python code asks of a float (its text, its hash, a
+    whole number) is answered, and the program is shared only by equal values.
 
-    The C double inside is NaN and ``float()`` raises: code that takes the number behind our back
-    gives NaN or an error, never a stale number.
+    The C double inside is NaN: C code that takes the number behind our back gives NaN, never a
+    stale number.
 
     Args:
         number: Returns the number now, for comparisons.
@@ -72,24 +73,9 @@ class CarriedFloat(float):
             self._cast[key] = tf.cast(self._read(), dtype)
         return self._cast[key]
 
-    def __float__(self) -> float:
-        """Refuse to leave the graph."""
-        raise TypeError("a carried hyperparameter has no fixed value inside a traced program")
-
-    __int__ = __float__  # type: ignore[assignment]
-    __trunc__ = __float__  # type: ignore[assignment]
-
     def __bool__(self) -> bool:
         """Return whether the value of the moment is not zero."""
         return bool(self._compared(operator.ne, lambda: 0.0))
-
-    def __repr__(self) -> str:
-        """Return the value of the moment, marked."""
-        return f"CarriedFloat({self._number()!r})"
-
-    def __hash__(self) -> int:
-        """Hash by identity: the value changes."""
-        return id(self)
 
     def _apply(self, op: Callable[..., Any], other: Any, *, swapped: bool) -> Any:
         def pick(first: Any, second: Any) -> Any:
@@ -123,6 +109,17 @@ class CarriedFloat(float):
         """Return itself."""
         return self
 
+    @property
+    def real(self) -> "CarriedFloat":
+        """Itself."""
+        return self
+
+    conjugate = __pos__
+
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        """Copy and pickle as a plain float."""
+        return float, (self._fixed(),)
+
     def __abs__(self) -> "CarriedFloat":
         """Return the absolute value, still carried."""
         return CarriedFloat(
@@ -133,6 +130,12 @@ class CarriedFloat(float):
         number, outcome = self._number, op(self._number(), other())
         self._comparisons.append(lambda: op(number(), other()) == outcome)
         return outcome
+
+    def _fixed(self) -> float:
+        """Return the value of the moment, without which the trace would be another one."""
+        number = self._number()
+        self._compared(operator.eq, lambda: number)
+        return number
 
 
 def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[CarriedFloat, Any], Any]:
@@ -150,12 +153,29 @@ def _comparison(op: Callable[[Any, Any], bool]) -> Callable[[CarriedFloat, Any],
     return compare
 
 
+def _answer(name: str) -> Callable[..., Any]:
+    method = getattr(float, name)
+
+    def answer(self: CarriedFloat, *others: Any) -> Any:
+        plain = (each._fixed() if isinstance(each, CarriedFloat) else each for each in others)  # noqa: SLF001
+        return method(self._fixed(), *plain)
+
+    return answer
+
+
 for _name in ("add", "sub", "mul", "truediv", "pow"):
     _op = getattr(operator, _name)
     setattr(CarriedFloat, f"__{_name}__", _arithmetic(_op, swapped=False))
     setattr(CarriedFloat, f"__r{_name}__", _arithmetic(_op, swapped=True))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(CarriedFloat, f"__{_name}__", _comparison(getattr(operator, _name)))
+for _name in (
+    *("float", "int", "trunc", "floor", "ceil", "round", "hash", "repr", "format", "getnewargs"),
+    *("mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod"),
+):
+    setattr(CarriedFloat, f"__{_name}__", _answer(f"__{_name}__"))
+for _name in ("as_integer_ratio", "hex", "is_integer"):
+    setattr(CarriedFloat, _name, _answer(_name))
 
 
 class CarriedScalars:

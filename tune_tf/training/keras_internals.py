@@ -1,11 +1,13 @@
-"""Private parts of Keras that training reads: each is named here and nowhere else."""
+"""Private parts of Keras and TensorFlow that training uses: each is named here and nowhere else."""
 
+import contextlib
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 from keras.src.random import seed_generator
+from tensorflow.python.framework import ops as tensorflow_ops
 
 # Attributes that no trace depends on: bookkeeping of their construction, the tensors and functions
 # that earlier calls left, and what follows from other attributes.
@@ -38,6 +40,22 @@ _BUILDING = frozenset(("__init__", "build", "get_config", "from_config"))
 _RandomInitializer: Any = next(
     base for base in keras.initializers.RandomNormal.__mro__ if base.__name__ == "RandomInitializer"
 )
+
+
+@contextlib.contextmanager
+def own_gradients_forgotten() -> Iterator[None]:
+    """Let TensorFlow forget the custom gradients of what is traced meanwhile.
+
+    Its registry keeps each for ever, and with it the whole graph: some megabytes a trace. Keras'
+    optimizers leave one, and so does every ``silu``. They are used while a graph is traced only.
+    """
+    registry = getattr(tensorflow_ops.gradient_registry, "_registry", {})
+    before = set(registry)
+    try:
+        yield
+    finally:
+        for name in [n for n in registry if n.startswith("CustomGradient-") and n not in before]:
+            del registry[name]
 
 
 def bookkeeping_attributes(owner: Any) -> frozenset[str]:

@@ -36,6 +36,8 @@ from tune_tf.workload import Config, Workload
 
 _log = logging.getLogger(__name__)
 
+_PROGRAMS_TRIED = 2  # of a loop, without a graph
+
 
 class Loop(Protocol):
     """What a Trainable needs of a way to train."""
@@ -333,22 +335,45 @@ class GraphLoop:
         return metrics
 
     def _first_run(self, trial: LoopTrial) -> Metrics:
-        """Run a new program; try one that fails or gives NaN again with plain floats.
+        """Run a new program; try one that carries scalars in vain again with plain floats.
 
-        A carried scalar is NaN to code that takes its number while tracing, so a NaN from a new
-        program can be ours. A second run with plain floats from the same seed tells.
+        A carried scalar is NaN to code that takes its number while tracing. So the program is tried
+        on a batch against the model without a graph, in which plain floats stand; where they
+        differ, where the epoch fails or gives NaN, a second run with plain floats from the same
+        seed tells.
         """
         if not (trial.key and trial.program.num_carried):
             return self._run(trial)
         try:
+            is_doubtful = self._differs_eagerly(trial)
             metrics = self._run(trial)
+        except (tf.errors.ResourceExhaustedError, MemoryError):
+            raise  # the plain program needs as much
         except Exception as error:  # noqa: BLE001  whatever it is, the plain program raises it too
             _log.debug("the program with carried scalars failed: %s", error)
             metrics = None
-        if metrics is None or not _is_finite(metrics):
+        if metrics is None or is_doubtful or not _is_finite(metrics):
             metrics = self._retry_plain(trial, carried=metrics)
         trial.restored = None
         return metrics
+
+    def _differs_eagerly(self, trial: LoopTrial) -> bool:
+        """Return whether a program may do otherwise on a batch than its model without a graph.
+
+        What takes a carried number wrongly is code, so the first programs tell of it.
+        """
+        config, rows, seed = trial.config, trial.rows, trial.seed
+        if rows.is_streamed or not self._checks_reuse or self.num_programs > _PROGRAMS_TRIED:
+            return False
+        inputs = self._inputs(config, rows, seed, trial.epoch)
+        try:
+            model = self._build(config, seed, rows)
+            found = self._structure(model, [], config, rows)
+            eager = self._program_of(model, [], config, rows, found)
+            eager.set_state(trial.program.state())
+            return reuse_check.differ_eagerly(trial.program, eager, inputs, as_a_whole=True)
+        except tf.errors.ResourceExhaustedError:  # there is no room for two models that train
+            return False
 
     def _retry_plain(self, trial: LoopTrial, *, carried: Metrics | None) -> Metrics:
         model = self._build(trial.config, trial.seed, trial.rows)
@@ -362,8 +387,8 @@ class GraphLoop:
             self._load(trial.restored, trial)
         trial.callbacks.epoch_begin(trial.epoch)
         plain = self._run(trial)
-        if carried is not None and _non_finite(plain) == _non_finite(carried):
-            return plain  # it diverged by itself: carrying is not to blame, and goes on
+        if carried is not None and _are_alike(plain, carried):
+            return plain  # carrying is not to blame, and goes on
         self._forget(by_carrying, carried_key)
         self._uncarried.add(carried_key or "")
         trial.key = found.key
@@ -462,9 +487,13 @@ class _Fresh(NamedTuple):
 
 
 def _is_finite(metrics: Metrics) -> bool:
-    return not _non_finite(metrics)
+    return all(np.all(np.isfinite(value)) for value in metrics.values())
 
 
-def _non_finite(metrics: Metrics) -> list[str]:
-    """Return the metrics that are no finite numbers, by name."""
-    return [name for name, value in metrics.items() if not np.all(np.isfinite(value))]
+def _are_alike(one: Metrics, other: Metrics) -> bool:
+    """Return whether metrics are equal but for rounding; all that are no numbers are."""
+    return one.keys() == other.keys() and all(
+        (np.allclose(one[name], other[name], 1e-4, 1e-6))
+        or not (np.all(np.isfinite(one[name])) or np.all(np.isfinite(other[name])))
+        for name in one
+    )

@@ -16,7 +16,7 @@ from tune_tf.training.batch_norm import batch_norms
 from tune_tf.training.build import build_for_training
 from tune_tf.training.carried import CarriedScalars
 from tune_tf.training.fingerprint import fingerprint
-from tune_tf.training.keras_internals import global_seed_generator
+from tune_tf.training.keras_internals import global_seed_generator, own_gradients_forgotten
 from tune_tf.training.per_example import PerExample
 from tune_tf.training.reader import Reader, ResidentReader, StreamReader
 from tune_tf.training.replicas import Replicas
@@ -288,7 +288,7 @@ class Program:
 
     def _in_graph(self, body: Callable[..., Any], *args: Any) -> Any:
         before = _random_states()
-        with self._carried.in_graph():
+        with self._carried.in_graph(), own_gradients_forgotten():
             traced = body(*args)
         self.drew_while_traced = self.drew_while_traced or before != _random_states()
         return traced

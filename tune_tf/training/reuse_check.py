@@ -25,6 +25,7 @@ class _Outcome(NamedTuple):
     metrics: "Metrics"
     before: "list[np.ndarray[Any, Any]]"
     after: "list[np.ndarray[Any, Any]]"
+    step: float  # norm of the change of all weights together
 
 
 class ReuseRecord:
@@ -63,13 +64,17 @@ def is_enabled() -> bool:
     return os.environ.get(SWITCH) != "off"
 
 
-def differ_eagerly(program: "Program", eager: "Program", inputs: "Inputs") -> bool:
-    """Return whether a reused program may give other numbers than a fresh model without a graph.
+def differ_eagerly(
+    program: "Program", eager: "Program", inputs: "Inputs", *, as_a_whole: bool = False
+) -> bool:
+    """Return whether a program may give other numbers than a fresh model without a graph.
 
     Args:
         program: At the beginning of a trial.
         eager: Of a fresh model of that trial; it is not restored.
         inputs: Of the trial's first epoch.
+        as_a_whole: Compare the metrics and the size of the update of all variables together, not
+            each variable's. An optimizer like Adam makes much of a gradient that is all rounding.
     """
     try:
         with _quiet(
@@ -79,8 +84,12 @@ def differ_eagerly(program: "Program", eager: "Program", inputs: "Inputs") -> bo
     except tf.errors.ResourceExhaustedError:
         raise
     except Exception:  # noqa: BLE001  code that only runs in a graph; then a graph has to tell
-        return True
-    return bool(_different(_tried(program, inputs), plain, _EAGER_TOLERANCE))
+        return not as_a_whole
+    ours = _tried(program, inputs)
+    if as_a_whole:
+        metrics_differ = bool(_different_metrics(ours, plain, _EAGER_TOLERANCE))
+        return metrics_differ or not np.isclose(ours.step, plain.step, 0.1, 1e-9, equal_nan=True)
+    return bool(_different(ours, plain, _EAGER_TOLERANCE))
 
 
 def differences(program: "Program", traced: "Program", inputs: "Inputs") -> list[str]:
@@ -134,22 +143,31 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
 
 def _tried(program: "Program", inputs: "Inputs", *, eagerly: bool = False) -> "_Outcome":
     """Return what a first batch gives, which is then undone."""
-    before = program.state()
+    before, weights = program.state(), _weights(program)
     try:
         metrics = program.first_batch(inputs, eagerly=eagerly)
         after = program.state()
+        changes = [now - then for now, then in zip(_weights(program), weights, strict=True)]
     finally:
         program.set_state(before)
-    return _Outcome(metrics, before, after)
+    return _Outcome(metrics, before, after, float(np.linalg.norm([_norm(c) for c in changes])))
 
 
-def _different(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
-    """Return in what two runs of a batch differ by more than the order of sums explains."""
-    found = [
+def _weights(program: "Program") -> "list[np.ndarray[Any, Any]]":
+    return [variable.numpy() for variable in program.model.trainable_variables]
+
+
+def _different_metrics(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
+    return [
         f"{name} is {value} in place of {other.metrics.get(name)}"
         for name, value in one.metrics.items()
         if not np.allclose(value, other.metrics.get(name, np.nan), tolerance, 1e-6, equal_nan=True)
     ]
+
+
+def _different(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
+    """Return in what two runs of a batch differ by more than the order of sums explains."""
+    found = _different_metrics(one, other, tolerance)
     for number, (before, after, wanted) in enumerate(
         zip(one.before, one.after, other.after, strict=True)
     ):
