@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 EXTRAS ?= bench,cmaes
-TESTS  ?= --numprocesses 3 --dist loadfile
+TESTS  ?= --numprocesses 3 --dist loadfile --max-worker-restart 0
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
-.PHONY: help install sweep test test-again test-fast kills reuse-contract lint audit api format bench clean
+.PHONY: help install sweep test test-fast kills reuse-contract lint audit api format bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -26,9 +26,6 @@ sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spac
 
 test: install    ## all tests but those of `make kills`
 	@$(BIN)/python -m pytest $(TESTS) -m "not alone and not kills"; others=$$?; $(BIN)/python -m pytest -m alone && exit $$others
-
-test-again: install ## the tests that failed last
-	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 test-fast: install ## the tests that need no framework, in seconds
 	@$(BIN)/python -m pytest --numprocesses 2 -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"

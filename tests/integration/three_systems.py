@@ -131,7 +131,7 @@ def _runs(folder: Path) -> list[Any]:
     client = _client(folder)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     wanted = f"tags.`tune_tf.sweep_id` = '{folder.name}'"
-    return list(client.search_runs(experiments, wanted, max_results=1000))
+    return list(client.search_runs(experiments, wanted, max_results=50_000))
 
 
 def _client(folder: Path) -> Any:

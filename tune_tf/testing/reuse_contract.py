@@ -387,9 +387,14 @@ def _fit(workload: Workload, config: Config, seed: int, epochs: int) -> Any:
         ).history
     except Exception as error:  # noqa: BLE001  it is part of what is compared
         return error
-    history = [{name: values[i] for name, values in logs.items()} for i in range(epochs)]
+    history = [{name: _plain(values[i]) for name, values in logs.items()} for i in range(epochs)]
     names = [name.path for name in variable_names(model)]
     return Run(history, final, names, len(model.variables))
+
+
+def _plain(value: Any) -> Any:
+    """Return a metric of ``fit``, which leaves one of a type that Python has not as a tensor."""
+    return value.numpy() if hasattr(value, "numpy") else value
 
 
 def _apart(act: Callable[[], Result]) -> Result:

@@ -1,0 +1,71 @@
+"""A test run that lost tests on the way is no green run: pytest's exit status says so.
+
+A process of pytest-xdist that dies takes the tests with it that it had not run; an error inside
+pytest ends a run early. Which tests were reported is compared with which were collected.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+MISSING = pytest.StashKey[list[str]]()
+
+
+class CompleteRun:
+    """Compares the tests that were reported with those that were collected.
+
+    Args:
+        report: A JSON file for the outcome, or None.
+    """
+
+    def __init__(self, report: Path | None = None) -> None:
+        self._report = report
+        self._collected: set[str] = set()
+        self._reported: set[str] = set()
+        self._failed: set[str] = set()
+        self._skipped: dict[str, str] = {}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note what is to be run by this process."""
+        self._collected.update(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Note what is to be run by another process."""
+        self._collected.update(ids)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what became of a test."""
+        if report.failed:
+            self._failed.add(report.nodeid)
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._skipped[report.nodeid] = str(report.longrepr)
+        if report.when in ("teardown", "???"):  # the latter of a test whose process died
+            self._reported.add(report.nodeid)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Fail a run in which tests are missing."""
+        lost = sorted(self._collected - self._reported)
+        if session.config.getoption("maxfail"):
+            lost = []  # it was to end early
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and lost:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            session.config.stash[MISSING] = lost
+        if self._report is not None:
+            told = {
+                "collected": len(self._collected),
+                "lost": lost,
+                "failed": sorted(self._failed - set(lost)),
+                "skipped": self._skipped,
+            }
+            self._report.parent.mkdir(parents=True, exist_ok=True)
+            self._report.write_text(json.dumps(told, indent=1))
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
+        """Name the tests that are missing."""
+        for test in config.stash.get(MISSING, []):
+            terminalreporter.write_line(f"LOST {test}", red=True)

@@ -1,0 +1,99 @@
+"""A run that lost tests is red, whatever pytest says."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUNNER = Path(__file__).parents[1] / ".ci" / "tests.py"
+CONFTEST = """\
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {here!r})
+from complete_run import CompleteRun
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(CompleteRun(Path(os.environ["TUNE_TF_TEST_REPORT"])))
+
+
+def pytest_runtest_protocol(item, nextitem):
+    if item.name == "test_left_out":
+        return True
+    if item.name == "test_internal_error":
+        raise RuntimeError("inside of pytest")
+"""
+PASSES = "def test_passes(): pass\n"
+ALONE = "import pytest\n\n@pytest.mark.alone\ndef test_alone(): pass\n"
+
+
+@pytest.fixture
+def ran(tmp_path):
+    """Return a function that runs the tests of some files as CI does."""
+
+    def run(**files):
+        (tmp_path / "conftest.py").write_text(CONFTEST.format(here=str(Path(__file__).parent)))
+        (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  alone\n  kills\n")
+        for name, text in {"alone": ALONE, **files}.items():
+            (tmp_path / f"test_{name}.py").write_text(text)
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+        return subprocess.run(
+            [sys.executable, str(RUNNER)],
+            cwd=tmp_path,
+            env=plain,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run
+
+
+def test_a_whole_run_is_green(ran, tmp_path):
+    done = ran(first=PASSES, second=PASSES)
+
+    assert done.returncode == 0, done.stdout
+    told = json.loads((tmp_path / "build" / "tests-together.json").read_text())
+    assert (told["collected"], told["lost"], told["failed"]) == (2, [], [])
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_ends_the_run_with_the_tests_name(ran):
+    dies = "import os\n\ndef test_dies(): os.kill(os.getpid(), 9)\n" + PASSES
+    done = ran(first=dies, **{f"n{i}": PASSES for i in range(4)})
+
+    assert done.returncode
+    assert "crashed while running 'test_first.py::test_dies'" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["test_left_out", "test_internal_error"])
+def test_a_run_that_lost_tests_is_red(ran, name):
+    done = ran(first=f"def {name}(): pass\n" + PASSES)
+
+    assert done.returncode
+    assert "came to no end: status 3" in done.stderr
+
+
+def test_a_test_that_passes_when_run_again_is_told(ran, tmp_path):
+    once = (
+        "from pathlib import Path\n\ndef test_once():\n"
+        "    began = Path('began').exists()\n    Path('began').touch()\n    assert began\n"
+    )
+    done = ran(first=once)
+
+    assert done.returncode == 0, done.stdout
+    kept = (tmp_path / "build" / "retries.txt").read_text()
+    assert kept == "test_first.py::test_once: passed when run again\n"
+
+
+def test_four_failures_are_not_run_again(ran):
+    done = ran(first="".join(f"def test_{i}(): assert False\n" for i in range(4)))
+
+    assert done.returncode
+    assert "once more" not in done.stdout
