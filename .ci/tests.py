@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 TOGETHER = ["--numprocesses", "3", "--dist", "loadfile", "--max-worker-restart", "0"]
@@ -36,6 +37,10 @@ def run_ring(name: str, arguments: list[str]) -> list[str]:
     if code not in (0, 1):
         sys.exit(f"the tests that run {name} came to no end: status {code} of pytest's")
     told = json.loads(report.read_text())
+    by_file: Counter[str] = Counter()
+    for test, seconds in told["seconds"].items():
+        by_file[test.partition("::")[0]] += round(seconds)
+    print("seconds of the slowest files:", *by_file.most_common(40), sep="\n")
     for test, reason in told["skipped"].items():
         print(f"skipped {test}: {reason}")
     if (code == 1) != bool(told["failed"]):

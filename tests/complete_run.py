@@ -25,6 +25,7 @@ class CompleteRun:
         self._reported: set[str] = set()
         self._failed: set[str] = set()
         self._skipped: dict[str, str] = {}
+        self._seconds: dict[str, float] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note what is to be run by this process."""
@@ -37,6 +38,7 @@ class CompleteRun:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what became of a test."""
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed:
             self._failed.add(report.nodeid)
         if report.skipped and not hasattr(report, "wasxfail"):
@@ -59,6 +61,7 @@ class CompleteRun:
                 "lost": lost,
                 "failed": sorted(self._failed - set(lost)),
                 "skipped": self._skipped,
+                "seconds": self._seconds,
             }
             self._report.parent.mkdir(parents=True, exist_ok=True)
             self._report.write_text(json.dumps(told, indent=1))
