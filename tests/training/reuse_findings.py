@@ -145,6 +145,19 @@ class StepOfInstance(StepOfModel):
         return stacked(layers.Dense(4, "relu"))
 
 
+class StepWithCount(StepOfModel):
+    """Makes a variable at the first call, and carries a number of the optimizer's."""
+
+    def build_model(self, config):
+        self.count = None
+        return stacked(layers.Dropout(config["value"] / 4))
+
+    def weight(self, model):
+        if self.count is None:
+            self.count = tf.Variable(0.0, trainable=False)
+        return self.count.assign_add(1.0)
+
+
 class StepByChance(StepOfModel):
     """The same with a weight of Keras' own generator."""
 
@@ -247,6 +260,14 @@ def begun(iterations):
     optimizer = optimizers.Adam(schedules.ExponentialDecay(0.1, 5, 0.5))
     optimizer.iterations.assign(iterations)
     return stacked(layers.Dense(4, "relu"), optimizer=optimizer)
+
+
+class DrawnRate(keras.callbacks.Callback):
+    """Draws a learning rate by NumPy's and Python's global generators."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        drawn = np.random.uniform() + random.random()  # noqa: NPY002
+        self.model.optimizer.learning_rate.assign(0.01 * (1 + drawn))
 
 
 class Freeze(keras.callbacks.Callback):
@@ -739,6 +760,15 @@ FINDINGS = {
         0.2,
         0.5,
         callbacks=lambda config: [Patch(config["value"])],
+    ),
+    "callback that draws": of(
+        lambda rate: stacked(layers.Dropout(rate)),
+        0.2,
+        0.5,
+        callbacks=lambda config: [DrawnRate()],
+    ),
+    "train_step that makes a variable at its first call": Finding(
+        StepWithCount(None, NUMBERS), [{"value": 0.5}, {"value": 2.0}], by_fit=False
     ),
     "loss_weights of a vouched model": of(
         lambda w: unwritable(outputs=2, loss=["mse", "mae"], loss_weights=w),

@@ -28,7 +28,13 @@ from tune_tf.training.program import Inputs, Metrics, Program
 from tune_tf.training.replicas import Replicas
 from tune_tf.training.reuse_check import ReuseRecord
 from tune_tf.training.scalars import Rate, Scalar, learning_rate, scalars_of
-from tune_tf.training.seeds import epoch_order, example_seeds, unseeded_state
+from tune_tf.training.seeds import (
+    epoch_order,
+    example_seeds,
+    global_draws_undone,
+    unseeded_state,
+)
+from tune_tf.training.step import has_own_train_step
 from tune_tf.training.stream import Stream
 from tune_tf.training.structure import structure_of
 from tune_tf.training.workload_state import WorkloadState
@@ -283,7 +289,8 @@ class GraphLoop:
         if parameters is None:
             return program, key, False
         try:
-            traced, differences = self._tried(program, fresh)
+            with global_draws_undone():
+                traced, differences = self._tried(program, fresh)
         except tf.errors.ResourceExhaustedError:  # there is no room for two models that train
             _log.info("A reused program was not checked for want of memory")
             differences = []
@@ -360,19 +367,19 @@ class GraphLoop:
     def _differs_eagerly(self, trial: LoopTrial) -> bool:
         """Return whether a program may do otherwise on a batch than its model without a graph.
 
-        What takes a carried number wrongly is code, so the first programs tell of it.
+        What takes a carried number wrongly is code, so the first programs tell of it. A train_step
+        that is not Keras' own is not tried: its first call may make what later ones use.
         """
-        config, rows, seed = trial.config, trial.rows, trial.seed
-        if rows.is_streamed or not self._checks_reuse or self.num_programs > _PROGRAMS_TRIED:
+        program = trial.program
+        if self.num_programs > _PROGRAMS_TRIED or has_own_train_step(self._workload, program.model):
             return False
-        inputs = self._inputs(config, rows, seed, trial.epoch)
+        if trial.rows.is_streamed or not self._checks_reuse:
+            return False
+        inputs = self._inputs(trial.config, trial.rows, trial.seed, trial.epoch)
         try:
-            model = self._build(config, seed, rows)
-            found = self._structure(model, [], config, rows)
-            eager = self._program_of(model, [], config, rows, found)
-            eager.set_state(trial.program.state())
-            return reuse_check.differ_eagerly(trial.program, eager, inputs, as_a_whole=True)
-        except tf.errors.ResourceExhaustedError:  # there is no room for two models that train
+            with global_draws_undone():
+                return reuse_check.differ_eagerly(program, program, inputs, as_a_whole=True)
+        except tf.errors.ResourceExhaustedError:  # which an epoch may not be
             return False
 
     def _retry_plain(self, trial: LoopTrial, *, carried: Metrics | None) -> Metrics:

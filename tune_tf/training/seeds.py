@@ -1,6 +1,8 @@
 """Every random draw of a trial, from one number."""
 
+import contextlib
 import random
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -20,6 +22,17 @@ def seed_everything(seed: int) -> None:
     """
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  Keras and user code draw from the global state
+
+
+@contextlib.contextmanager
+def global_draws_undone() -> Iterator[None]:
+    """Put the global generators of Python and NumPy back, whatever draws from them meanwhile."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
 
 
 def epoch_order(
