@@ -1,6 +1,7 @@
 """ASHA with promotion, driven by hand with the calls that Tune makes."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,6 +152,17 @@ def test_a_trial_at_a_higher_rung_goes_first():
     assert (chosen.trial_id, chosen.status) == ("0", "PENDING")
 
 
+def test_of_trials_that_were_interrupted_the_one_at_the_highest_rung_goes_first():
+    swept = slots(reversed_order, 4, num_slots=4)
+    swept.fill()
+    first, *others = swept.trials
+    for trial in others:
+        swept.step(trial)  # the last of them goes on
+    for trial in (first, others[-1]):
+        swept.fail(trial, retry=True)
+    assert swept.scheduler.choose_trial_to_run(swept) is others[-1]
+
+
 def test_a_promotion_takes_the_slot_before_the_searcher_is_asked():
     swept = slots(in_order, 12, num_slots=2)
     swept.fill()
@@ -197,6 +209,27 @@ def test_where_a_limit_counts_waiting_trials_the_worst_is_stopped_first():
         swept.fill()
     assert [trial.status for trial in swept.trials] == ["PAUSED", "TERMINATED", "RUNNING"]
     assert swept.ends()[1] == ("pruned", 1)
+
+
+def test_a_trial_that_was_stopped_for_a_new_one_keeps_its_place():
+    losses = [0.2, 0.5, 0.6, 0.7, 0.8, 0.9]
+    swept = slots(lambda number, _: losses[number], 6, limit=2)
+    swept.run()
+    assert swept.ends() == {0: ("pruned", 3)} | dict.fromkeys(range(1, 6), ("pruned", 1))
+
+
+def test_for_a_searcher_that_is_held_back_for_a_while_no_trial_is_stopped():
+    swept = slots(in_order, 5, limit=2)
+    limiter = swept.search_alg.searcher
+    swept.search_alg.searcher = SimpleNamespace(holds_back=True, searcher=limiter)
+    swept.fill()
+    for _ in range(2):
+        swept.step(swept.running[0])
+        swept.fill()
+    assert [trial.status for trial in swept.trials] == ["PAUSED", "PAUSED"]
+    swept.search_alg.searcher.holds_back = False
+    swept.fill()
+    assert [trial.status for trial in swept.trials] == ["PAUSED", "TERMINATED", "RUNNING"]
 
 
 def test_a_searcher_that_is_late_stops_no_trial():

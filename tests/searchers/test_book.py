@@ -100,6 +100,16 @@ def test_steps_that_a_retry_repeats_keep_their_first_value(storage):
     assert book.study.trials[0].intermediate_values == {1: 0.1, 2: 0.2, 3: 0.3}
 
 
+def test_a_config_that_changes_again_counts_as_changed_since_the_first_time(storage):
+    book = open_book(storage)
+    asked(book, "a")
+    book.note_change("a", 2)
+    book.note_change("a", 4)
+    assert book.study.trials[0].user_attrs["config_changed_at"] == 2
+    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 6), {"config_changed_at": 5})
+    assert book.study.trials[0].user_attrs["config_changed_at"] == 2
+
+
 def test_trials_of_others_are_left_alone(storage):
     book = open_book(storage)
     book.saw("stranger", 1)

@@ -116,6 +116,7 @@ def test_nan_is_never_shown_of_a_stopped_trial(rule, rungs):
         pytest.param({1: 0.1, 3: 0.3}, (1, 3, 9), {1: 0.1, 3: 0.3}, id="each epoch"),
         pytest.param({2: 0.2, 4: 0.4, 10: 0.9}, (1, 3, 9), {1: 0.2, 3: 0.4, 9: 0.9}, id="rarely"),
         pytest.param({5: 0.5}, (1, 3, 9), {3: 0.5}, id="the highest rung passed"),
+        pytest.param({3: 0.3}, (1, 3), {3: 0.3}, id="first at the next rung"),
         pytest.param({1: 0.1, 3: math.nan, 4: 0.4}, (1, 3), {1: 0.1, 3: 0.4}, id="nan at a rung"),
         pytest.param({}, (1, 3), {}, id="nothing"),
     ],

@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -69,7 +70,7 @@ def test_what_is_appended_is_read_by_the_next_process_in_order(path):
 
     second = Spool(path)
     assert second.about == {"sweep_id": "s"}
-    assert second.last == 20
+    assert (second.last, second.num_entries) == (20, 20)
     assert [number for number, _ in second.read(0, 100)] == list(range(1, 21))
     assert [number for number, _ in second.read(17, 2)] == [18, 19]
 
@@ -92,6 +93,26 @@ def test_delivered_files_go_and_the_rest_stays(path):
     numbers = [number for number, _ in read(path)]
     assert numbers == list(range(numbers[0], 21))
     assert 8 <= numbers[0] <= 11
+
+
+def test_an_entry_stays_until_all_below_a_higher_number_is_delivered(path):
+    spool = Spool(path, {}, segment_bytes=200)
+    for number in range(1, 21):
+        spool.append(number, result("t", number))
+    for number in range(1, 21):
+        spool.done_below(number)
+        assert [n for n, _ in spool.read(number - 1, 1)] == [number]
+
+
+def test_a_file_that_has_its_size_is_followed_by_another(path):
+    spool = Spool(path, {})
+    spool.append(1, result("t", 1))
+    size = len(lines(path))
+    spool.close()
+    spool = Spool(path, {}, segment_bytes=size)
+    spool.append(2, result("t", 2))
+    spool.append(3, result("t", 3))
+    assert len(list(path.glob("*.lines"))) == 3
 
 
 def test_a_file_emptied_in_between_goes_on_to_be_used(path):
@@ -121,6 +142,14 @@ def test_a_line_torn_by_a_kill_is_left_out_and_does_not_spoil_the_next(path, kep
     assert read(path) == [(1, 1), (2, 22)]
 
 
+def test_a_file_that_holds_no_entry_is_removed(path):
+    path.mkdir(parents=True)
+    (path / "000000000001.lines").write_bytes(b"torn")
+    spool = Spool(path, {})
+    assert (spool.last, spool.num_entries, lines(path)) == (0, 0, b"")
+    assert not list(path.glob("*.lines"))
+
+
 def test_a_damaged_line_is_left_out_alone(path):
     spool = Spool(path, {})
     for number in (1, 2, 3):
@@ -137,6 +166,32 @@ def test_a_spool_in_use_is_refused_and_says_by_whom(path):
         Spool(path)
     assert is_held(path)
     spool.close()
+    assert not is_held(path)
+
+
+@pytest.mark.parametrize("followed", [False, True], ids=["removed", "replaced"])
+def test_a_spool_whose_lock_went_away_while_it_was_taken_is_held_all_the_same(
+    path, monkeypatch, followed
+):
+    lock, flock = path / "lock", fcntl.flock
+
+    def late(file, how):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        lock.unlink()  # as one who ends does, before giving it free
+        if followed:
+            lock.touch()
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    spool = Spool(path, {})
+    assert is_held(path)
+    spool.close()
+
+
+def test_a_spool_that_cannot_be_opened_is_free(path):
+    (path / "about").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError, match="about"):
+        Spool(path, {})
     assert not is_held(path)
 
 

@@ -1,4 +1,6 @@
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -125,6 +127,51 @@ def test_a_store_that_takes_a_little_at_each_try_is_waited_for():
     writer.put(Entry("t", 0, tags={str(number): "" for number in range(20)}))
     writer.close()
     assert len(sink.written) == 20
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock for the writer, which goes on where a test lets it."""
+    clock = SimpleNamespace(now=0.0)
+    given = SimpleNamespace(monotonic=lambda: clock.now, thread_time=time.thread_time)
+    monkeypatch.setattr("tune_tf.tracking.writer.time", given)
+    return clock
+
+
+@pytest.mark.parametrize("end", [Writer.flush, Writer.close], ids=["flush", "close"])
+def test_patience_counts_from_what_was_taken_last(clock, end):
+    class Slow(ScriptedSink):
+        def write(self, entry):
+            clock.now += 4.0
+            self.written.append(entry.tags.popitem())
+            if entry.tags:
+                raise OutageError("one at a time")
+
+    sink = Slow()
+    writer = writer_of(sink, linger_s=60.0, patience_s=5.0)
+    writer.put(Entry("t", 0, tags={str(number): "" for number in range(9)}))
+    assert end(writer) is not False
+    assert len(sink.written) == 9
+    writer.close()
+
+
+@pytest.mark.parametrize("end", [Writer.flush, Writer.close], ids=["flush", "close"])
+def test_patience_counts_from_when_the_end_was_asked_for(clock, end):
+    class Slow(ScriptedSink):
+        def write(self, entry):
+            clock.now += 1.0
+            super().write(entry)
+
+    sink = Slow()
+    writer = writer_of(sink, linger_s=60.0, patience_s=5.0)
+    writer.put(result("t", 1))
+    assert writer.flush()
+    clock.now += 1000.0
+    sink.errors = [OutageError("down")] * 3
+    writer.put(result("t", 2))
+    assert end(writer) is not False
+    assert sink.written == [("t", [1]), ("t", [2])]
+    writer.close()
 
 
 def test_a_flush_ends_when_the_store_stays_down():
