@@ -37,7 +37,7 @@ def killed(command, tiny_sweep, tmp_path_factory):
         until(lambda: _is_on_its_way(root), process=process)
     finally:
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     (folder,) = (root / "sweeps").iterdir()
     return folder
 

@@ -38,7 +38,7 @@ class GatedSink(ScriptedSink):
 
     def write(self, entry):
         self.entered.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(240)
         super().write(entry)
 
 
@@ -76,7 +76,7 @@ def test_flush_does_not_wait_for_the_linger():
     sink = ScriptedSink()
     writer = writer_of(sink, linger_s=60.0)
     writer.put(result("t", 1))
-    assert writer.flush(10)
+    assert writer.flush(240)
     assert sink.written == [("t", [1])]
     writer.close()
 
@@ -110,7 +110,7 @@ def test_nothing_is_given_up_while_the_sweep_runs():
     sink = ScriptedSink([OutageError("down")] * 200)
     writer = writer_of(sink, patience_s=60.0)
     writer.put(result("t", 1))
-    assert writer.flush(30)
+    assert writer.flush(240)
     assert sink.written == [("t", [1])]
     writer.close()
 
@@ -187,7 +187,7 @@ def test_an_outage_is_told_once_and_its_end_too(caplog):
     writer = writer_of(sink, patience_s=60.0)
     for step in range(20):
         writer.put(result(f"t{step % 4}", step))
-    assert writer.flush(30)
+    assert writer.flush(240)
     writer.put(result("t0", 99))
     writer.close()
     assert [r.getMessage() for r in caplog.records] == [
@@ -202,7 +202,7 @@ def test_a_store_that_fails_now_and_then_is_told_the_first_time_only(caplog):
     for step in range(20):
         sink.errors.append(OutageError("hiccup"))
         writer.put(result("t", step))
-        assert writer.flush(30)
+        assert writer.flush(240)
     writer.close()
     assert len(caplog.records) == 1
 
@@ -220,7 +220,7 @@ def test_what_the_sink_refuses_is_counted_as_lost():
     sink = ScriptedSink()
     writer = writer_of(sink)
     writer.put(result("t", 1))
-    assert writer.flush(30)
+    assert writer.flush(240)
     sink.num_refused = 3
     writer.close()
     assert writer.lost == 3
@@ -273,14 +273,14 @@ def test_a_slow_store_holds_the_caller_back_and_drops_nothing():
     sink = GatedSink()
     writer = writer_of(sink, capacity=1, backlog=1)
     writer.put(result("t", 0))
-    assert sink.entered.wait(10)
+    assert sink.entered.wait(240)
     writer.put(result("t", 1))
     blocked = threading.Thread(target=writer.put, args=(result("t", 2),))
     blocked.start()
     blocked.join(0.05)
     assert blocked.is_alive()
     sink.gate.set()
-    blocked.join(10)
+    blocked.join(240)
     writer.close()
     assert [step for _, steps in sink.written for step in steps] == [0, 1, 2]
 
@@ -313,7 +313,7 @@ def test_what_is_not_written_yet_can_be_taken_along():
     sink = GatedSink()
     writer = writer_of(sink)
     writer.put(result("a", 1))
-    assert sink.entered.wait(10)  # on its way, but who knows
+    assert sink.entered.wait(240)  # on its way, but who knows
     writer.put(result("b", 1))
     writer.put(result("a", 2))
 
