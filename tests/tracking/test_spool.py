@@ -104,6 +104,61 @@ def test_an_entry_stays_until_all_below_a_higher_number_is_delivered(path):
         assert [n for n, _ in spool.read(number - 1, 1)] == [number]
 
 
+def test_what_an_earlier_process_left_is_removed_once_it_is_delivered(path):
+    first = Spool(path, {}, segment_bytes=200)
+    for number in range(1, 21):
+        first.append(number, result("t", number))
+    first.close()
+    second = Spool(path)
+    second.done_below(21)
+    assert not list(path.glob("*.lines"))
+    second.close()
+    assert not path.exists()
+
+
+def test_a_closed_spool_leaves_no_file_open(path):
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - of the system, not of a folder
+    spool = Spool(path, {}, segment_bytes=200)
+    for number in range(1, 21):
+        spool.append(number, result("t", number))
+    assert len(spool.read(0, 15)) == 15
+    spool.close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_a_spool_closed_twice_takes_nothing_from_the_next_one(path):
+    first = Spool(path, {})
+    first.append(1, result("t", 1))
+    first.close()
+    second = Spool(path)
+    first.close()
+    assert is_held(path)
+    assert len(second.read(0, 5)) == 1
+
+
+def test_a_folder_with_more_in_it_stays(path):
+    spool = Spool(path, {})
+    (path / "notes.txt").write_text("mine")
+    spool.close()
+    assert [each.name for each in path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_that_cannot_be_made_is_tried_again_with_the_next_entry(path, monkeypatch):
+    def refuse(*given):
+        monkeypatch.setattr(os, "open", made)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spool = Spool(path, {}, segment_bytes=1)
+    spool.append(1, result("t", 1))
+    made = os.open
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="No space"):
+        spool.append(2, result("t", 2))
+    spool.append(2, result("t", 2))
+    spool.close()
+    assert read(path) == [(1, 1), (2, 2)]
+
+
 def test_a_file_that_has_its_size_is_followed_by_another(path):
     spool = Spool(path, {})
     spool.append(1, result("t", 1))
