@@ -269,7 +269,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [step for _, step in read(path, 1000)] == list(range(500))
 
 
-def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of):
+def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of, caplog):
     store = Store()
     writer = writer_of(store)
     for step in range(50):
@@ -277,6 +277,7 @@ def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of):
     writer.close()
     assert store.steps == {"t": list(range(50))}
     assert list(path.parent.iterdir()) == []
+    assert not caplog.records
 
 
 def test_what_a_store_does_not_take_stays_on_disk_and_the_next_writer_delivers_it(
@@ -313,6 +314,35 @@ def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of
     store.down = False
     writer.close()
     assert store.steps == {"t": list(range(1000))}
+
+
+def test_what_cannot_be_read_back_stays_on_disk_and_what_comes_later_is_delivered(
+    path, writer_of, monkeypatch, caplog
+):
+    store, fails = Store(), threading.Event()
+    read_back = Spool.read
+
+    def damaged(spool, after, limit):
+        if after < 5:
+            fails.set()
+            raise OSError(errno.EIO, "Input/output error")
+        return read_back(spool, after, limit)
+
+    monkeypatch.setattr(Spool, "read", damaged)
+    writer = writer_of(store, linger_s=60.0)
+    for step in range(1, 6):
+        writer.put(result("t", step))
+    assert writer.flush(240)
+    assert fails.is_set()
+    writer.put(result("t", 6))
+    assert writer.flush(240)
+    assert store.steps == {"t": [6]}
+    assert writer.num_left == 5
+    writer.close()
+    monkeypatch.undo()
+    assert [step for _, step in read(path)] == [1, 2, 3, 4, 5, 6]
+    assert "cannot be read back from disk" in caplog.text
+    assert "MLflow has not taken 5 entries" in caplog.text
 
 
 def test_with_a_spool_nothing_has_to_be_taken_along(writer_of):

@@ -174,6 +174,20 @@ def test_patience_counts_from_when_the_end_was_asked_for(clock, end):
     writer.close()
 
 
+def test_patience_ends_with_a_store_that_takes_nothing(clock):
+    class Slow(ScriptedSink):
+        def write(self, entry):
+            clock.now += 2.0
+            super().write(entry)
+
+    sink = Slow([OutageError("down")] * 9)
+    writer = writer_of(sink, linger_s=60.0, patience_s=4.0)
+    writer.put(result("t", 1))
+    writer.close()
+    assert len(sink.errors) == 9 - 2
+    assert writer.lost == 1
+
+
 def test_a_flush_ends_when_the_store_stays_down():
     writer = writer_of(ScriptedSink([OutageError("down")] * 10**6))
     writer.put(result("t", 1))
@@ -245,6 +259,33 @@ def test_the_end_of_the_sweep_waits_until_its_trials_have_ended():
     writer.put(result("t", 1))
     writer.close()
     assert [run for run, _ in sink.written] == ["t", PARENT]
+
+
+class SinkWithoutOne(ScriptedSink):
+    """Never takes anything of one run."""
+
+    def write(self, entry):
+        if entry.run == "bad":
+            raise OutageError("no such place")
+        super().write(entry)
+
+
+def test_the_end_of_the_sweep_does_not_wait_for_artifacts_that_the_store_does_not_take():
+    sink = SinkWithoutOne()
+    writer = writer_of(sink, linger_s=60.0)
+    writer.put(Entry("bad", 0, texts={"a.txt": "x"}))
+    writer.put(Entry(PARENT, 0, trials=frozenset({"bad"}), status="FINISHED"))
+    writer.close()
+    assert [run for run, _ in sink.written] == [PARENT]
+
+
+def test_what_one_run_has_written_is_not_taken_for_written_of_another():
+    writer = writer_of(SinkWithoutOne(), linger_s=60.0)
+    writer.put(result("bad", 1))
+    writer.put(result("good", 1))
+    writer.close()
+    assert [entry.run for entry in writer.unwritten()] == ["bad"]
+    assert writer.lost == 1
 
 
 def test_a_store_that_stays_down_is_told_once_at_first_and_once_at_the_end(caplog):
