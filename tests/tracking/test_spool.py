@@ -303,6 +303,15 @@ def test_what_a_store_does_not_take_stays_on_disk_and_the_next_writer_delivers_i
     assert not path.exists()
 
 
+def test_what_is_put_after_the_end_is_lost_and_not_on_disk(path, writer_of):
+    writer = writer_of(Store(down=True))
+    writer.put(result("t", 1))
+    writer.close()
+    writer.put(result("t", 2))
+    assert writer.lost == 1
+    assert [step for _, step in read(path)] == [1]
+
+
 def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of):
     store = Store(down=True)
     writer = writer_of(store, capacity=1, backlog=10, delays_s=(0.01,), patience_s=60.0)
@@ -382,9 +391,10 @@ def test_with_a_full_disk_entries_wait_in_memory_and_go_to_disk_when_there_is_ro
     disk.room = 10**6
     writer.put(result("t", 40))
     assert writer.unwritten() == []
+    writer.put(result("t", 41))
     writer.close()
 
-    assert [step for _, step in read(path)] == list(range(41))
+    assert [step for _, step in read(path)] == list(range(42))
     of_the_disk = [
         r.getMessage() for r in caplog.records if "record of the sweep" in r.getMessage()
     ]

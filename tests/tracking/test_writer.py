@@ -283,7 +283,9 @@ def test_what_one_run_has_written_is_not_taken_for_written_of_another():
     writer = writer_of(SinkWithoutOne(), linger_s=60.0)
     writer.put(result("bad", 1))
     writer.put(result("good", 1))
+    assert writer.num_left == 2
     writer.close()
+    assert writer.num_left == 1
     assert [entry.run for entry in writer.unwritten()] == ["bad"]
     assert writer.lost == 1
 
