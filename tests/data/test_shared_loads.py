@@ -107,7 +107,7 @@ def processes():
 def results(calls):
     import ray
 
-    return ray.get(calls, timeout=120)
+    return ray.get(calls, timeout=240)
 
 
 def keepers():
@@ -264,7 +264,7 @@ def test_who_is_no_actor_loads_by_itself(tmp_path):
 
 def wait_for_none(what):
     """Wait until a function returns nothing."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while what() and time.monotonic() < deadline:
         threading.Event().wait(0.2)
     return what()
@@ -277,7 +277,7 @@ def test_data_are_freed_and_the_keeper_ends_once_nobody_is_left(tmp_path, proces
     for name in keepers():
         ray.kill(ray.get_actor(name, NAMESPACE))
     assert wait_for_none(keepers) == []
-    first, second = (processes(1, Counted(tmp_path), each, keep_s=2.0)[0] for each in "ab")
+    first, second = (processes(1, Counted(tmp_path), each, keep_s=6.0)[0] for each in "ab")
     results([process.load.remote({"size": 2}) for process in (first, second)])
     (name,) = keepers()
     keeper = ray.get_actor(name, NAMESPACE)

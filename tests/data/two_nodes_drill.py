@@ -4,7 +4,6 @@ A process of its own: the tests' process is connected to another Ray cluster.
 """
 
 import json
-import os
 import sys
 import tempfile
 import threading
@@ -35,7 +34,7 @@ def main():
             return np.full((8, 8), number, np.float32), number
         (Path(seen) / node()).touch()
         while len([*Path(seen).iterdir()]) < 2 and time.time() < deadline:
-            os.sched_yield()  # until there is a worker on the other node as well
+            threading.Event().wait(0.05)  # until there is a worker on the other node as well
         return np.full((8, 8), number, np.float32), number
 
     @ray.remote(num_cpus=0.25)

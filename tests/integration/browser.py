@@ -20,7 +20,7 @@ _FLAGS = (
     "--disable-sync",
     "--window-size=1500,1000",
 )
-_PATIENCE_S = 60
+_PATIENCE_S = 240
 
 
 class Browser:

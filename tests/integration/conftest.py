@@ -65,7 +65,7 @@ def finished(
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=240)
             pytest.fail(f"sweep.py {' '.join(arguments)} did not end:\n{out}\n{err}")
         return process.returncode, out, err
 

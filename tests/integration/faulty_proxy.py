@@ -57,7 +57,7 @@ class FaultyProxy:
             self.fault, self.every, self.num_failed = fault, every, 0
             self._changed.notify_all()
 
-    def wait_for_failures(self, count=1, timeout_s=60):
+    def wait_for_failures(self, count=1, timeout_s=240):
         """Wait until so many requests have failed in the present way."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.num_failed >= count, timeout_s)
@@ -96,7 +96,7 @@ class FaultyProxy:
             return self.fault
 
     def _passed_on(self, request, body):
-        connection = HTTPConnection("127.0.0.1", self.server_port, timeout=60)
+        connection = HTTPConnection("127.0.0.1", self.server_port, timeout=240)
         headers = {
             name: value
             for name, value in request.headers.items()

@@ -39,7 +39,7 @@ def in_a_terminal(*arguments: str, cwd: Path, timeout_s: float = 280) -> str:
                 drawn += os.read(driver, 65_536)
             except OSError:  # the other end is closed
                 break
-        assert process.wait(timeout=30) == 0, drawn.decode()
+        assert process.wait(timeout=240) == 0, drawn.decode()
     finally:
         process.kill()
         os.close(driver)

@@ -144,7 +144,7 @@ def test_the_job_for_slurm_runs_a_sweep_on_all_its_nodes(
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGTERM)
-            job.wait(60)
+            job.wait(240)
     assert job.returncode == 0, out
     assert "Best trial" in out
     (sweep,) = (tmp_path / "sweeps").glob("tiny-*")
@@ -166,13 +166,13 @@ def _cluster(folder, port, client_port):
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not _answers(client_port) and time.monotonic() < deadline:
             time.sleep(0.1)
         yield
     finally:
         node.terminate()
-        node.wait(60)
+        node.wait(240)
 
 
 def _answers(port):

@@ -57,7 +57,7 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
     assert _addresses_that_are_listened_on(process.pid) == {"127.0.0.1"}
 
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     os.rename(tmp_path / "mlflow.db", tmp_path / "away.db")  # noqa: PTH104 - no store is needed
     code, out, err = finished("list", "--json", cwd=tmp_path)
     assert code == 0, err
@@ -75,7 +75,7 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
     drawn = in_a_terminal("status", "tiny", "--follow", cwd=tmp_path)
     assert "\x1b[2K" in drawn  # it drew again in place
     assert "12/12 trials" in drawn
-    out, err = resumed.communicate(timeout=60)
+    out, err = resumed.communicate(timeout=240)
     assert resumed.returncode == 0, err
 
     folder = SweepFolder.open("tiny", tmp_path / "sweeps").path

@@ -61,7 +61,7 @@ def pages(folder):
             env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
         )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not _answers(f"{address}/health"):
             assert server.poll() is None, (folder / "server.log").read_text()
             assert time.monotonic() < deadline, "the server did not start"
@@ -69,7 +69,7 @@ def pages(folder):
         yield f"{address}/#/experiments"
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(240)
 
 
 def _answers(url):

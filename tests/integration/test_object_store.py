@@ -65,7 +65,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
         until(lambda: is_on_its_way(tmp_path), process=process)
     finally:
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     (path,) = (tmp_path / "sweeps").iterdir()
     before = SweepView.open(path)
     running = next(each for each in before.trials if not each.has_ended and each.checkpoints)

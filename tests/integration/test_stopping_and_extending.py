@@ -74,7 +74,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     code, out, err = finished("stop", "tiny", cwd=tmp_path)
     assert code == 0, err
     assert "interrupted" in out
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert "tune-tf resume" in out
 
@@ -87,7 +87,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     code, out, err = finished("stop", "tiny", "--end", cwd=tmp_path)
     assert code == 0, err
     assert "Ended early: it was ended by hand" in out
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 1, err  # none has come to its limit
     folder = seen.folder.path
     trials = assert_truth(folder)

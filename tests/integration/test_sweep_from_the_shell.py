@@ -121,7 +121,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
     folder = _wait_for_trials(tmp_path, 4)
     process.send_signal(blow)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
 
     assert process.returncode == code, err
     if blow is not signal.SIGKILL:

@@ -221,7 +221,7 @@ def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_lat
         ended_at.append(time.monotonic())
 
     folder = sweep(at_result(NUM_TRIALS * NUM_STEPS - 5, fail))
-    assert time.monotonic() - ended_at[0] < 45
+    assert time.monotonic() - ended_at[0] < 240  # closing takes 300 if nobody gives up
     assert f"sweep.py sync {folder}" in caplog.text
     assert "RUNNING" in {status for status, _, _ in stored(server.database, folder.name).values()}
 
@@ -273,7 +273,7 @@ tune.run(
 """
 
 
-def drive(uri, folder, killed_at, timeout_s=120):
+def drive(uri, folder, killed_at, timeout_s=240):
     code = DRIVER.format(paths=[str(Path(__file__).parent), str(Path(__file__).parents[1])])
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TUNE_GLOBAL_CHECKPOINT_S": "0"}
     return subprocess.run(
@@ -369,7 +369,7 @@ def test_a_killed_sweep_is_closed_but_not_while_it_runs(command, finished, sweep
     process.send_signal(signal.SIGSTOP)  # else it may end before it is looked at
     code, out, err = finished("close", "tiny", cwd=tmp_path)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert code == 2
     assert "is still running" in err
 

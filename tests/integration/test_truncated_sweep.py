@@ -27,7 +27,7 @@ NUM_CUTS = 50
 
 
 @pytest.fixture(scope="module")
-def killed(command, tiny_sweep, tmp_path_factory):
+def killed_once(command, tiny_sweep, tmp_path_factory):
     """The folder of a sweep whose driver was killed while some trials had ended and two ran."""
     root = tmp_path_factory.mktemp("killed")
     (root / "tiny.yaml").write_text(tiny_sweep)
@@ -37,9 +37,19 @@ def killed(command, tiny_sweep, tmp_path_factory):
         until(lambda: _is_on_its_way(root), process=process)
     finally:
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     (folder,) = (root / "sweeps").iterdir()
     return folder
+
+
+@pytest.fixture
+def killed(killed_once, tmp_path):
+    """The same, which is after each test as it was before."""
+    root, kept = killed_once.parents[1], tmp_path / "kept"
+    shutil.copytree(root, kept, symlinks=True)
+    yield killed_once
+    shutil.rmtree(root)
+    shutil.copytree(kept, root, symlinks=True)
 
 
 def _is_on_its_way(root):

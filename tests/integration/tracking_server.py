@@ -29,7 +29,7 @@ class TrackingServer:
         self.uri = f"http://127.0.0.1:{self.port}"
         self._process = None
 
-    def start(self, timeout_s=120):
+    def start(self, timeout_s=240):
         arguments = {
             "--host": "127.0.0.1",
             "--port": str(self.port),
@@ -56,7 +56,7 @@ class TrackingServer:
         """End it at once, as a machine that loses its power does."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(30)
+            self._process.wait(240)
             self._process = None
 
     def _answers(self):

@@ -26,20 +26,31 @@ def climbed(losses, factor=3, iterations=(1, 3, 9)):
         ((2, 4, 32), (2, 8, 32)),
         ((1, 1.5, 6), (1, 2, 3, 4, 6)),
         ((5, 3, 5), (5,)),
-        ((10, 1.1, 12), (10, 11, 12)),
+        ((100, 1.1, 130), (100, 110, 121, 130)),  # 100 * 1.1 is a little above 110
     ],
 )
 def test_rungs_stand_at_powers_of_the_factor_and_at_the_limit(given, iterations):
     assert rung_iterations(*given) == iterations
 
 
-@pytest.mark.parametrize(("count", "promotable"), [(1, 0), (2, 0), (3, 1), (5, 1), (6, 2), (9, 3)])
-def test_the_best_one_in_a_factor_rounded_down_is_promotable(count, promotable):
+@pytest.mark.parametrize(
+    ("count", "factor", "promotable"),
+    [
+        (1, 3, 0),
+        (2, 3, 0),
+        (3, 3, 1),
+        (5, 3, 1),
+        (6, 3, 2),
+        (9, 3, 3),
+        (33, 2.2, 15),  # 33 / 2.2 is a little below 15
+    ],
+)
+def test_the_best_one_in_a_factor_rounded_down_is_promotable(count, factor, promotable):
     rung = Rung(1)
     for number in range(count):
         rung.enter(str(number), -number)
     best_first = [str(number) for number in reversed(range(count))]
-    assert list(rung.promotable(3, failed=())) == best_first[:promotable]
+    assert list(rung.promotable(factor, failed=())) == best_first[:promotable]
 
 
 def test_of_equals_the_earlier_one_is_promotable():
@@ -111,6 +122,10 @@ def test_a_trial_is_held_from_the_rung_on_that_it_was_not_promoted_from(iteratio
     assert ladder.holds("0") is held
 
 
+def test_a_trial_that_has_not_reported_at_a_rung_is_not_held_there():
+    assert not climbed([0.1]).holds_at("1", 1)
+
+
 def test_a_trial_below_the_first_rung_is_not_held():
     ladder = Ladder((2, 4), 2)
     ladder.report("0", 1, 0.1)
@@ -125,3 +140,7 @@ def test_the_last_one_held_is_the_worst_of_the_lowest_rung():
     assert ladder.last_held(lambda name: name == "0") == "0"
     ladder.promote("0")
     assert ladder.last_held(lambda name: name == "0") is None
+
+
+def test_a_ladder_is_told_from_the_top():
+    assert str(climbed([0.1, 0.2])) == "9: 0, 3: 0, 1: 2"

@@ -1,19 +1,19 @@
 """ASHA with promotion, driven by hand with the calls that Tune makes."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE
 from tune_tf.schedulers.ladder import rung_iterations
 
 pytestmark = pytest.mark.ray
 
 
-def make(max_t=9, grace_period=1, reduction_factor=3):
-    from slots import LOSS
-
+def make(max_t=9, grace_period=1, reduction_factor=3, mode="min"):
     from tune_tf.config.scheduler_settings import AshaSettings
     from tune_tf.schedulers.promotion import PromotionAshaScheduler
 
@@ -23,7 +23,7 @@ def make(max_t=9, grace_period=1, reduction_factor=3):
         reduction_factor=reduction_factor,
         type="promotion",
     )
-    return PromotionAshaScheduler(LOSS, settings)
+    return PromotionAshaScheduler(Objective("loss", mode), settings)
 
 
 def slots(curve, num_samples, *, scheduler=None, **options):
@@ -142,6 +142,12 @@ def test_a_trial_that_is_promotable_at_once_goes_on_without_a_pause():
     assert swept.reports[2:] == [(2, 1), (2, 2), (2, 3)]
 
 
+def test_the_largest_value_goes_on_where_the_objective_is_to_be_large():
+    swept = slots(in_order, 3, scheduler=make(mode="max"))
+    swept.run()
+    assert swept.ends() == {0: ("pruned", 1), 1: ("pruned", 1), 2: ("pruned", 3)}
+
+
 def test_a_trial_at_a_higher_rung_goes_first():
     swept = slots(in_order, 12, num_slots=9)
     swept.fill()
@@ -149,6 +155,17 @@ def test_a_trial_at_a_higher_rung_goes_first():
         swept.step(trial)
     chosen = swept.scheduler.choose_trial_to_run(swept)
     assert (chosen.trial_id, chosen.status) == ("0", "PENDING")
+
+
+def test_of_trials_that_were_interrupted_the_one_at_the_highest_rung_goes_first():
+    swept = slots(reversed_order, 4, num_slots=4)
+    swept.fill()
+    first, *others = swept.trials
+    for trial in others:
+        swept.step(trial)  # the last of them goes on
+    for trial in (first, others[-1]):
+        swept.fail(trial, retry=True)
+    assert swept.scheduler.choose_trial_to_run(swept) is others[-1]
 
 
 def test_a_promotion_takes_the_slot_before_the_searcher_is_asked():
@@ -165,6 +182,30 @@ def test_a_promotion_takes_the_slot_before_the_searcher_is_asked():
     assert len(swept.trials) == 4
 
 
+def test_a_promotion_takes_the_slot_of_a_trial_that_ends_by_itself():
+    swept = slots(in_order, 12)
+    for _ in range(3):
+        swept.fill()
+        swept.running[0].stopping_criterion["training_iteration"] = len(swept.trials) == 3 or 9
+        swept.step(swept.running[0])
+    assert not swept.propose(), "the slot is taken"
+    swept.fill()
+    assert [trial.trial_id for trial in swept.running] == ["0"]
+
+
+def test_a_promotion_takes_the_slot_of_a_trial_that_diverges():
+    swept = slots(in_order, 4)
+    for _ in range(3):
+        swept.fill()
+        swept.step(swept.running[0])
+    swept.fill()
+    assert [trial.trial_id for trial in swept.running] == ["0"]
+    swept.step(swept.running[0], loss=math.nan)
+    assert not swept.propose(), "the slot is taken"
+    swept.fill()
+    assert [trial.trial_id for trial in swept.running] == ["1"]
+
+
 def test_without_a_way_to_change_statuses_promotions_wait_until_tune_asks():
     class Plain:
         def __init__(self, controller):
@@ -173,11 +214,19 @@ def test_without_a_way_to_change_statuses_promotions_wait_until_tune_asks():
     swept = slots(in_order, 3, num_slots=3)
     swept.fill()
     plain = Plain(swept)
+
+    def report(trial, iteration, loss):
+        result = {"loss": loss, "training_iteration": iteration}
+        return swept.scheduler.on_trial_result(plain, trial, result)
+
     for trial in swept.trials:
-        result = {"loss": in_order(int(trial.trial_id), 1), "training_iteration": 1}
-        assert swept.scheduler.on_trial_result(plain, trial, result) == "PAUSE"
+        assert report(trial, 1, in_order(int(trial.trial_id), 1)) == "PAUSE"
         trial.set_status("PAUSED")
-    assert swept.scheduler.choose_trial_to_run(plain).trial_id == "0"
+    first = swept.scheduler.choose_trial_to_run(plain)
+    assert first.trial_id == "0"
+    first.set_status("RUNNING")
+    assert report(swept.add(3), 1, 0.0) == "CONTINUE"  # the best of all now
+    assert report(first, 2, 0.5) == "CONTINUE"
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
@@ -197,6 +246,39 @@ def test_where_a_limit_counts_waiting_trials_the_worst_is_stopped_first():
         swept.fill()
     assert [trial.status for trial in swept.trials] == ["PAUSED", "TERMINATED", "RUNNING"]
     assert swept.ends()[1] == ("pruned", 1)
+
+
+def test_a_trial_that_was_stopped_for_a_new_one_keeps_its_place():
+    losses = [0.2, 0.5, 0.6, 0.7, 0.8, 0.9]
+    swept = slots(lambda number, _: losses[number], 6, limit=2)
+    swept.run()
+    assert swept.ends() == {0: ("pruned", 3)} | dict.fromkeys(range(1, 6), ("pruned", 1))
+
+
+def test_after_a_trial_was_stopped_for_a_new_one_others_give_up_their_places():
+    losses = [0.2, 0.5, 0.3]
+    swept = slots(lambda number, _: losses[number], 3, limit=2)
+    for _ in range(2):
+        swept.fill()
+        swept.step(swept.running[0])
+    swept.fill()
+    assert [trial.status for trial in swept.trials] == ["PAUSED", "TERMINATED", "RUNNING"]
+    swept.stop_trial(swept.trials[0])
+    assert swept.step(swept.trials[2]) == "CONTINUE"
+
+
+def test_for_a_searcher_that_is_held_back_for_a_while_no_trial_is_stopped():
+    swept = slots(in_order, 5, limit=2)
+    limiter = swept.search_alg.searcher
+    swept.search_alg.searcher = SimpleNamespace(holds_back=True, searcher=limiter)
+    swept.fill()
+    for _ in range(2):
+        swept.step(swept.running[0])
+        swept.fill()
+    assert [trial.status for trial in swept.trials] == ["PAUSED", "PAUSED"]
+    swept.search_alg.searcher.holds_back = False
+    swept.fill()
+    assert [trial.status for trial in swept.trials] == ["PAUSED", "TERMINATED", "RUNNING"]
 
 
 def test_a_searcher_that_is_late_stops_no_trial():
@@ -228,6 +310,8 @@ def test_the_place_of_a_trial_that_fails_after_its_promotion_goes_to_the_next_be
     [first] = swept.running
     assert first.trial_id == "0"
     swept.fail(first) if how == "raises" else swept.step(first, loss=math.nan)
+    chosen = swept.scheduler.choose_trial_to_run(swept)
+    assert (chosen.trial_id, chosen.status) == ("1", "PENDING")
     swept.fill()
     assert [trial.trial_id for trial in swept.running] == ["1"]
     swept.run()
@@ -267,12 +351,23 @@ def test_a_waiting_trial_that_somebody_else_stops_gives_up_its_place():
 
 
 def test_a_trial_that_ends_by_itself_at_a_rung_is_ranked_there():
-    swept = slots(in_order, 3)
+    swept = slots(reversed_order, 3)
     swept.fill()
     first = swept.running[0]
     first.stopping_criterion["training_iteration"] = 1
     swept.run()
-    assert swept.ends() == {0: ("completed", 1), 1: ("pruned", 1), 2: ("pruned", 1)}
+    assert swept.ends() == {0: ("completed", 1), 1: ("pruned", 1), 2: ("pruned", 3)}
+
+
+def test_a_trial_that_ends_without_a_result_is_not_ranked():
+    from tune_tf.schedulers.ladder import Ladder
+    from tune_tf.schedulers.promotion import PromotingScheduler
+
+    ladder = Ladder((1, 3), 3)
+    swept = slots(in_order, 1, scheduler=PromotingScheduler(Objective("loss", "min"), ladder))
+    swept.fill()
+    swept.stop_trial(swept.trials[0])
+    assert str(ladder) == "3: 0, 1: 0"
 
 
 def test_a_trial_ends_completed_at_max_t_although_tune_would_have_gone_on():
@@ -282,7 +377,9 @@ def test_a_trial_ends_completed_at_max_t_although_tune_would_have_gone_on():
         swept.step(swept.running[0])
         swept.fill()
     swept.trials[2].stopping_criterion["training_iteration"] = 99
-    swept.run()
+    swept.fill()
+    decisions = [swept.step(swept.trials[2]) for _ in range(3)]
+    assert decisions == ["CONTINUE", "CONTINUE", "STOP"]
     assert swept.ends()[2] == ("completed", 3)
 
 

@@ -75,6 +75,55 @@ def test_each_end_is_told_once_with_its_reason_and_its_curve(storage, outcome, s
     assert trial.user_attrs["stop_cause"] == "because"
 
 
+@pytest.mark.parametrize(
+    ("outcome", "cause"),
+    [(Outcome.COMPLETED, None), (Outcome.PRUNED, None), (Outcome.ERROR, "error")],
+    ids=["completed", "pruned", "error"],
+)
+def test_only_a_failure_has_a_cause_where_none_was_given(storage, outcome, cause):
+    book = open_book(storage)
+    asked(book, "a")
+    book.tell("a", Verdict(outcome, 0.5, 1))
+    assert book.study.trials[0].user_attrs.get("stop_cause") == cause
+
+
+def test_trials_without_an_end_are_counted_and_named(storage):
+    book = open_book(storage)
+    asked(book, "a", "b", "c")
+    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book.tell("b", Verdict(Outcome.ERROR))
+    assert book.num_unfinished == 1
+    assert book.without_end({"a", "c"}) == ["c"]
+    assert book.study.trials[1].user_attrs["stop_cause"] == "error"
+
+
+def test_what_tune_showed_last_is_noted(storage):
+    book = open_book(storage)
+    asked(book, "a")
+    assert book.entry("a").seen is None
+    book.saw("a", 3)
+    assert book.entry("a").seen == 3
+
+
+def test_the_last_value_of_a_trial_is_known_from_its_curve(storage):
+    book = open_book(storage)
+    asked(book, "a", "b")
+    book.report("a", 1, 0.5)
+    book.report("a", 2, 0.75)
+    page = book.page.copy()
+    page.entries["a"].values = ()  # as in a state that was saved before
+    again = open_book(storage, page)
+    assert [again.last_values(tune_id) for tune_id in ("a", "b", "stranger")] == [(0.75,), (), ()]
+
+
+def test_runs_that_are_not_known_are_not_linked(storage):
+    book = open_book(storage)
+    asked(book, "a")
+    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1), {"mlflow_run_id": "run a"})
+    book.link({"a": None})
+    assert book.study.user_attrs.get("mlflow_run_ids") is None
+
+
 def test_an_interrupted_trial_stays_running(storage):
     book = open_book(storage)
     asked(book, "a")
@@ -98,6 +147,16 @@ def test_steps_that_a_retry_repeats_keep_their_first_value(storage):
     for step, value in [(1, 0.1), (2, 0.2), (1, 9.0), (2, 9.0), (3, 0.3)]:
         book.report("a", step, value)
     assert book.study.trials[0].intermediate_values == {1: 0.1, 2: 0.2, 3: 0.3}
+
+
+def test_a_config_that_changes_again_counts_as_changed_since_the_first_time(storage):
+    book = open_book(storage)
+    asked(book, "a")
+    book.note_change("a", 2)
+    book.note_change("a", 4)
+    assert book.study.trials[0].user_attrs["config_changed_at"] == 2
+    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 6), {"config_changed_at": 5})
+    assert book.study.trials[0].user_attrs["config_changed_at"] == 2
 
 
 def test_trials_of_others_are_left_alone(storage):

@@ -37,7 +37,7 @@ class Server:
         subprocess.run(
             [*as_user, str(self._programs / program), *arguments],
             check=True,
-            timeout=60,
+            timeout=240,
             cwd=self._folder,
             stdout=subprocess.DEVNULL,
         )

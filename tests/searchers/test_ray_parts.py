@@ -433,17 +433,27 @@ def test_one_searcher_for_two_runs_takes_nothing_of_the_first_but_what_it_learne
     searcher.study.enqueue_trial({"rate": 1.1})
     searcher.study.enqueue_trial({"rate": 1.9})
 
-    def slow(config):
+    begun, ahead = tmp_path / "begun", tmp_path / "ahead"
+
+    def in_turn(config):
+        """Begin with the other; the better one is at the first rung before the worse."""
         from ray import tune
 
+        better = config["rate"] < 1.5
+        if not better:
+            begun.touch()
+        awaited, end = begun if better else ahead, time.monotonic() + 240
+        while not awaited.exists() and time.monotonic() < end:
+            time.sleep(0.05)
         for iteration in range(1, 9):
-            time.sleep(0.1 if config["rate"] < 1.5 else 0.2)  # the worse one comes later
             tune.report({"loss": config["rate"] / iteration})
+            if better and iteration == 4:
+                ahead.touch()
 
     from ray.tune.schedulers import AsyncHyperBandScheduler
 
     asha = AsyncHyperBandScheduler("training_iteration", "loss", "min", 8, 4, 2)
-    trials, of_tune = run(slow, searcher, tmp_path / "second", num_samples=2, scheduler=asha)
+    trials, of_tune = run(in_turn, searcher, tmp_path / "second", num_samples=2, scheduler=asha)
     assert states(trials) == ["COMPLETE"] * 3 + ["PRUNED"]
     assert trials[3].datetime_start < trials[2].datetime_complete
     agree(trials[2:], of_tune)

@@ -14,9 +14,11 @@ from tune_tf.outcome import CONFIG_CHANGED_AT
 from tune_tf.searchers.shown import Shown
 from tune_tf.searchers.shown_rules import (
     AS_TOLD,
+    AsTold,
     AtHighestRung,
     AtRungs,
     WithoutCurves,
+    finite,
     values_at,
 )
 
@@ -113,9 +115,12 @@ def test_nan_is_never_shown_of_a_stopped_trial(rule, rungs):
 @pytest.mark.parametrize(
     ("curve", "rungs", "expected"),
     [
-        pytest.param({1: 0.1, 3: 0.3}, (1, 3, 9), {1: 0.1, 3: 0.3}, id="each epoch"),
+        pytest.param(
+            {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}, (1, 3, 9), {1: 0.1, 3: 0.3}, id="each epoch"
+        ),
         pytest.param({2: 0.2, 4: 0.4, 10: 0.9}, (1, 3, 9), {1: 0.2, 3: 0.4, 9: 0.9}, id="rarely"),
         pytest.param({5: 0.5}, (1, 3, 9), {3: 0.5}, id="the highest rung passed"),
+        pytest.param({3: 0.3}, (1, 3), {3: 0.3}, id="first at the next rung"),
         pytest.param({1: 0.1, 3: math.nan, 4: 0.4}, (1, 3), {1: 0.1, 3: 0.4}, id="nan at a rung"),
         pytest.param({}, (1, 3), {}, id="nothing"),
     ],
@@ -138,6 +143,34 @@ def test_a_trial_counts_up_to_the_moment_its_config_was_changed(rule, state, cur
     study = new_study()
     add(study, curve, state, changed_at=at)
     assert shown(study, rule, rungs=()) == [expected]
+
+
+def test_of_a_curve_without_nan_there_is_no_copy():
+    curve = curve_to(3)
+    assert finite(curve) is curve
+
+
+def test_where_constraints_are_learnt_from_a_finished_trial_without_any_has_failed():
+    study = new_study()
+    for state in (COMPLETE, PRUNED, RUNNING):
+        add(study, curve_to(2), state)
+    bound = study.ask()
+    bound.set_constraint("size", -1.0)
+    study.tell(bound, 0.5)
+    told = [state for state, _, _ in shown(study, AS_TOLD)]
+    constrained = [state for state, _, _ in shown(study, AsTold(constrained=True))]
+    assert told == [COMPLETE, PRUNED, RUNNING, COMPLETE]
+    assert constrained == [FAIL, PRUNED, RUNNING, COMPLETE]
+
+
+@pytest.mark.parametrize("rule", [AS_TOLD, WithoutCurves()], ids=str)
+def test_rungs_are_not_asked_for_where_nothing_depends_on_them(rule):
+    def rungs():
+        raise AssertionError("asked")
+
+    study = new_study()
+    add(study, curve_to(2), RUNNING)
+    assert len(Shown(study._storage, rungs, rule).get_all_trials(study._study_id)) == 1
 
 
 def test_a_changed_config_has_values_at_rungs_up_to_then():
@@ -214,7 +247,8 @@ def test_a_running_trial_that_goes_on_counts_once_at_each_rung():
 def test_with_several_objectives_no_curves_are_shown():
     study = new_study()
     add(study, curve_to(3), PRUNED)
-    assert shown(study, WithoutCurves()) == [(PRUNED, {}, None)]
+    add(study, curve_to(3), COMPLETE)
+    assert shown(study, WithoutCurves()) == [(PRUNED, {}, None), (COMPLETE, curve_to(3), 0.5)]
 
 
 def test_good_is_the_best_tenth_at_the_highest_rung_and_bad_all_else(monkeypatch):

@@ -79,6 +79,7 @@ def test_all_faults_of_a_parameter_are_told_at_once(make, count):
         pytest.param(Int(1, 3), np.int64(3), None, id="int-high"),
         pytest.param(Int(1, 3), 4, "a whole number from 1 to 3, not 4", id="int-above"),
         pytest.param(Int(1, 3), 2.0, "a whole number from 1 to 3, not 2.0", id="int-float"),
+        pytest.param(Int(0, 3), True, "a whole number from 0 to 3, not True", id="int-bool"),
         pytest.param(Int(1, 7, step=3), 5, "1 plus a multiple of 3, not 5", id="int-between"),
         pytest.param(Choice(["a", None]), None, None, id="choice"),
         pytest.param(Choice([(3, 3)]), [3, 3], None, id="choice-after-json"),
@@ -127,6 +128,11 @@ def test_parameters_compare_hash_and_pickle(parameter):
 def test_whole_floats_become_the_type_of_their_range():
     assert repr(Int(1.0, 1e3)) == repr(Int(1, 1000))
     assert repr(Float(0, 1)) == repr(Float(0.0, 1.0))
+
+
+def test_the_ends_of_a_stepped_range_are_the_decimals_that_were_meant():
+    given = Float(0.1 + 0.2, 0.1 * 17, step=0.1)  # 0.30000000000000004, 1.7000000000000002
+    assert (given.low, given.high, given.step) == (0.3, 1.7, 0.1)
 
 
 @pytest.mark.parametrize(

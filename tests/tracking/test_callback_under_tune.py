@@ -1,7 +1,9 @@
 """The MLflow callback in sweeps that Ray Tune runs."""
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from store import Store
@@ -42,7 +44,7 @@ def function_trainable(num_results=3):
     return train
 
 
-def class_trainable(fails_at=0, seconds=0.0):
+def class_trainable(fails_at=0, at_step=lambda step: None):
     from ray import tune
 
     class Scripted(tune.Trainable):
@@ -50,9 +52,7 @@ def class_trainable(fails_at=0, seconds=0.0):
             self.rate = config["rate"]
 
         def step(self):
-            import time
-
-            time.sleep(seconds)
+            at_step(self.iteration + 1)
             if self.iteration + 1 == fails_at:
                 raise ValueError("boom at last")
             return {"val_accuracy": self.rate * (self.iteration + 1)}
@@ -220,8 +220,18 @@ def test_a_diverged_trial_fails_and_is_never_the_best(sweep):
     assert store.parent.data.metrics["best/val_accuracy"] == 1.0
 
 
-def test_trials_that_ran_out_of_the_time_budget_are_killed_and_told_apart(sweep):
-    store = sweep(class_trainable(seconds=0.1), {"rate": 1.0}, time_budget_s=8)
+def test_trials_that_ran_out_of_the_time_budget_are_killed_and_told_apart(
+    sweep, tmp_path, monkeypatch
+):
+    over = tmp_path / "over"
+
+    def use_up(step):
+        if step == 3:
+            over.touch()
+
+    later = SimpleNamespace(time=lambda: time.time() + 7200 * over.exists())
+    monkeypatch.setattr("ray.tune.stopper.timeout.time", later)
+    store = sweep(class_trainable(at_step=use_up), {"rate": 1.0}, time_budget_s=3600)
     assert store.states("rate") == {"1.0": ("KILLED", "out_of_budget")}
     assert store.parent.info.status == "FINISHED"
 

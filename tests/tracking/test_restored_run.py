@@ -85,7 +85,7 @@ def test_after_a_kill_each_trial_has_one_run_and_none_runs(
     there = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     call = f"begin_and_die({str(tmp_path)!r}, {store_uri!r}, {results})"
     code = f"import sys; sys.path[:0] = {there}; from {__name__} import *; {call}"
-    killed = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", code], check=False, timeout=240)
     assert killed.returncode == -signal.SIGKILL
     callback = callback_of(objective=None)
     trials = sweep(tmp_path, [callback, Kill(-1)], resume_config=tune.ResumeConfig())

@@ -1,7 +1,6 @@
 """Each Optuna trial of plain ``tune.run`` names its MLflow run, however short the trial was."""
 
 import threading
-import time
 
 import pytest
 from inline_actors import run_inline
@@ -81,10 +80,9 @@ def test_a_store_that_is_down_is_not_waited_for(tmp_path, monkeypatch):
 
     monkeypatch.setattr(outbox, "connect", refuse)
     monkeypatch.setattr(writer, "_PATIENCE_WITHOUT_SPOOL_S", 0.1)
+    monkeypatch.setattr(outbox, "_RUN_TIMEOUT_S", 1e6)  # who waits hangs
     callback = MLflowCallback("http://nowhere.example", "digits", objective=LOSS)
-    begun = time.monotonic()
     trials, named = sweep(tmp_path, callback)
-    assert time.monotonic() - begun < 10
     assert all(trial.is_finished() for trial in trials)
     assert set(named.values()) == {None}
 

@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -69,7 +70,7 @@ def test_what_is_appended_is_read_by_the_next_process_in_order(path):
 
     second = Spool(path)
     assert second.about == {"sweep_id": "s"}
-    assert second.last == 20
+    assert (second.last, second.num_entries) == (20, 20)
     assert [number for number, _ in second.read(0, 100)] == list(range(1, 21))
     assert [number for number, _ in second.read(17, 2)] == [18, 19]
 
@@ -92,6 +93,81 @@ def test_delivered_files_go_and_the_rest_stays(path):
     numbers = [number for number, _ in read(path)]
     assert numbers == list(range(numbers[0], 21))
     assert 8 <= numbers[0] <= 11
+
+
+def test_an_entry_stays_until_all_below_a_higher_number_is_delivered(path):
+    spool = Spool(path, {}, segment_bytes=200)
+    for number in range(1, 21):
+        spool.append(number, result("t", number))
+    for number in range(1, 21):
+        spool.done_below(number)
+        assert [n for n, _ in spool.read(number - 1, 1)] == [number]
+
+
+def test_what_an_earlier_process_left_is_removed_once_it_is_delivered(path):
+    first = Spool(path, {}, segment_bytes=200)
+    for number in range(1, 21):
+        first.append(number, result("t", number))
+    first.close()
+    second = Spool(path)
+    second.done_below(21)
+    assert not list(path.glob("*.lines"))
+    second.close()
+    assert not path.exists()
+
+
+def test_a_closed_spool_leaves_no_file_open(path):
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - of the system, not of a folder
+    spool = Spool(path, {}, segment_bytes=200)
+    for number in range(1, 21):
+        spool.append(number, result("t", number))
+    assert len(spool.read(0, 15)) == 15
+    spool.close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_a_spool_closed_twice_takes_nothing_from_the_next_one(path):
+    first = Spool(path, {})
+    first.append(1, result("t", 1))
+    first.close()
+    second = Spool(path)
+    first.close()
+    assert is_held(path)
+    assert len(second.read(0, 5)) == 1
+
+
+def test_a_folder_with_more_in_it_stays(path):
+    spool = Spool(path, {})
+    (path / "notes.txt").write_text("mine")
+    spool.close()
+    assert [each.name for each in path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_that_cannot_be_made_is_tried_again_with_the_next_entry(path, monkeypatch):
+    def refuse(*given):
+        monkeypatch.setattr(os, "open", made)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spool = Spool(path, {}, segment_bytes=1)
+    spool.append(1, result("t", 1))
+    made = os.open
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="No space"):
+        spool.append(2, result("t", 2))
+    spool.append(2, result("t", 2))
+    spool.close()
+    assert read(path) == [(1, 1), (2, 2)]
+
+
+def test_a_file_that_has_its_size_is_followed_by_another(path):
+    spool = Spool(path, {})
+    spool.append(1, result("t", 1))
+    size = len(lines(path))
+    spool.close()
+    spool = Spool(path, {}, segment_bytes=size)
+    spool.append(2, result("t", 2))
+    spool.append(3, result("t", 3))
+    assert len(list(path.glob("*.lines"))) == 3
 
 
 def test_a_file_emptied_in_between_goes_on_to_be_used(path):
@@ -121,6 +197,14 @@ def test_a_line_torn_by_a_kill_is_left_out_and_does_not_spoil_the_next(path, kep
     assert read(path) == [(1, 1), (2, 22)]
 
 
+def test_a_file_that_holds_no_entry_is_removed(path):
+    path.mkdir(parents=True)
+    (path / "000000000001.lines").write_bytes(b"torn")
+    spool = Spool(path, {})
+    assert (spool.last, spool.num_entries, lines(path)) == (0, 0, b"")
+    assert not list(path.glob("*.lines"))
+
+
 def test_a_damaged_line_is_left_out_alone(path):
     spool = Spool(path, {})
     for number in (1, 2, 3):
@@ -140,6 +224,32 @@ def test_a_spool_in_use_is_refused_and_says_by_whom(path):
     assert not is_held(path)
 
 
+@pytest.mark.parametrize("followed", [False, True], ids=["removed", "replaced"])
+def test_a_spool_whose_lock_went_away_while_it_was_taken_is_held_all_the_same(
+    path, monkeypatch, followed
+):
+    lock, flock = path / "lock", fcntl.flock
+
+    def late(file, how):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        lock.unlink()  # as one who ends does, before giving it free
+        if followed:
+            lock.touch()
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    spool = Spool(path, {})
+    assert is_held(path)
+    spool.close()
+
+
+def test_a_spool_that_cannot_be_opened_is_free(path):
+    (path / "about").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError, match="about"):
+        Spool(path, {})
+    assert not is_held(path)
+
+
 def test_a_killed_process_leaves_its_spool_free_with_all_that_it_put(path):
     code = f"""
 import os, signal
@@ -154,12 +264,12 @@ for step in range(500):
     writer.put(Entry("t", 0, reports=[Report(step, 0, {{"loss": 1.0}})]))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=240)
     assert done.returncode == -signal.SIGKILL
     assert [step for _, step in read(path, 1000)] == list(range(500))
 
 
-def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of):
+def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of, caplog):
     store = Store()
     writer = writer_of(store)
     for step in range(50):
@@ -167,6 +277,7 @@ def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of):
     writer.close()
     assert store.steps == {"t": list(range(50))}
     assert list(path.parent.iterdir()) == []
+    assert not caplog.records
 
 
 def test_what_a_store_does_not_take_stays_on_disk_and_the_next_writer_delivers_it(
@@ -192,6 +303,15 @@ def test_what_a_store_does_not_take_stays_on_disk_and_the_next_writer_delivers_i
     assert not path.exists()
 
 
+def test_what_is_put_after_the_end_is_lost_and_not_on_disk(path, writer_of):
+    writer = writer_of(Store(down=True))
+    writer.put(result("t", 1))
+    writer.close()
+    writer.put(result("t", 2))
+    assert writer.lost == 1
+    assert [step for _, step in read(path)] == [1]
+
+
 def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of):
     store = Store(down=True)
     writer = writer_of(store, capacity=1, backlog=10, delays_s=(0.01,), patience_s=60.0)
@@ -203,6 +323,35 @@ def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of
     store.down = False
     writer.close()
     assert store.steps == {"t": list(range(1000))}
+
+
+def test_what_cannot_be_read_back_stays_on_disk_and_what_comes_later_is_delivered(
+    path, writer_of, monkeypatch, caplog
+):
+    store, fails = Store(), threading.Event()
+    read_back = Spool.read
+
+    def damaged(spool, after, limit):
+        if after < 5:
+            fails.set()
+            raise OSError(errno.EIO, "Input/output error")
+        return read_back(spool, after, limit)
+
+    monkeypatch.setattr(Spool, "read", damaged)
+    writer = writer_of(store, linger_s=60.0)
+    for step in range(1, 6):
+        writer.put(result("t", step))
+    assert writer.flush(240)
+    assert fails.is_set()
+    writer.put(result("t", 6))
+    assert writer.flush(240)
+    assert store.steps == {"t": [6]}
+    assert writer.num_left == 5
+    writer.close()
+    monkeypatch.undo()
+    assert [step for _, step in read(path)] == [1, 2, 3, 4, 5, 6]
+    assert "cannot be read back from disk" in caplog.text
+    assert "MLflow has not taken 5 entries" in caplog.text
 
 
 def test_with_a_spool_nothing_has_to_be_taken_along(writer_of):
@@ -242,9 +391,10 @@ def test_with_a_full_disk_entries_wait_in_memory_and_go_to_disk_when_there_is_ro
     disk.room = 10**6
     writer.put(result("t", 40))
     assert writer.unwritten() == []
+    writer.put(result("t", 41))
     writer.close()
 
-    assert [step for _, step in read(path)] == list(range(41))
+    assert [step for _, step in read(path)] == list(range(42))
     of_the_disk = [
         r.getMessage() for r in caplog.records if "record of the sweep" in r.getMessage()
     ]
@@ -275,7 +425,7 @@ def test_with_a_full_disk_and_no_memory_left_the_caller_waits_for_the_disk(write
     blocked.join(0.2)
     assert blocked.is_alive()
     disk.room = 10**6
-    blocked.join(30)
+    blocked.join(240)
     assert not blocked.is_alive()
     store.down = False
     writer.close()
@@ -316,7 +466,7 @@ def test_a_run_that_fails_alone_keeps_only_what_came_after_it(path, writer_of):
     writer = writer_of(store, delays_s=(0.01,))
     for step in range(30):
         writer.put(result("good", step))
-    assert writer.flush(30)
+    assert writer.flush(240)
     assert lines(path) == b""
     writer.put(result("bad", 1))
     writer.put(result(PARENT, 1))

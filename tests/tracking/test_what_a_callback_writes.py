@@ -74,7 +74,7 @@ def test_the_parent_shows_how_the_sweep_stands_while_it_runs(callback_of, trial_
     start(callback, first, second)
     report(callback, first, 1, done=True, **{STOP_REASON: "completed"})
     callback.on_trial_complete(1, [first, second], first)
-    assert callback.flush(60)
+    assert callback.flush(240)
     parent = Store(client).parent
     callback.on_experiment_end([first, second])
     assert parent.info.status == "RUNNING"

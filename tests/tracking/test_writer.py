@@ -1,4 +1,6 @@
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,7 +38,7 @@ class GatedSink(ScriptedSink):
 
     def write(self, entry):
         self.entered.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(240)
         super().write(entry)
 
 
@@ -74,7 +76,7 @@ def test_flush_does_not_wait_for_the_linger():
     sink = ScriptedSink()
     writer = writer_of(sink, linger_s=60.0)
     writer.put(result("t", 1))
-    assert writer.flush(10)
+    assert writer.flush(240)
     assert sink.written == [("t", [1])]
     writer.close()
 
@@ -108,7 +110,7 @@ def test_nothing_is_given_up_while_the_sweep_runs():
     sink = ScriptedSink([OutageError("down")] * 200)
     writer = writer_of(sink, patience_s=60.0)
     writer.put(result("t", 1))
-    assert writer.flush(30)
+    assert writer.flush(240)
     assert sink.written == [("t", [1])]
     writer.close()
 
@@ -127,6 +129,65 @@ def test_a_store_that_takes_a_little_at_each_try_is_waited_for():
     assert len(sink.written) == 20
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock for the writer, which goes on where a test lets it."""
+    clock = SimpleNamespace(now=0.0)
+    given = SimpleNamespace(monotonic=lambda: clock.now, thread_time=time.thread_time)
+    monkeypatch.setattr("tune_tf.tracking.writer.time", given)
+    return clock
+
+
+@pytest.mark.parametrize("end", [Writer.flush, Writer.close], ids=["flush", "close"])
+def test_patience_counts_from_what_was_taken_last(clock, end):
+    class Slow(ScriptedSink):
+        def write(self, entry):
+            clock.now += 4.0
+            self.written.append(entry.tags.popitem())
+            if entry.tags:
+                raise OutageError("one at a time")
+
+    sink = Slow()
+    writer = writer_of(sink, linger_s=60.0, patience_s=5.0)
+    writer.put(Entry("t", 0, tags={str(number): "" for number in range(9)}))
+    assert end(writer) is not False
+    assert len(sink.written) == 9
+    writer.close()
+
+
+@pytest.mark.parametrize("end", [Writer.flush, Writer.close], ids=["flush", "close"])
+def test_patience_counts_from_when_the_end_was_asked_for(clock, end):
+    class Slow(ScriptedSink):
+        def write(self, entry):
+            clock.now += 1.0
+            super().write(entry)
+
+    sink = Slow()
+    writer = writer_of(sink, linger_s=60.0, patience_s=5.0)
+    writer.put(result("t", 1))
+    assert writer.flush()
+    clock.now += 1000.0
+    sink.errors = [OutageError("down")] * 3
+    writer.put(result("t", 2))
+    assert end(writer) is not False
+    assert sink.written == [("t", [1]), ("t", [2])]
+    writer.close()
+
+
+def test_patience_ends_with_a_store_that_takes_nothing(clock):
+    class Slow(ScriptedSink):
+        def write(self, entry):
+            clock.now += 2.0
+            super().write(entry)
+
+    sink = Slow([OutageError("down")] * 9)
+    writer = writer_of(sink, linger_s=60.0, patience_s=4.0)
+    writer.put(result("t", 1))
+    writer.close()
+    assert len(sink.errors) == 9 - 2
+    assert writer.lost == 1
+
+
 def test_a_flush_ends_when_the_store_stays_down():
     writer = writer_of(ScriptedSink([OutageError("down")] * 10**6))
     writer.put(result("t", 1))
@@ -140,7 +201,7 @@ def test_an_outage_is_told_once_and_its_end_too(caplog):
     writer = writer_of(sink, patience_s=60.0)
     for step in range(20):
         writer.put(result(f"t{step % 4}", step))
-    assert writer.flush(30)
+    assert writer.flush(240)
     writer.put(result("t0", 99))
     writer.close()
     assert [r.getMessage() for r in caplog.records] == [
@@ -155,7 +216,7 @@ def test_a_store_that_fails_now_and_then_is_told_the_first_time_only(caplog):
     for step in range(20):
         sink.errors.append(OutageError("hiccup"))
         writer.put(result("t", step))
-        assert writer.flush(30)
+        assert writer.flush(240)
     writer.close()
     assert len(caplog.records) == 1
 
@@ -173,7 +234,7 @@ def test_what_the_sink_refuses_is_counted_as_lost():
     sink = ScriptedSink()
     writer = writer_of(sink)
     writer.put(result("t", 1))
-    assert writer.flush(30)
+    assert writer.flush(240)
     sink.num_refused = 3
     writer.close()
     assert writer.lost == 3
@@ -198,6 +259,35 @@ def test_the_end_of_the_sweep_waits_until_its_trials_have_ended():
     writer.put(result("t", 1))
     writer.close()
     assert [run for run, _ in sink.written] == ["t", PARENT]
+
+
+class SinkWithoutOne(ScriptedSink):
+    """Never takes anything of one run."""
+
+    def write(self, entry):
+        if entry.run == "bad":
+            raise OutageError("no such place")
+        super().write(entry)
+
+
+def test_the_end_of_the_sweep_does_not_wait_for_artifacts_that_the_store_does_not_take():
+    sink = SinkWithoutOne()
+    writer = writer_of(sink, linger_s=60.0)
+    writer.put(Entry("bad", 0, texts={"a.txt": "x"}))
+    writer.put(Entry(PARENT, 0, trials=frozenset({"bad"}), status="FINISHED"))
+    writer.close()
+    assert [run for run, _ in sink.written] == [PARENT]
+
+
+def test_what_one_run_has_written_is_not_taken_for_written_of_another():
+    writer = writer_of(SinkWithoutOne(), linger_s=60.0)
+    writer.put(result("bad", 1))
+    writer.put(result("good", 1))
+    assert writer.num_left == 2
+    writer.close()
+    assert writer.num_left == 1
+    assert [entry.run for entry in writer.unwritten()] == ["bad"]
+    assert writer.lost == 1
 
 
 def test_a_store_that_stays_down_is_told_once_at_first_and_once_at_the_end(caplog):
@@ -226,14 +316,14 @@ def test_a_slow_store_holds_the_caller_back_and_drops_nothing():
     sink = GatedSink()
     writer = writer_of(sink, capacity=1, backlog=1)
     writer.put(result("t", 0))
-    assert sink.entered.wait(10)
+    assert sink.entered.wait(240)
     writer.put(result("t", 1))
     blocked = threading.Thread(target=writer.put, args=(result("t", 2),))
     blocked.start()
     blocked.join(0.05)
     assert blocked.is_alive()
     sink.gate.set()
-    blocked.join(10)
+    blocked.join(240)
     writer.close()
     assert [step for _, steps in sink.written for step in steps] == [0, 1, 2]
 
@@ -266,7 +356,7 @@ def test_what_is_not_written_yet_can_be_taken_along():
     sink = GatedSink()
     writer = writer_of(sink)
     writer.put(result("a", 1))
-    assert sink.entered.wait(10)  # on its way, but who knows
+    assert sink.entered.wait(240)  # on its way, but who knows
     writer.put(result("b", 1))
     writer.put(result("a", 2))
 

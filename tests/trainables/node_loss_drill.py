@@ -100,7 +100,7 @@ def worker_processes():
     return found
 
 
-def left_over(patience_s=30):
+def left_over(patience_s=240):
     """Return what is left after a sweep, once Ray has had time to clear up."""
     deadline = time.monotonic() + patience_s
     while True:

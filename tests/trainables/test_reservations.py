@@ -150,21 +150,22 @@ def test_the_names_read_are_those_that_trials_report():
 
 WORKLOAD = """
 import time
+from pathlib import Path
 import keras
 from tune_tf.workloads.digits import DigitsMLP
 
 
-class ForAWhile(keras.callbacks.Callback):
+class UntilItIsTold(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
-        self.begin = time.monotonic()
+        self.end = time.monotonic() + 240
 
     def on_epoch_end(self, epoch, logs=None):
-        self.model.stop_training = time.monotonic() - self.begin > 20
+        self.model.stop_training = Path({told!r}).exists() or time.monotonic() > self.end
 
 
 class Tiny(DigitsMLP):
     def callbacks(self, config):
-        return [ForAWhile()]
+        return [UntilItIsTold()]
 """
 
 
@@ -172,9 +173,12 @@ class Tiny(DigitsMLP):
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sweep_of_tiny_models_on_many_cpus_says_so(tmp_path, monkeypatch, caplog):
+    warning = reservations._log.warning
     monkeypatch.setattr(reservations, "_TIME_S", 1)
     monkeypatch.setattr(reservations, "_BUSY_MACHINE", 101)  # by whatever else runs beside tests
-    (tmp_path / "tiny.py").write_text(WORKLOAD)
+    told = tmp_path / "told"
+    monkeypatch.setattr(reservations._log, "warning", lambda *text: (warning(*text), told.touch()))
+    (tmp_path / "tiny.py").write_text(WORKLOAD.format(told=str(told)))
     config = SweepConfig.from_dict(
         {
             "name": "idle",

@@ -175,12 +175,12 @@ def test_readers_are_told_of_a_service_that_died_and_the_next_epoch_is_there(sta
         return x + 0 * tf.reduce_sum(tf.linalg.inv(matrix)), y
 
     (trial,) = started(pipeline(shared=True, map=slow))
-    ray.get(trial.begin.remote(0), timeout=120)
+    ray.get(trial.begin.remote(0), timeout=240)
     os.kill(ray.get(service().__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
 
     with pytest.raises(ray.exceptions.RayTaskError, match=r"dispatcher|NotFound"):
-        ray.get(trial.go_on.remote(), timeout=120)
-    assert len(ray.get(trial.epoch.remote(1, 100), timeout=120)[0][0]) == NUM_ROWS
+        ray.get(trial.go_on.remote(), timeout=240)
+    assert len(ray.get(trial.epoch.remote(1, 100), timeout=240)[0][0]) == NUM_ROWS
 
 
 def test_what_cannot_be_shared_is_refused(monkeypatch):

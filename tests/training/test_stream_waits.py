@@ -1,6 +1,9 @@
 """The time in which a trial waits for rows of a pipeline."""
 
+import functools
+import threading
 import time
+from types import SimpleNamespace
 
 import keras
 import pytest
@@ -16,20 +19,65 @@ pytestmark = pytest.mark.tf
 layers = keras.layers
 
 
-def test_waiting_for_rows_is_measured(replicas_of):
-    def slow(x, y):
-        return tf.numpy_function(_slow_disk, [x], tf.float32), y
+class Disk:
+    """Takes a second for each row, which it reads only while one is waited for; else no time goes.
 
-    def shaped(x, y):
-        x, y = slow(x, y)
-        return tf.ensure_shape(x, (6,)), y
+    Before the first batch is waited for it reads what it is asked for: a stream reads its first row
+    to know what its rows look like.
 
-    workload = Given(without_dropout, Data(train=Pipeline(draw(20).train, shaped, prefetch=1)))
+    Attributes:
+        now: The time, in seconds.
+    """
+
+    def __init__(self):
+        self.now = 0.0
+        self._awaited = self._looked = False
+        self._changed = threading.Condition()
+
+    def read(self, row):
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._awaited or not self._looked, 240)
+            self.now += 1.0
+        return row
+
+    def look(self):
+        """Return the time, before and after a batch is waited for in turn."""
+        with self._changed:
+            self._awaited, self._looked = not self._awaited, True
+            self._changed.notify_all()
+            return self.now
+
+    def close(self):
+        with self._changed:
+            self._looked = False
+            self._changed.notify_all()
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk whose time is that of the loop."""
+    disk = Disk()
+    looked = functools.partial(tf.numpy_function, disk.look, [], tf.float64)
+    monkeypatch.setattr(tf, "timestamp", lambda: tf.ensure_shape(looked(), []))
+    clock = SimpleNamespace(perf_counter=lambda: disk.now)
+    monkeypatch.setattr("tune_tf.training.loop.time", clock)
+    yield disk
+    disk.close()
+
+
+def test_waiting_for_rows_is_measured(replicas_of, disk):
+    def read(x, y):
+        return tf.ensure_shape(tf.numpy_function(disk.read, [x], tf.float32), (6,)), y
+
+    workload = Given(without_dropout, Data(train=Pipeline(draw(20).train, read, prefetch=1)))
     loop = begin(GraphLoop(workload, replicas_of(1)), workload)
     loop.epoch()
     loop.epoch()
-    assert 0.5 < loop.performance["perf/input_wait"] <= 1
+    assert loop.performance["perf/input_wait"] == 1
+    assert loop.performance["perf/rows_per_s"] == 1
 
+
+def test_for_rows_that_are_there_nobody_waits(replicas_of):
     resident = Given(without_dropout, draw(40))
     loop = begin(GraphLoop(resident, replicas_of(1)), resident)
     loop.epoch()
@@ -55,14 +103,9 @@ def test_training_does_not_count_as_waiting(replicas_of, num):
     loop = begin(GraphLoop(workload, replicas_of(num)), workload)
     loop.epoch()
     loop.epoch()
-    assert 0 < loop.performance["perf/input_wait"] < 0.4
-
-
-def _slow_disk(x):
-    time.sleep(0.1)
-    return x
+    assert 0 < loop.performance["perf/input_wait"] < 0.3
 
 
 def _large_model(x):
-    time.sleep(0.03)
+    time.sleep(0.3)  # handing rows over takes a thousandth of it
     return x

@@ -122,8 +122,8 @@ class Ladder:
 
     def holds(self, trial_id: str) -> bool:
         """Return whether a trial was not promoted from the highest rung that it came to."""
-        height = self.height(trial_id)
-        return height > 0 and self.rungs[height - 1].holds(trial_id)
+        rung = next((rung for rung in reversed(self.rungs) if trial_id in rung), None)
+        return rung is not None and rung.holds(trial_id)
 
     def height(self, trial_id: str) -> int:
         """Return the number of the highest rung that a trial came to, from 1; 0 for none."""

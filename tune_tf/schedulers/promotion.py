@@ -139,7 +139,7 @@ class PromotingScheduler(FIFOScheduler):
         waiting = [trial for name, trial in self._known.items() if self._waits(name)]
         if not search.is_finished():
             last = self._ladder.last_held(self._waits)
-            held_back = last is not None and _counts_waiting(search, len(waiting))
+            held_back = _counts_waiting(search, len(waiting))
             waiting = [self._known[last]] if held_back and last is not None else []
         self._stops_waiting = True
         try:
@@ -208,5 +208,5 @@ def _counts_waiting(search: Any, num_waiting: int) -> bool:
         search = getattr(search, "searcher", None)
     if any(getattr(layer, "holds_back", False) for layer in layers):
         return False
-    limits = (getattr(layer, "max_concurrent", 0) or math.inf for layer in layers)
-    return any(0 < limit <= num_waiting for limit in limits)
+    limits = (getattr(layer, "max_concurrent", None) or math.inf for layer in layers)
+    return any(limit <= num_waiting for limit in limits)

@@ -188,18 +188,11 @@ def values_at(curve: Curve, rungs: Sequence[int]) -> dict[int, float]:
             first value at or after a rung, and before the next, as its value there.
     """
     found: dict[int, float] = {}
-    if not curve:
-        return found
-    last = max(curve)
-    for rung, following in zip(rungs, [*rungs[1:], last + 1], strict=True):
-        if rung > last:
-            break
-        value = curve.get(rung, math.nan)
-        if not math.isfinite(value):
-            steps = [step for step in finite(curve) if rung < step < following]
-            value = curve[min(steps)] if steps else math.nan
-        if math.isfinite(value):
-            found[rung] = value
+    curve = finite(curve)
+    for rung, following in zip(rungs, [*rungs[1:], math.inf], strict=True):
+        first = min((step for step in curve if rung <= step < following), default=None)
+        if first is not None:
+            found[rung] = curve[first]
     return found
 
 

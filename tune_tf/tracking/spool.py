@@ -141,11 +141,8 @@ class Spool:
         with self._mutex:
             while self._segments and self._segments[0].last < number:
                 segment = self._segments[0]
-                active = len(self._segments) == 1 and self._file is not None
-                if active and segment.size == 0:
-                    return
                 self._stop_reading(segment)
-                if active and self._file is not None:
+                if self._file is not None and len(self._segments) == 1:
                     os.ftruncate(self._file, 0)
                     segment.size = 0
                     return
@@ -166,7 +163,6 @@ class Spool:
             for segment in self._segments:
                 if not segment.size:
                     segment.path.unlink(missing_ok=True)
-            self._segments = left
             if not left:
                 with suppress(OSError):  # a folder with more in it stays
                     (self.path / _ABOUT).unlink(missing_ok=True)
@@ -182,8 +178,7 @@ class Spool:
         path = self.path / f"{number:012d}{_LINES}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC
         self._file = os.open(path, flags, 0o666)
-        if not self._segments or self._segments[-1].path != path:
-            self._segments.append(_Segment(path))
+        self._segments.append(_Segment(path))
 
     def _lines(self, after: int, limit: int) -> list[bytes]:
         """Return the next whole lines of the first file that has any beyond ``after``."""
