@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from trials import Given, begin, bits, draw, run
 
 from tune_tf.errors import WorkloadError
@@ -158,3 +159,31 @@ def test_a_workload_without_variables_keeps_none(replicas_of):
 
     assert WorkloadState.of(workload)._values == []
     assert WorkloadState.of(workload) is WorkloadState.of(workload)
+
+
+class CountsSteps(Given):
+    """Makes a variable when train_step is first called, as a step for one model may."""
+
+    count = None
+
+    def __init__(self):
+        super().__init__(lambda config: on_top_of(base_model(), config), DATA)
+
+    def train_step(self, model, batch):
+        x, y = batch
+        if self.count is None:
+            self.count = tf.Variable(0.0, trainable=False)
+        with tf.GradientTape() as tape:
+            loss = self.count.assign_add(1.0) * model.compute_loss(x, y, model(x, training=True))
+        variables = model.trainable_variables
+        model.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+
+def test_a_variable_that_a_first_train_step_makes_is_of_that_trial_alone(replicas_of):
+    workload = CountsSteps()
+    loop = GraphLoop(workload, replicas_of(1))
+    first, *later = (bits(run(loop, workload)) for _ in range(3))
+
+    assert later == [first, first]
+    assert loop.num_programs == 3

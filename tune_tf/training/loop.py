@@ -334,9 +334,10 @@ class GraphLoop:
         if not trial.is_first_of_program:
             return self._run(trial)
         trial.is_first_of_program = False
-        metrics = self._first_run(trial)
-        if trial.program.drew_while_traced:
-            _log.info("This program is not shared: tracing drew numbers of Python or NumPy")
+        with self._state_of_workload.noted(self._workload):
+            metrics = self._first_run(trial)
+        if trial.program.unshared_for is not None:
+            _log.info("This program is not shared: %s", trial.program.unshared_for)
             self._forget(trial.program, trial.key)
             trial.key = None
         return metrics

@@ -137,8 +137,8 @@ class Program:
             jit or replicas.has_several_devices or by_output or micro_batches > 1
         )
         self._jit = jit
-        #: Whether tracing drew numbers of Python or NumPy, which are constants of the graph then.
-        self.drew_while_traced = False
+        #: Why it can serve its first trial only, if so.
+        self.unshared_for: str | None = None
         #: Which parameters have changed among the trials that it served.
         self.reuse: ReuseRecord | None = None
         with tf.device("CPU:0"):
@@ -287,10 +287,19 @@ class Program:
         return tf.function(partial(self._in_graph, body), autograph=False, **options)
 
     def _in_graph(self, body: Callable[..., Any], *args: Any) -> Any:
+        def made(create: Callable[..., Any], **given: Any) -> Any:
+            self.unshared_for = "tracing made a variable, which has no first value to go back to"
+            return create(**given)
+
         before = _random_states()
-        with self._carried.in_graph(), own_gradients_forgotten():
+        with (
+            self._carried.in_graph(),
+            own_gradients_forgotten(),
+            tf.variable_creator_scope(made),
+        ):
             traced = body(*args)
-        self.drew_while_traced = self.drew_while_traced or before != _random_states()
+        if before != _random_states():  # they are constants of the graph now
+            self.unshared_for = "tracing drew numbers of Python or NumPy"
         return traced
 
     def _run_epoch(

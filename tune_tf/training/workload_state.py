@@ -25,8 +25,8 @@ class Trains(Protocol):
 class WorkloadState:
     """Lets each trial begin with a workload as the first one found it.
 
-    Variables that it keeps get their first values back, and attributes that ``build_model`` sets
-    are taken away before it runs again.
+    Variables that it keeps get their first values back, and attributes that ``build_model`` or a
+    first ``train_step`` sets are taken away before ``build_model`` runs again.
 
     Args:
         workload: Before its first model was built.
@@ -49,7 +49,7 @@ class WorkloadState:
         found = (fingerprint([value]).variables for value in kept)
         self._values = [(each, each.numpy()) for variables in found for each in variables]
         self._kept = {id(variable) for variable, _ in self._values}
-        self._set: dict[str, tuple[Any, Any]] = {}  # by build_model: what it set, what was there
+        self._set: dict[str, tuple[Any, Any]] = {}  # what was set, what was there
         self._trained: dict[int, weakref.ref[Any]] = {}
         self._user: Callable[[], Trains | None] = lambda: None
 
@@ -82,13 +82,24 @@ class WorkloadState:
                 object.__setattr__(workload, name, before)
         for variable, value in self._values:
             variable.assign(value)
+        self._set = {}
+        with self.noted(workload):
+            yield
+
+    @contextlib.contextmanager
+    def noted(self, workload: Workload) -> Iterator[None]:
+        """Note attributes that are set meanwhile, for :meth:`building` to undo.
+
+        Args:
+            workload: That was given first.
+        """
+        attributes = vars(workload)
         begun = dict(attributes)
         yield
-        self._set = {
-            name: (value, begun.get(name, _ABSENT))
-            for name, value in attributes.items()
-            if begun.get(name, _ABSENT) is not value
-        }
+        for name, value in attributes.items():
+            before = begun.get(name, _ABSENT)
+            if before is not value:
+                self._set[name] = (value, self._set[name][1] if name in self._set else before)
 
     def note_trained(self, variables: Iterable[Any]) -> None:
         """Note the variables of a model that is going to be trained."""
