@@ -5,9 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 EXTRAS ?= bench,cmaes
 TESTS  ?= --numprocesses 3 --dist loadfile --max-worker-restart 0
+SEEDS  ?= 1000
 SWEEP  ?= search_spaces/digits_cnn.yaml
 
-.PHONY: help install sweep test test-fast kills reuse-contract lint audit api format bench clean
+.PHONY: help install sweep test test-fast fuzz kills reuse-contract lint audit api format bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -29,6 +30,9 @@ test: install    ## all tests but those of `make kills`
 
 test-fast: install ## the tests that need no framework, in seconds
 	@$(BIN)/python -m pytest --numprocesses 2 -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
+
+fuzz: install    ## so many simulated sweeps that are killed and resumed (make fuzz SEEDS=5000)
+	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS)
 
 kills: install   ## a driver killed at each moment of a sweep, and one resume after it; half an hour
 	@$(BIN)/python -m pytest tests/integration/test_kill_moments.py

@@ -1,5 +1,6 @@
 """The result of a sweep as plain data."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,7 @@ def test_a_best_trial_without_a_checkpoint_says_so():
 @pytest.mark.parametrize(("outcome", "interrupted"), [(None, True), (DONE, False)])
 def test_a_sweep_with_a_trial_that_has_not_ended_was_interrupted(outcome, interrupted):
     assert result(trial(0, 0.3, outcome=outcome)).interrupted is interrupted
+
+
+def test_a_sweep_with_trials_that_were_not_asked_for_was_interrupted():
+    assert replace(result(trial(0, 0.3)), unasked=True).interrupted

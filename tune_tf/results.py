@@ -98,6 +98,7 @@ class SweepResult:
         mlflow_run_id: The sweep's parent run in MLflow, if there is one.
         ended_early: Why it ended before all its trials had, like "its budget of 90 epochs is
             spent"; None if it did not.
+        unasked: Whether it was interrupted before all its trials had been proposed.
     """
 
     sweep_id: str
@@ -107,6 +108,7 @@ class SweepResult:
     trials: tuple[TrialResult, ...]
     mlflow_run_id: str | None = None
     ended_early: str | None = None
+    unasked: bool = False
 
     @property
     def objective(self) -> Objective:
@@ -121,7 +123,8 @@ class SweepResult:
     @property
     def interrupted(self) -> bool:
         """Whether trials are left that a resume would go on with."""
-        return any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
+        left = any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
+        return left or self.unasked
 
     @cached_property
     def best_trial(self) -> TrialResult:

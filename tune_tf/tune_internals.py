@@ -60,6 +60,12 @@ def calling_controller() -> Any | None:
     return calling(getattr(sys.modules.get(_CONTROLLER_MODULE), "TuneController", None))
 
 
+def asks_for_more() -> bool:
+    """Return whether the calling Tune has not asked for all trials, as when it is interrupted."""
+    search = getattr(calling_controller(), "search_alg", None)
+    return search is not None and not search.is_finished()
+
+
 def calling(kind: type | None) -> Any | None:
     """Return the nearest object of a class among those whose methods are being called."""
     frame = inspect.currentframe()

@@ -86,6 +86,17 @@ def test_a_sweep_killed_at_any_point_ends_all_its_trials(name, iteration, slots,
     assert {reason for _, reason in ends.values()} <= {"completed", "pruned", "diverged"}
 
 
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name != "pb2"])
+def test_a_sweep_that_is_killed_twice_ends_all_its_trials(name, tmp_path):
+    random.seed(0)
+    controller = controller_of(make(name), slots=3).run(until=at_iteration(9))
+    assert any(trial.is_finished() for trial in controller.trials)
+    again = killed_and_resumed(controller, tmp_path / "first", make(name))
+    again.scheduler.choose_trial_to_run(again)  # has it take up what it was restored from
+    last = killed_and_resumed(again, tmp_path / "second", make(name)).run()
+    assert {trial.status for trial in last.trials} == {"TERMINATED"}
+
+
 @pytest.mark.filterwarnings("ignore")  # Ray calls SciPy as of old, with few points
 def test_a_sweep_under_pb2_goes_on_with_what_its_process_has_seen(tmp_path):
     controller = controller_of(make("pb2"), count=4).run(until=at_iteration(4))

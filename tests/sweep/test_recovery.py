@@ -64,6 +64,13 @@ def test_a_sweep_that_never_began_has_nothing_to_go_on_from(tmp_path):
     assert not recover(sweep.path, sweep.folder.config).resumes
 
 
+def test_a_sweep_killed_while_tune_wrote_its_first_state_begins_anew(tmp_path):
+    sweep = SweepInProgress(tmp_path / "sweeps")
+    sweep.leave()
+    (sweep.path / "experiment_state-2026-11-01_10-00-00.json").write_text("{")
+    assert not recover(sweep.path, sweep.folder.config).resumes
+
+
 def test_a_trial_that_ended_after_tune_wrote_its_state_is_not_run_again(sweep):
     sweep.report(1, 0.4, done=Outcome.PRUNED)
     sweep.end(1, Outcome.PRUNED)

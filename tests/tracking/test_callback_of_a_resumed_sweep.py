@@ -215,3 +215,18 @@ def test_the_environment_is_kept_once_and_again_where_a_resume_differs(
     (resumed,) = folders[2]
     path = client.download_artifacts(run_id, f"{resumed}/packages.txt")
     assert Path(path).read_text() == "a==2\n"
+
+
+def test_a_sweep_that_is_interrupted_between_two_trials_is_interrupted(
+    callback_of, trial_of, client, monkeypatch
+):
+    callback = callback_of()
+    callback.setup()
+    trial = trial_of("t1")
+    start(callback, trial)
+    report(callback, trial, 1, done=True)
+    callback.on_trial_complete(1, [trial], trial)
+    trial.set_status("TERMINATED")
+    monkeypatch.setattr("tune_tf.tracking.parent_page.asks_for_more", lambda: True)
+    callback.on_experiment_end([trial])
+    assert Store(client).parent.info.status == "KILLED"

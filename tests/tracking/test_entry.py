@@ -67,6 +67,7 @@ FULL = Entry(
     end_ms=0,
     fresh=True,
     trials=frozenset({"t1", "t2"}),
+    ends={"t2": "out_of_budget"},
 )
 
 
@@ -104,6 +105,12 @@ def test_of_two_artifacts_of_one_path_the_later_counts(first, later, kept):
 
 
 def test_a_sweep_that_goes_on_is_not_settled_by_its_earlier_end():
-    entry = Entry("", 0, trials=frozenset({"t"}), status="KILLED")
+    entry = Entry("", 0, trials=frozenset({"t"}), ends={"t": "error"}, status="KILLED")
     entry.merge(Entry("", 1, reopen=True))
-    assert entry.trials is None
+    assert (entry.trials, entry.ends) == (None, {})
+
+
+def test_the_last_end_of_a_sweep_says_how_trials_ended():
+    entry = Entry("", 0, trials=frozenset({"t"}), ends={"t": "error"})
+    entry.merge(Entry("", 1, trials=frozenset({"t"}), ends={"t": "oom"}))
+    assert entry.ends == {"t": "oom"}

@@ -159,6 +159,15 @@ def test_an_answer_that_got_lost_doubles_nothing(method, client, open_runs):
     assert client.get_run(runs.run_ids["t1"]).info.status == "FINISHED"
 
 
+def test_settling_ends_a_run_as_the_trial_ended_that_was_not_begun_again(client, open_runs):
+    runs = open_runs()
+    runs.write(result("t1", 1))
+    ends = {"t1": "out_of_budget"}
+    runs.write(Entry(PARENT, 0, trials=frozenset({"t1"}), ends=ends, status="FINISHED"))
+    run = client.get_run(runs.run_ids["t1"])
+    assert (run.info.status, run.data.tags[STOP_REASON_TAG]) == ("KILLED", "out_of_budget")
+
+
 def test_settling_removes_runs_of_trials_made_after_the_last_snapshot(client, open_runs):
     first = open_runs()
     for trial_id in ("kept", "forgotten"):

@@ -168,7 +168,7 @@ class Resuming(TrialScheduler):
             trial_id: saved.trials.get(trial_id) or _lost(trial_id) for trial_id in saved.statuses
         }
         self.__dict__.update(_Unpickler(io.BytesIO(saved.state), self, trials).load())
-        self._trials.update(saved.trials)
+        self._trials.update(trials)  # those that are lost, too: the state names them
         for trial_id, status in saved.statuses.items():
             was_live = status not in (Trial.TERMINATED, Trial.ERROR)
             is_live = not trials[trial_id].is_finished()

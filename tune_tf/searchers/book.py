@@ -150,6 +150,18 @@ class TrialBook:
         """Return what is known of a trial; None if it is not ours."""
         return self.page.entries.get(tune_id)
 
+    def last_shown(self, tune_id: str) -> int | None:
+        """Return the iteration of the last result that Tune showed; None if it showed none.
+
+        After a kill the study may know of one that was shown after the page was saved.
+        """
+        entry = self.page.entries.get(tune_id)
+        if entry is None:
+            return None
+        reported = last_step(self._frozen(entry.number))
+        known = [at for at in (entry.seen, reported) if at is not None and at != NO_STEP]
+        return max(known, default=None)
+
     def note_change(self, tune_id: str, iteration: int) -> None:
         """Note that a trial has another config than Optuna's after an iteration."""
         trial = self._trial(tune_id)

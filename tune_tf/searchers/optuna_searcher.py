@@ -3,7 +3,7 @@
 import logging
 import os
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from tune_tf.searchers.trial_end import ending, failure
 from tune_tf.searchers.verdict import TIME, Verdict, dropped
 from tune_tf.searchers.warm_start import Taken, WarmStart
 from tune_tf.space import flat, nested
-from tune_tf.tune_internals import observe_stops, run_id_of
+from tune_tf.tune_internals import asks_for_more, observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
 
@@ -262,8 +262,9 @@ class OptunaSearcher(Searcher):
             if error:
                 verdict = failure(trial_id)
             else:
-                entry = self._book.entry(trial_id)
-                verdict = ending(trial_id, result, last, self.goals, entry, self._stop)
+                book = self._book
+                entry, shown = book.entry(trial_id), book.last_shown(trial_id)
+                verdict = ending(trial_id, result, last, self.goals, entry, shown, self._stop)
             self._tell(trial_id, verdict, last)
 
     def finish(
@@ -279,14 +280,16 @@ class OptunaSearcher(Searcher):
             results: Last results by Tune's id, flat, as far as they are known. MLflow's run ids
                 in them are kept with the study where a trial had ended before its was known.
         """
+        ended = {key: end for key, end in outcomes.items() if end is not Outcome.INTERRUPTED}
         with self._plainly():
-            for trial_id, outcome in outcomes.items():
+            book = self._looked_at(ended)
+            for trial_id, outcome in ended.items():
                 last = (results or {}).get(trial_id, {})
-                verdict = dropped(outcome, self._book.last_values(trial_id), self.goals)
+                verdict = dropped(outcome, book.last_values(trial_id), self.goals)
                 self._tell(trial_id, verdict, last)
-            self._book.link({key: last.get(MLFLOW_RUN_ID) for key, last in (results or {}).items()})
-            if Outcome.INTERRUPTED not in outcomes.values():
-                self._book.give_up_orphans()
+            book.link({key: last.get(MLFLOW_RUN_ID) for key, last in (results or {}).items()})
+            if len(ended) == len(outcomes) and not asks_for_more():
+                book.give_up_orphans()
 
     def add_evaluated_point(
         self,
@@ -412,6 +415,15 @@ class OptunaSearcher(Searcher):
     @property
     def _book(self) -> TrialBook:
         """The book, after a look at what the study has that the sampler does not know of."""
+        return self._looked_at()
+
+    def _looked_at(self, ended: Collection[str] | None = None) -> TrialBook:
+        """Return the book as above.
+
+        Args:
+            ended: The trials that have ended; None for those that Tune has stopped. When it is
+                interrupted these are also the ones that a resume goes on with.
+        """
         book = self._opened or self._open()
         if not book.looked:
             configs = witness.configs()
@@ -422,7 +434,8 @@ class OptunaSearcher(Searcher):
                 self._sampler = self._settings.renewed(self._sampler, num_trials)
                 book.desk.study.sampler = self._sampler
             failed = witness.ended() if not witness.are_ends_held_back() else {}
-            for trial_id in book.without_end(failed):  # the storage has lost it
+            over = failed.keys() if ended is None else failed.keys() & set(ended)
+            for trial_id in book.without_end(over):  # the storage has lost it
                 last = witness.last_result(trial_id)
                 # Tune does not save that a function returned. While it goes on, it stops a trial
                 # that has not said that it is done only where one is paused, which is at rungs.

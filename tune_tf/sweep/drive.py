@@ -99,6 +99,7 @@ def drive(
         went_on=diary.went_on,
     )
     own += [keeper, guard]
+    search = SweepSearch(HeldBack(searcher, guard), config.budget, plan.max_concurrent_trials)
     with (
         ModelWriter() as writer,
         environment(TUNE_ENVIRONMENT),
@@ -126,9 +127,7 @@ def drive(
             storage_path=config.remote_storage or str(folder.path.parent),
             num_samples=config.budget.num_samples,
             stop=end,
-            search_alg=SweepSearch(
-                HeldBack(searcher, guard), config.budget, plan.max_concurrent_trials
-            ),
+            search_alg=search,
             scheduler=scheduler,
             max_failures=config.max_failures,
             reuse_actors=config.reuse_actors and not scheduler.fresh_actors,
@@ -147,7 +146,14 @@ def drive(
         )
         keeper.free()
         result = sweep_result(
-            folder, recovery.storage, analysis.trials, endings, tracker, diary, end
+            folder,
+            recovery.storage,
+            analysis.trials,
+            endings,
+            tracker,
+            diary,
+            end,
+            unasked=not search.is_finished(),
         )
         reckoning.settle(result, closed=False)
         left = record(result, folder, tracker, writer)

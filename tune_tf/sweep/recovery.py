@@ -195,8 +195,8 @@ def _newest_state(
         if damage:
             lost.append(f"{damage[0]}; the sweep goes on from Ray Tune's own files")
         return state, None
-    if not damage and not pages.trials and not storage.files(STATE_FILES[0]):
-        return None, None
+    if not pages.trials:
+        return None, None  # nothing is lost: it was killed while Tune wrote its first state
     ended = sum(page.outcome not in (None, Outcome.INTERRUPTED) for page in pages.trials.values())
     told = damage[0] if damage else "there is no whole state of Ray Tune"
     raise SweepConflictError(

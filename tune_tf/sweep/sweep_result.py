@@ -30,6 +30,8 @@ def sweep_result(
     tracker: MLflowCallback | None,
     diary: Diary,
     end: SweepEnd,
+    *,
+    unasked: bool,
 ) -> SweepResult:
     """Return what a sweep has found.
 
@@ -41,6 +43,7 @@ def sweep_result(
         tracker: Knows MLflow's id of the sweep's run; None where nothing is tracked.
         diary: What became of them.
         end: Why it ended early, if it did.
+        unasked: Whether it was interrupted before all its trials had been proposed.
     """
     config, pages = folder.config, diary.pages.trials
     results = (
@@ -62,6 +65,7 @@ def sweep_result(
         trials=tuple(sorted(results, key=lambda result: result.number)),
         mlflow_run_id=tracker.parent_run_id if tracker else None,
         ended_early=end.reason,
+        unasked=unasked,
     )
 
 

@@ -258,7 +258,8 @@ class MLflowCallback(Endings):
             self._gathering = None
         page = self._page.at_end(trials, self.outcomes, self._num_results, resumed=self._resumed)
         clones = {LINEAGE_FILE: self._lineage.as_json()} if self._lineage.clones else {}
-        self._outbox.put(PARENT, texts=clones, **page)
+        ends = {key: end.value for key, end in self.outcomes.items() if key not in self._known}
+        self._outbox.put(PARENT, texts=clones, ends=ends, **page)
         self._outbox.close()
 
     def get_state(self) -> dict[str, Any] | None:

@@ -53,6 +53,8 @@ class Entry:
             it only if the parameters are the same.
         trials: On the parent, at the end: all trials that Tune knows. Runs of others are removed,
             and none is left running.
+        ends: With these: how trials ended that were not begun again, by id. They may have a run
+            nevertheless, of a driver that was killed before it told anyone else.
     """
 
     run: str
@@ -68,6 +70,7 @@ class Entry:
     end_ms: int | None = None
     fresh: bool = False
     trials: frozenset[str] | None = None
+    ends: dict[str, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -85,6 +88,7 @@ class Entry:
             reports=list(self.reports),
             texts=dict(self.texts),
             files=dict(self.files),
+            ends=dict(self.ends),
         )
 
     def to_json(self) -> str:
@@ -139,13 +143,14 @@ class Entry:
         if later.reopen or later.status is not None:
             self.status, self.end_ms = later.status, later.end_ms
         if later.reopen:
-            self.trials = None  # a sweep that goes on is settled at its own end
+            self.trials, self.ends = None, {}  # a sweep that goes on is settled at its own end
         self.reopen = self.reopen or later.reopen
         self.fresh = self.fresh or later.fresh
-        self.trials = self.trials if later.trials is None else later.trials
+        if later.trials is not None:
+            self.trials, self.ends = later.trials, later.ends
 
 
-_PLAIN = ("name", "params", "tags", "texts", "files", "reopen", "status", "fresh")
+_PLAIN = ("name", "params", "tags", "texts", "files", "reopen", "status", "fresh", "ends")
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 

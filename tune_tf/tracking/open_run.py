@@ -269,7 +269,7 @@ def _point(report: Report) -> Point:
 
 
 def _empty(entry: Entry) -> None:
-    for values in (entry.params, entry.tags, entry.reports, entry.texts, entry.files):
+    for values in (entry.params, entry.tags, entry.reports, entry.texts, entry.files, entry.ends):
         values.clear()
     entry.name = entry.status = entry.trials = None
     entry.reopen = False

@@ -13,6 +13,7 @@ from tune_tf.tracking.entry import Report
 from tune_tf.tracking.names import MAX_TAG_LENGTH, cut, key_of, params_of
 from tune_tf.tracking.outbox import now_ms
 from tune_tf.tracking.standing import BEST_TRIAL, Standing
+from tune_tf.tune_internals import asks_for_more
 
 _BEST_CHECKPOINT = "tune_tf.best_checkpoint"
 
@@ -82,7 +83,7 @@ class ParentPage:
         """
         time_ms = now_ms()
         ended = [outcomes[t.trial_id] for t in trials if t.trial_id in outcomes]
-        interrupted = not trials or len(ended) < len(trials)
+        interrupted = not trials or len(ended) < len(trials) or asks_for_more()
         status = ending.of_sweep(ended, interrupted=interrupted)
         params: dict[str, str] = {}
         tags = self._standing.tags()

@@ -161,7 +161,7 @@ class SweepRuns:
         run = self._run(entry)
         run.write(entry)
         if entry.trials is not None:
-            self._settle(entry.trials)
+            self._settle(entry.trials, entry.ends)
             entry.trials = None
         run.end(entry)
 
@@ -172,8 +172,9 @@ class SweepRuns:
             self._interrupt(run, self._last_report(run.data.tags.get(TRIAL_ID, PARENT), run)[1])
         return [run.info.run_id for run in running]
 
-    def _interrupt(self, run: "Run", end_ms: int | None = None) -> None:
-        outcome = Outcome.INTERRUPTED
+    def _interrupt(
+        self, run: "Run", end_ms: int | None = None, outcome: Outcome = Outcome.INTERRUPTED
+    ) -> None:
         self._client.set_tag(run.info.run_id, STOP_REASON_TAG, outcome.value)
         self._client.set_terminated(run.info.run_id, outcome.mlflow, end_ms)
         note = run.data.tags.get(NOTE, "")
@@ -303,7 +304,7 @@ class SweepRuns:
             self._context_tags = all_masked(resolve_tags())
         return self._context_tags
 
-    def _settle(self, trials: frozenset[str]) -> None:
+    def _settle(self, trials: frozenset[str], ends: Mapping[str, str]) -> None:
         """Leave one run for each trial and none running, whatever a killed driver left behind."""
         saved = self._sweep.trial_ids
         for run in self._search():
@@ -319,7 +320,7 @@ class SweepRuns:
             if double or (not known and not (saved is None and ended)):
                 self._client.delete_run(run.info.run_id)
             elif run.info.status == "RUNNING":
-                self._interrupt(run)
+                self._interrupt(run, outcome=Outcome.of_tag(ends.get(trial_id, "interrupted")))
 
 
 def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:

@@ -158,7 +158,7 @@ class Standing:
         return changed
 
     def final(self, outcomes: Mapping[str, Outcome], *, every: bool) -> dict[str, float]:
-        """Return the counts that were not shown yet.
+        """Return the counts that were not shown yet, after a resume all.
 
         Args:
             outcomes: How trials ended, by id.
@@ -166,7 +166,9 @@ class Standing:
         """
         counts = Counter(outcomes.values())
         shown = list(Outcome) if every else list(counts)
-        return self._changed({f"trials/{each.value}": float(counts[each]) for each in shown})
+        final = {f"trials/{each.value}": float(counts[each]) for each in shown}
+        # After a resume MLflow may have had the step at which one was shown, and left it out.
+        return final if every else self._changed(final)
 
     def _changed(self, metrics: Mapping[str, float]) -> dict[str, float]:
         changed = {name: value for name, value in metrics.items() if self._shown.get(name) != value}

@@ -1,0 +1,74 @@
+"""Faults of earlier versions, to be put back: what finds none of them finds nothing.
+
+Each was mended by the commit that its comment names.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from tune_tf.searchers.book import TrialBook
+from tune_tf.sweep.budget_keeper import BudgetKeeper
+from tune_tf.tracking.endings import Endings, last_report
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Do nothing."""
+
+
+def _has_reported(self: Endings, trial: Any) -> bool:
+    return bool(last_report(trial))
+
+
+def _hand_out_unlinked(self: TrialBook, tune_id: str, number: int) -> dict[str, Any]:
+    with mock.patch.object(self.study, "set_user_attr", _nothing):
+        return _hand_out(self, tune_id, number)
+
+
+_hand_out = TrialBook._hand_out
+
+OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
+    # aebe3f6
+    "a trial that is ended before it goes on is not ended in MLflow": (
+        Endings,
+        "_has_begun",
+        _has_reported,
+        130,
+    ),
+    # 8b87469
+    "a resume with nothing left to run does not note how trials ended": (
+        Endings,
+        "_note_earlier",
+        _nothing,
+        1,
+    ),
+    # 1f913d8
+    "a run that is known too late is not kept with the study": (TrialBook, "link", _nothing, 5),
+    # e13d457
+    "a trial that ended unsaved and runs again is not linked to its new trial": (
+        TrialBook,
+        "_hand_out",
+        _hand_out_unlinked,
+        993,
+    ),
+    # 0434b1a
+    "a target that was reached before a kill does not end the resumed sweep": (
+        BudgetKeeper,
+        "on_step_begin",
+        _nothing,
+        346,
+    ),
+}
+
+"""By name: what is put in whose place, and the first seed that finds it."""
+
+
+@contextlib.contextmanager
+def put_back(name: str | None) -> Iterator[None]:
+    """Put a fault back for a while; none for None."""
+    with contextlib.ExitStack() as stack:
+        if name is not None:
+            owner, attribute, old, _ = OLD_BUGS[name]
+            stack.enter_context(mock.patch.object(owner, attribute, old))
+        yield

@@ -1,0 +1,50 @@
+"""Sweeps that are killed and resumed, simulated from a seed each; see ``simulate.py``.
+
+``TUNE_TF_SEEDS`` says how many seeds; ``make fuzz SEEDS=5000`` does so, too.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow, pytest.mark.timeout(7200)]
+
+SIMULATE = Path(__file__).with_name("simulate.py")
+NUM_SEEDS = int(os.environ.get("TUNE_TF_SEEDS", "200"))
+
+
+def simulated(*arguments):
+    """Run the simulation in a process of its own; return its exit code and what it printed.
+
+    It needs Python's clocks and the order of sets to be its own from the first import on.
+    """
+    root = SIMULATE.parents[2]
+    done = subprocess.run(
+        [sys.executable, str(SIMULATE), *arguments],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_sweep_stands_in_one_way_everywhere_whenever_its_driver_is_killed(capsys):
+    code, told = simulated("--seeds", str(NUM_SEEDS))
+    with capsys.disabled():
+        print(f"\n{told.strip().splitlines()[-1]}")
+    assert code == 0, told
+
+
+def test_a_seed_repeats():
+    code, told = simulated("--seeds", "10", "--twice")
+    assert code == 0, told
+
+
+def test_faults_of_earlier_versions_are_found_when_they_are_put_back():
+    code, told = simulated("--bugs")
+    assert code == 0, told

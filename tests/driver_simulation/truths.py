@@ -1,0 +1,291 @@
+"""What has to be true of a sweep that has come to its end, whatever happened on the way."""
+
+import contextlib
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from virtual_cluster import METRIC, value_of
+from virtual_store import Store, StoredRun
+
+from tune_tf.config import SweepConfig
+from tune_tf.diary import DIARY, Pages
+from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
+from tune_tf.results import SweepResult
+from tune_tf.searchers.facts import LATE_RUN_IDS, RELINKED, tune_trial_id
+from tune_tf.sweep.recovery import recover
+from tune_tf.testing.truth import Standing, assert_one_truth
+from tune_tf.tracking.entry import STOP_REASON_TAG, SWEEP_ID, TRIAL_ID
+from tune_tf.view.reports import RESULTS, reports
+
+if TYPE_CHECKING:
+    from sweep_life import SimulatedSweep
+
+_GIVEN_UP = ("never taken up again", "the storage lost its end")
+
+
+class WrongError(AssertionError):
+    """Something is not true that has to be."""
+
+
+def check(holds: object, told: str) -> None:
+    """Raise where something does not hold."""
+    if not holds:
+        raise WrongError(told)
+
+
+def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
+    """Assert everything.
+
+    Args:
+        sweep: The sweep, which has come to its end.
+        result: What it says that it has found.
+    """
+    folder = sweep.folder
+    tune = _tune(folder.path, folder.config)
+    study = _study(folder.path, folder.sweep_id)
+    runs, parent = _runs(sweep.store, folder.sweep_id)
+    pages = Pages.of(folder.path)
+    ended_early = pages.sessions[-1].ended_early is not None
+    attrs = study.user_attrs
+    told: dict[str, optuna.trial.FrozenTrial] = {}
+    for trial in study.trials:
+        trial_id = str(tune_trial_id(trial, attrs))
+        if trial_id not in tune and trial.user_attrs.get("stop_cause") in _GIVEN_UP:
+            check(ended_early, f"Optuna's trial {trial.number} is nobody's, though all were to run")
+            continue
+        check(trial_id not in told, f"{trial_id} stands in Optuna twice")
+        told[trial_id] = trial
+    check(told.keys() == tune.keys(), f"Optuna has {sorted(told)}, Tune has {sorted(tune)}")
+    check(runs.keys() <= tune.keys(), f"MLflow has {sorted(runs)}, Tune has {sorted(tune)}")
+    check(pages.trials.keys() <= tune.keys(), f"the event log has {sorted(pages.trials)}")
+    _check_budget(sweep, tune, ended_early=ended_early)
+    was_away = sweep.store.num_failures > 0
+    standings = {}
+    for trial_id, (status, config, last) in tune.items():
+        if trial_id not in runs:
+            never_began = told[trial_id].user_attrs.get("stop_reason") == "out_of_budget"
+            never_began = never_began and "training_iteration" not in last
+            check(never_began, f"{trial_id} has no run in MLflow")
+            continue
+        run, trial = runs[trial_id], told[trial_id]
+        curve = _curve(run)
+        standings[trial_id] = Standing(
+            tune=status,
+            optuna=trial.state.name,
+            mlflow=run.status,
+            reason=run.tags.get(STOP_REASON_TAG),
+            told=trial.user_attrs.get("stop_reason"),
+            curve=curve,
+            shown=_shown(sweep, trial_id, trial, curve),
+        )
+        _check_curve(sweep, result, trial_id, config, last, curve)
+    stopped_at_once = {
+        trial_id
+        for trial_id, each in standings.items()
+        if each.outcome is Outcome.OUT_OF_BUDGET and "training_iteration" not in tune[trial_id][2]
+    }
+    # A trial whose end the study had before a kill and Tune had not runs again; that end stays.
+    twice = {str(trial_id) for trial_id in attrs.get(RELINKED, {}).values()}
+    # Optuna has nothing to learn of trials that are stopped at once: they are FAIL there.
+    others = standings.keys() - stopped_at_once - twice
+    assert_one_truth({trial_id: standings[trial_id] for trial_id in sorted(others)})
+    for trial_id in stopped_at_once - twice:
+        right = standings[trial_id].optuna in ("FAIL", "PRUNED")
+        check(right, f"{trial_id}: {standings[trial_id]}")
+    for each in result.trials:
+        standing = standings.get(each.trial_id)
+        if standing is not None:
+            check(each.outcome is standing.outcome, f"{each} is told as another than {standing}")
+        known = attrs.get(LATE_RUN_IDS, {}).get(str(told[each.trial_id].number))
+        named = known or told[each.trial_id].user_attrs.get(MLFLOW_RUN_ID)
+        wanted = runs[each.trial_id].run_id if standing is not None else None
+        # A run may be made after the study's end, where the store was away until then.
+        right = named == wanted or (named is None and was_away)
+        check(right, f"Optuna names {named} as the run of {each.trial_id}, not {wanted}")
+    _check_event_log(pages, standings, parent, was_away=was_away)
+    _check_target(sweep)
+    _check_best(result, standings, parent)
+
+
+def digest_of(folder: Path, store: Store) -> str:
+    """Return a digest of all that a sweep has left."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            digest.update(f"{path}".encode() + path.read_bytes())
+    digest.update(repr(sorted(store.runs.items())).encode())
+    return digest.hexdigest()
+
+
+def _tune(
+    folder: Path, config: SweepConfig
+) -> dict[str, tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Return status, config and last result of each trial by id, as a resume would tell Tune.
+
+    Tune's own file has RUNNING for a trial whose actor died last of all.
+    """
+    files = recover(folder, config).files
+    (content,) = (content for name, content in files.items() if name.startswith("experiment_"))
+    found = {}
+    for text, run in json.loads(content)["trial_data"]:
+        state = json.loads(text)
+        check(state["trial_id"] not in found, f"{state['trial_id']} stands in Tune twice")
+        last = json.loads(run)["last_result"] or {}
+        found[state["trial_id"]] = state["status"], state["config"], last
+    return found
+
+
+def _study(folder: Path, name: str) -> optuna.Study:
+    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+    return optuna.load_study(study_name=name, storage=storage)
+
+
+def _runs(store: Store, sweep_id: str) -> tuple[dict[str, StoredRun], StoredRun]:
+    """Return the runs of the trials by id, and the sweep's own."""
+    parents, children = [], {}
+    for run in store.runs.values():
+        if run.deleted:
+            continue
+        check(run.tags.get(SWEEP_ID) == sweep_id, f"a run of no sweep: {run}")
+        trial_id = run.tags.get(TRIAL_ID)
+        if trial_id is None:
+            parents.append(run)
+            continue
+        check(trial_id not in children, f"{trial_id} stands in MLflow twice")
+        children[trial_id] = run
+    check(len(parents) == 1, f"{len(parents)} parent runs")
+    for run in children.values():
+        known = run.tags.get("mlflow.parentRunId")
+        check(known == parents[0].run_id, f"{run} is a child of {known}")
+    return children, parents[0]
+
+
+def _curve(run: StoredRun) -> dict[int, float]:
+    history = run.history(METRIC)
+    curve = {point.step: point.value for point in history}
+    check(len(curve) == len(history), f"{run.run_id} has a step twice: {history}")
+    return curve
+
+
+def _check_budget(sweep: "SimulatedSweep", tune: dict[str, Any], *, ended_early: bool) -> None:
+    wanted = sweep.config.budget.num_samples
+    check(len(tune) <= wanted, f"{len(tune)} trials, and {wanted} were to be")
+    check(ended_early or len(tune) == wanted, f"{len(tune)} trials of {wanted}, and no reason why")
+
+
+def _check_curve(
+    sweep: "SimulatedSweep",
+    result: SweepResult,
+    trial_id: str,
+    config: dict[str, Any],
+    last: dict[str, Any],
+    curve: dict[int, float],
+) -> None:
+    """Check that no point of a trial is lost, doubled or another's.
+
+    A trial that went on from an earlier iteration and then ended keeps the points of before.
+    """
+    steps = sorted(curve)
+    check(steps == list(range(1, len(steps) + 1)), f"{trial_id} has the steps {steps} in MLflow")
+    iterations = int(last.get("training_iteration", 0))
+    trained = {step for key, step, _ in sweep.faults.trained if key == trial_id}
+    begun_again = len(steps) > iterations and Outcome.of_result(last) is not Outcome.COMPLETED
+    check(set(steps) <= trained, f"{trial_id} has steps in MLflow that nobody trained: {steps}")
+    right = len(steps) == iterations or begun_again
+    check(right, f"{trial_id} has come to {iterations}, and MLflow has {len(steps)} steps")
+    for step, value in curve.items():
+        wanted = value_of(config, step)
+        right = value == wanted or math.isnan(value)
+        check(right, f"{trial_id}: {value} at {step} in MLflow, {wanted} was reported")
+    number = next(each.number for each in result.trials if each.trial_id == trial_id)
+    there = {
+        report["training_iteration"]
+        for report in reports(sweep.folder.path / f"trial_{number:05d}" / RESULTS)
+        if "training_iteration" in report
+    }
+    right = there == set(steps) or (begun_again and set(range(1, iterations + 1)) <= there)
+    check(right, f"{trial_id}: {sorted(there)} in result.json, {steps} in MLflow")
+
+
+def _shown(
+    sweep: "SimulatedSweep",
+    trial_id: str,
+    trial: optuna.trial.FrozenTrial,
+    curve: dict[int, float],
+) -> dict[int, float]:
+    """Return what Optuna was shown, without what a driver was killed after, before MLflow had it.
+
+    Tune tells the searcher first, and the trial may not have come so far again.
+    """
+    trained = {(step, value) for key, step, value in sweep.faults.trained if key == trial_id}
+    lost = trained - curve.items() if sweep.life.num_sessions > 1 else set()
+    shown = trial.intermediate_values.items()
+    return {step: value for step, value in shown if step in curve or (step, value) not in lost}
+
+
+def _check_event_log(
+    pages: Pages, standings: dict[str, Standing], parent: StoredRun, *, was_away: bool
+) -> None:
+    right = pages.run_id == parent.run_id or (pages.run_id is None and was_away)
+    check(right, f"the event log has {pages.run_id} as the parent run")
+    for trial_id, standing in standings.items():
+        page = pages.trials.get(trial_id)
+        check(page is not None, f"the event log does not know {trial_id}")
+        assert page is not None
+        check(page.outcome is standing.outcome, f"the event log has {page}, MLflow {standing}")
+    last = pages.sessions[-1]
+    check(last.over and not last.interrupted and not last.left, f"the last session is {last}")
+
+
+def _check_target(sweep: "SimulatedSweep") -> None:
+    """Check that no session begins a trial after an earlier one has reached the target."""
+    if sweep.config.budget.target is None:
+        return
+    is_reached = over = False
+    for line in (sweep.folder.path / DIARY).read_bytes().splitlines():
+        with contextlib.suppress(ValueError):  # torn by a kill
+            event = json.loads(line)
+            over = over or (is_reached and event["event"] == "begun")
+            is_reached = is_reached or "reached its target" in str(event.get("cause"))
+            check(
+                not (over and event["event"] == "started"),
+                f"{event.get('trial_id')} was started though the target was reached before",
+            )
+
+
+def _check_best(result: SweepResult, standings: dict[str, Standing], parent: StoredRun) -> None:
+    outcomes = [trial.outcome for trial in result.trials]
+    values = {
+        trial_id: standing.curve[max(standing.curve)]
+        for trial_id, standing in standings.items()
+        if standing.outcome is Outcome.COMPLETED and standing.curve
+    }
+    finite = {key: value for key, value in values.items() if math.isfinite(value)}
+    if finite:
+        best = result.best_trial
+        check(
+            finite.get(best.trial_id) == max(finite.values()),
+            f"{best.trial_id} is told as the best of {finite}",
+        )
+        told = parent.tags.get("tune_tf.best_trial_id")
+        check(told == best.trial_id, f"MLflow tells {told} as the best, not {best.trial_id}")
+    failed = {Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR}
+    wanted = "FAILED" if outcomes and failed.issuperset(outcomes) else "FINISHED"
+    check(parent.status == wanted, f"the parent run is {parent.status}, not {wanted}")
+    latest = {metric.key: metric.value for metric in parent.as_run().data._metric_objs}
+    counts = {
+        outcome.value: int(latest.get(f"trials/{outcome.value}", 0))
+        for outcome in Outcome
+        if latest.get(f"trials/{outcome.value}")
+    }
+    real: dict[str, int] = {}
+    for trial in result.trials:
+        if trial.outcome is not None:
+            real[trial.outcome.value] = real.get(trial.outcome.value, 0) + 1
+    check(counts == real, f"the parent counts {counts}, and there are {real}")

@@ -1,0 +1,173 @@
+"""What stands in the place of parts of Ray, Tune and the package while a sweep is simulated."""
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import mlflow.tracking.context.registry
+import ray
+import ray.air.execution._internal.actor_manager
+import ray.train._internal.checkpoint_manager
+import ray.train._internal.storage
+import ray.train.constants
+import ray.tune.execution.experiment_state
+import ray.tune.execution.tune_controller
+import ray.tune.trainable.trainable
+import ray.tune.tune
+import ray.tune.utils.util
+from ray.tune.experiment import Trial
+from turns import VirtualDatetime
+from virtual_cluster import ActorClass, Cluster, Future, Slots, Untrained
+from virtual_store import Client, Store
+
+import tune_tf.config.sweep_config
+import tune_tf.folder
+import tune_tf.sweep.disk_guard
+import tune_tf.sweep.drive
+import tune_tf.sweep.run
+import tune_tf.tracking.callback
+import tune_tf.tracking.outbox
+import tune_tf.trainables.oom_retries
+from tune_tf.resources import TrialResources
+from tune_tf.results import SweepResult
+from tune_tf.space.document import YamlDocument
+from tune_tf.sweep.plan import SweepPlan
+from tune_tf.sweep.storage import SweepStorage
+from tune_tf.whole_files import write_whole
+from tune_tf.workload import Workload
+
+
+@contextlib.contextmanager
+def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[None]:
+    """Put the virtual parts in place.
+
+    Args:
+        cluster: Runs the trials.
+        store: Where MLflow keeps its runs.
+        session: Folder of Ray's session.
+    """
+    turns, slots = cluster.turns, cluster.faults.num_slots
+    replaced: list[tuple[Any, str, Any]] = [
+        (ray, "is_initialized", lambda: True),
+        (ray, "cluster_resources", lambda: {"CPU": float(slots)}),
+        (ray, "wait", cluster.wait),
+        (ray, "ObjectRef", Future),
+        (ray, "get", cluster.get),
+        (ray, "kill", cluster.kill),
+        (ray.util, "get_node_ip_address", lambda: "127.0.0.1"),
+        (ray.actor, "ActorClass", ActorClass),
+        (ray.train._internal.storage, "_upload_to_fs_path", _upload),
+        (ray.train._internal.storage, "_get_ray_train_session_dir", lambda: str(session)),
+        (ray.train._internal.checkpoint_manager, "_delete_fs_path", _delete),
+        (ray.tune.execution.experiment_state, "_download_from_fs_path", _download),
+        (ray.tune.execution.tune_controller, "PlacementGroupResourceManager", lambda: Slots(slots)),
+        (
+            ray.tune.execution.tune_controller,
+            "_ActorClassCache",
+            lambda: SimpleNamespace(get=lambda kind: ActorClass(cluster, kind)),
+        ),
+        (ray.tune.tune, "air_usage", mock.Mock()),
+        (ray.tune.tune.ray._common.usage.usage_lib, "record_library_usage", lambda name: None),
+        (ray.tune.utils.util, "datetime", VirtualDatetime),
+        (ray.tune.trainable.trainable, "datetime", VirtualDatetime),
+        (Trial, "__hash__", lambda trial: zlib.crc32(trial.trial_id.encode())),
+        (mlflow.tracking.context.registry, "resolve_tags", lambda: {"mlflow.user": "me"}),
+        (tune_tf.folder, "datetime", VirtualDatetime),
+        (tune_tf.sweep.drive, "session_folder", lambda: None),
+        (tune_tf.sweep.drive, "trainable", lambda *_, **__: Untrained),
+        (Untrained, "cluster", cluster),
+        (tune_tf.sweep.run, "runs_as_user", lambda: False),
+        (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, slots)),
+        (tune_tf.sweep.disk_guard, "free_bytes", lambda path: 10**12),
+        (tune_tf.tracking.callback, "environment", _Environment),
+        (tune_tf.tracking.callback, "Repository", SimpleNamespace(of_this_process=lambda: None)),
+        (tune_tf.tracking.outbox, "connect", lambda uri: Client(store, turns)),
+        (tune_tf.trainables.oom_retries, "KernelKills", _NoKernelKills),
+        (SweepStorage, "write", _write),
+        (SweepStorage, "remove", lambda storage, name: os.unlink(storage.path(name))),
+        (SweepStorage, "remove_checkpoint", lambda storage, path: _delete(None, path)),
+    ]
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in replaced:
+            stack.enter_context(mock.patch.object(owner, name, value, create=owner is Untrained))
+        sys.modules["tune_tf.report"] = _REPORT
+        yield
+
+
+def settings_as_json() -> None:
+    """Have settings written and read as JSON, which is YAML too, from now on: YAML takes long."""
+    tune_tf.config.sweep_config.yaml_text = lambda values: f"{json.dumps(values, default=str)}\n"
+    YamlDocument.parse = lambda text, source=None: YamlDocument(json.loads(text), {}, source, ())
+
+
+def _plan(config: Any, slots: int) -> SweepPlan:
+    trials = min(slots, config.budget.num_samples)
+    return SweepPlan(config, Workload, TrialResources(cpus=1), trials, ())
+
+
+def _write(storage: SweepStorage, name: str, content: bytes) -> None:
+    partial = storage.path(f".{name}.partial")
+    Path(partial).write_bytes(content)
+    os.replace(partial, storage.path(name))
+
+
+def _upload(local_path: str, fs: Any, fs_path: str, exclude: Any = None) -> None:
+    for folder, names, files in os.walk(local_path):
+        names.sort()
+        there = Path(fs_path, Path(folder).relative_to(local_path))
+        there.mkdir(exist_ok=True)
+        for name in sorted(files):
+            shutil.copyfile(Path(folder, name), there / name)
+
+
+def _download(fs: Any, fs_path: str, local_path: str) -> None:
+    Path(local_path).parent.mkdir(parents=True, exist_ok=True)
+    Path(local_path).write_bytes(Path(fs_path).read_bytes())
+
+
+def _delete(fs: Any, fs_path: str) -> None:
+    path = Path(fs_path)
+    for file in sorted(path.iterdir()):
+        file.unlink()
+    path.rmdir()
+
+
+class _NoKernelKills:
+    def look(self) -> None:
+        """Do nothing."""
+
+    def have_risen(self) -> bool:
+        return False
+
+
+class _Environment:
+    @staticmethod
+    def texts(repository: Any) -> dict[str, str]:
+        return {"environment.txt": "virtual"}
+
+    @staticmethod
+    def digest(texts: dict[str, str]) -> str:
+        return "digest"
+
+    @staticmethod
+    def of_a_resume(texts: dict[str, str]) -> dict[str, str]:
+        return texts
+
+
+def _report(result: SweepResult, folder: Path) -> dict[str, Path]:
+    folder.mkdir(exist_ok=True)
+    path = folder / "report.html"
+    write_whole(path, f"<html>{len(result.trials)} trials</html>")
+    return {"report.html": path}
+
+
+_REPORT = ModuleType("tune_tf.report")
+_REPORT.write_report = _report  # type: ignore[attr-defined]
