@@ -53,7 +53,7 @@ def questions():
             yield pytest.param(name, others, id=f"{name}{others}")
 
 
-@pytest.mark.parametrize(("name", "others"), questions())
+@pytest.mark.parametrize(("name", "others"), list(questions()))
 @pytest.mark.parametrize("other", [0.3, 0.34, 0.8, 2.0, -1.0, 0.0])
 def test_an_answer_holds_for_all_numbers_that_are_served(name, others, other):
     def ask(number):
