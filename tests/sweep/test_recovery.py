@@ -239,6 +239,23 @@ def test_a_damaged_checkpoint_of_a_trial_that_has_ended_is_told(sweep):
     assert "cannot be exported" in found.lost[0]
 
 
+@pytest.mark.parametrize(("before", "model"), [(True, "that of iteration 4"), (False, "lost")])
+def test_a_damaged_checkpoint_of_an_end_that_tune_has_not_saved_is_told(sweep, before, model):
+    sweep.start(2)
+    sweep.report(2, 0.1, 0.2, 0.3, 0.4)
+    if before:
+        write_checkpoint(sweep.path, 2, 4)
+    sweep.report(2, 0.5, done=Outcome.PRUNED)
+    path = write_checkpoint(sweep.path, 2, 5)
+    sweep.end(2, Outcome.PRUNED)
+    (path / "trial.npz").write_bytes((path / "trial.npz").read_bytes()[:200])
+    found, trials = recovered(sweep)
+    assert where(trials[2]) == [4] * before
+    (told,) = found.lost
+    assert path.name in told
+    assert told.endswith(f"is damaged: its model is {model}")
+
+
 def test_results_that_are_lost_are_told(sweep):
     path = sweep.path / "trial_00000" / "result.json"
     cut(path, len(path.read_bytes()) - 5)

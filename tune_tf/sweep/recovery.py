@@ -85,7 +85,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     state, snapshot = _newest_state(folder, storage, pages, lost)
     if state is None:
         return Recovery(storage, lost=tuple(lost))
-    ended = _bring_up_to_date(folder, storage, state, pages)
+    ended = _bring_up_to_date(folder, storage, state, pages, lost)
     removed = {page.trial_id for page in pages.trials.values() if page.checkpoints_removed}
     for trial in state.trials:
         trial.set_max_failures(config.max_failures)
@@ -137,7 +137,7 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 
 
 def _bring_up_to_date(
-    folder: Path, storage: SweepStorage, state: TuneState, pages: Pages
+    folder: Path, storage: SweepStorage, state: TuneState, pages: Pages, lost: list[str]
 ) -> dict[str, Outcome]:
     """Have Tune's state know what happened since; return how trials have ended, by id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
@@ -150,8 +150,16 @@ def _bring_up_to_date(
             continue
         if trial and not trial.has_ended:
             trial.end(page, _last_of(folder / trial.folder_name, page))
-            if last := _newest_stored(folder, storage, trial):
+            last = _newest_stored(folder, storage, trial)
+            if last:
                 trial.keep_checkpoints([last])
+            there = storage.checkpoints(storage.path(trial.folder_name))
+            if there and (last is None or str(last.folder) != storage.told(there[-1])):
+                model = f"that of iteration {last.iteration}" if last else "lost"
+                lost.append(
+                    f"{storage.told(there[-1])}, the last checkpoint of a trial that has ended, is "
+                    f"damaged: its model is {model}"
+                )
     return {
         trial.trial_id: _outcome_of(trial, pages.trials.get(trial.trial_id))
         for trial in state.trials
