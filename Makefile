@@ -29,7 +29,7 @@ test: install    ## all tests but those of `make kills`
 	@$(BIN)/python -m pytest $(TESTS) -m "not alone and not kills"; others=$$?; $(BIN)/python -m pytest -m alone && exit $$others
 
 test-fast: install ## the tests that need no framework, in seconds
-	@$(BIN)/python -m pytest --numprocesses 2 -m "not tf and not ray and not mlflow and not slow and not gpu and not bohb"
+	@$(BIN)/python -m pytest --numprocesses 2 -m "not tf and not cluster and not mlflow and not slow and not alone and not kills"
 
 fuzz: install    ## so many simulated sweeps that are killed and resumed (make fuzz SEEDS=5000)
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS)

@@ -50,8 +50,8 @@ class CompleteRun:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a run in which tests are missing."""
         lost = sorted(self._collected - self._reported)
-        if session.config.getoption("maxfail"):
-            lost = []  # it was to end early
+        if session.config.getoption("maxfail") or session.config.getoption("collectonly"):
+            lost = []  # it was not to run them all
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and lost:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             session.config.stash[MISSING] = lost

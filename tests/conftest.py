@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,29 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         report = os.environ.get("TUNE_TF_TEST_REPORT")
         config.pluginmanager.register(CompleteRun(Path(report) if report else None))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses a Ray cluster or a store of MLflow's."""
+    for item in items:
+        for fixture, mark in (("ray_cluster", "cluster"), ("empty_store", "mlflow")):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
+
+
+@pytest.fixture(autouse=True)
+def no_unmarked_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail where a test starts a Ray cluster and is not marked so: it would slow the fast tests."""
+    before = _is_on_a_cluster()
+    yield
+    if not before and _is_on_a_cluster() and not request.node.get_closest_marker("cluster"):
+        pytest.fail("it starts a Ray cluster: mark it with `cluster`")
+
+
+def _is_on_a_cluster() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and ray.is_initialized()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -9,7 +9,7 @@ import pytest
 import tune_tf
 
 
-@pytest.mark.ray
+@pytest.mark.cluster
 @pytest.mark.tf
 @pytest.mark.mlflow
 @pytest.mark.slow

@@ -28,13 +28,11 @@ def test_no_framework_is_loaded_by(code):
     assert loaded_by(code) == set()
 
 
-@pytest.mark.ray
 @pytest.mark.parametrize("code", ["import tune_tf.sweep", "import tune_tf.trainables"])
 def test_the_driver_loads_no_tensorflow_by(code):
     assert loaded_by(code) & {"tensorflow", "keras", "mlflow", "sklearn"} == set()
 
 
-@pytest.mark.ray
 @pytest.mark.mlflow
 def test_every_public_name_is_there():
     code = "import tune_tf; [getattr(tune_tf, name) for name in tune_tf.__all__]"

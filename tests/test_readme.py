@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from documented import BLOCK, PAGES, ROOT, blocks
+import typer
+from documented import BLOCK, PAGES, ROOT, blocks, shell_lines
 
+from tune_tf.cli import app
 from tune_tf.config import SweepConfig
 
 
@@ -16,7 +18,7 @@ def test_every_block_of_code_says_how_it_is_tested(page):
     assert len(BLOCK.findall(text)) == len(re.findall(r"^```\w+$", text, re.M))
 
 
-@pytest.mark.ray
+@pytest.mark.cluster
 @pytest.mark.tf
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -45,6 +47,18 @@ def test_the_documented_python_runs(code, tmp_path):
     assert done.stdout.strip()
 
 
+@pytest.mark.parametrize("words", shell_lines(), ids=" ".join)
+def test_a_documented_line_is_one_that_the_shell_takes(words):
+    program, *arguments = words
+    if program == "make":
+        assert f"\n{arguments[0]}:" in (ROOT / "Makefile").read_text()
+        return
+    group = typer.main.get_command(app)
+    with group.make_context(program, arguments) as parent:
+        name, verb, rest = group.resolve_command(parent, parent._protected_args + parent.args)
+        verb.make_context(name, rest, parent=parent)
+
+
 def test_a_sweep_by_plain_tune_run_takes_eight_lines():
     lines = [line for line in blocks("python")[0].splitlines() if line.strip()]
     assert len([line for line in lines if not line.startswith(("import", "from"))]) == 8
@@ -57,7 +71,7 @@ def test_a_documented_sweep_file_is_right(text, tmp_path):
     assert SweepConfig.from_yaml(path).name.startswith("digits-")
 
 
-@pytest.mark.ray
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_the_documented_contract_of_a_scheduler_passes(tmp_path):
     cluster = """

@@ -6,7 +6,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.workloads.digits import DigitsMLP
 
-pytestmark = [pytest.mark.ray, pytest.mark.tf, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.tf, pytest.mark.slow]
 
 SETTINGS = {
     "name": "small",

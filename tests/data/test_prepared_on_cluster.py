@@ -19,7 +19,7 @@ from tune_tf.data.preparation import Preparation
 from tune_tf.data.preparer import PreparationCounts, gathered_on_cluster
 from tune_tf.errors import WorkerError, WorkloadError
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 ROOT = Path(__file__).parents[2]
 

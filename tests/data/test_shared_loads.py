@@ -15,7 +15,7 @@ from tune_tf.data.node_actor import NAMESPACE
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 ROWS = 1_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 SIMULATE = Path(__file__).with_name("simulate.py")
 NUM_SEEDS = int(os.environ.get("TUNE_TF_SEEDS", "200"))

@@ -14,7 +14,7 @@ from tracking_server import TrackingServer
 from tune_tf.testing.chaos import ChaosDrill, assert_as_without_faults, draw_kills
 
 pytestmark = [
-    pytest.mark.ray,
+    pytest.mark.cluster,
     pytest.mark.slow,
     pytest.mark.mlflow,
     pytest.mark.alone,  # two sweeps and a server; beside others each start takes minutes

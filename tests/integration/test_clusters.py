@@ -100,7 +100,7 @@ def test_the_job_for_kubernetes_names_the_ray_that_was_tested(ray_job):
     assert ray_job["rayClusterSpec"]["rayVersion"] == version("ray")
 
 
-@pytest.mark.ray
+@pytest.mark.cluster
 @pytest.mark.mlflow
 @pytest.mark.slow
 @pytest.mark.alone  # clusters that are started as an administrator does stand in each other's way
@@ -180,7 +180,7 @@ def _answers(port):
         return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.ray
+@pytest.mark.cluster
 @pytest.mark.mlflow
 @pytest.mark.slow
 @pytest.mark.alone  # clusters that are started as an administrator does stand in each other's way
@@ -219,7 +219,7 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
         assert "mlflow.tracking_uri: is 'sqlite:///mlflow.db', but" in err
 
 
-@pytest.mark.ray
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_told(finished, sweep_file, tmp_path, free_port):
     address = f"127.0.0.1:{free_port()}"

@@ -6,7 +6,7 @@ import pytest
 from terminal import until
 from three_systems import assert_truth
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def test_a_sweep_that_ran_out_of_disk_goes_on_once_there_is_room(

@@ -24,7 +24,7 @@ from tune_tf.forecast import keep_forecast, read_settled, settings_digest
 from tune_tf.outcome import Outcome
 from tune_tf.sweep.sweep_result import settled_result
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.mlflow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.mlflow, pytest.mark.timeout(2400)]
 
 DRIVER = Path(__file__).with_name("kill_moments.py")
 SWEEP = """\

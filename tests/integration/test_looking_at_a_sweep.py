@@ -16,7 +16,7 @@ from three_systems import in_tune, seen_in
 from tune_tf.folder import SweepFolder
 from tune_tf.view import SweepState, SweepView
 
-pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 
 WORKLOAD = """
 from tune_tf.workloads.digits import DigitsMLP

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 from browser import chromium
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 _NUM_TRIALS = 8
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from three_systems import parent_run
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 WORKLOAD = """\
 import mlflow

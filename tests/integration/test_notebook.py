@@ -5,7 +5,7 @@ import pytest
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def test_a_sweep_is_drawn_below_its_cell_and_once_it_has_ended(sweep_file, tmp_path):

@@ -16,7 +16,7 @@ from tune_tf.view import SweepView
 
 moto_server = pytest.importorskip("moto.server")
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 REGION = "region=us-east-1&allow_bucket_creation=true"
 

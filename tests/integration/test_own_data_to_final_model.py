@@ -9,7 +9,7 @@ import own_data_files
 import pytest
 from documented import blocks
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROWS_OF_VALIDATION = """
 import numpy as np

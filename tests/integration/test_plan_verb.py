@@ -18,7 +18,7 @@ SMALL = (
     "mlflow=null",
 )
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def test_a_forecast_is_drawn_and_the_run_of_its_settings_says_how_far_it_was_off(

@@ -15,7 +15,7 @@ from three_systems import assert_truth
 from tune_tf import SweepConfig, run_sweep
 from tune_tf.parallelism import Parallelism
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "search_spaces"

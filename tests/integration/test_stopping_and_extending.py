@@ -9,7 +9,7 @@ from three_systems import assert_truth, parent_run
 
 from tune_tf.view import SweepState, SweepView
 
-pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 
 
 def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(finished, sweep_file, tmp_path):

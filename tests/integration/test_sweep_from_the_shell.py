@@ -11,7 +11,7 @@ from three_systems import assert_truth, in_tune, parent_run, seen_in, study_of
 
 from tune_tf.folder import SweepFolder
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(finished, sweep_file, tmp_path):

@@ -18,7 +18,7 @@ from tracking_server import TrackingServer
 
 from tune_tf.tracking.spool import SPOOL
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 NUM_TRIALS, NUM_STEPS = 3, 20

@@ -21,7 +21,7 @@ from tune_tf.tracking.spool import SPOOL, Spool
 from tune_tf.view import SweepView, list_sweeps
 from tune_tf.view.trial_rows import TrialRows
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 NUM_CUTS = 50
 

@@ -15,8 +15,6 @@ from tune_tf.resources import TrialResources
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.workloads.digits import DigitsMLP
 
-pytestmark = pytest.mark.ray  # no cluster, but Ray is loaded
-
 GB = 10**9
 
 

@@ -5,8 +5,6 @@ from tune_tf.planning.costs import fitted
 from tune_tf.planning.slots import Measured
 from tune_tf.planning.trial_actor import Memory
 
-pytestmark = pytest.mark.ray  # no cluster, but Ray is loaded
-
 
 def costs_of(epochs_s=None, *, scale=1, **how):
     measured = Measured(

@@ -9,8 +9,6 @@ from tune_tf.planning.simulated import simulated
 from tune_tf.planning.spending import stints_of
 from tune_tf.planning.surrogate import surrogate
 
-pytestmark = pytest.mark.ray  # no cluster, but Ray is loaded
-
 
 def config_of(name, num_samples=9):
     limit = {"base": {"name": "asha", "max_t": 9}} if name == "resource_changing" else {"max_t": 9}

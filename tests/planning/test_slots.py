@@ -6,8 +6,6 @@ import ray
 from tune_tf.errors import UnavailableResourcesError, WorkloadError
 from tune_tf.planning import slots
 
-pytestmark = pytest.mark.ray  # no cluster, but Ray is loaded
-
 
 class ResourceExhaustedError(Exception):
     """TensorFlow's has this name."""

@@ -8,7 +8,7 @@ from tune_tf.scaling.candidates import Candidate
 from tune_tf.scaling.rounds import Effort, Rounds, Subject
 from tune_tf.workloads.digits import DigitsMLP
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@ import pytest
 
 from tune_tf.objective import Objective
 
-pytestmark = pytest.mark.ray
-
 
 @pytest.mark.parametrize("max_t", [1, 9, 27, 100, 243])
 @pytest.mark.parametrize("grace_period", [1, 2])

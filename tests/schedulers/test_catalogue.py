@@ -7,7 +7,6 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("val_loss", "min")
 
 

@@ -16,7 +16,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 LOSS = Objective("loss", "min")
 LIMIT = 4

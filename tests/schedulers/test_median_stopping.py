@@ -6,7 +6,6 @@ import pytest
 
 from tune_tf.objective import Objective
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("val_loss", "min")
 
 

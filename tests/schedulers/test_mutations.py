@@ -9,7 +9,6 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("val_loss", "min")
 
 SPACE = SearchSpace(

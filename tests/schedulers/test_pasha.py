@@ -1,9 +1,6 @@
 """PASHA, driven by hand with the calls that Tune makes."""
 
 import numpy as np
-import pytest
-
-pytestmark = pytest.mark.ray
 
 
 def slots(curve, num_samples, **options):

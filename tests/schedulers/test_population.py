@@ -10,7 +10,6 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("val_loss", "min")
 SPACE = SearchSpace({"optimizer": {"rate": Float(0.1, 1.0)}})
 RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)

@@ -10,8 +10,6 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE
 from tune_tf.schedulers.ladder import rung_iterations
 
-pytestmark = pytest.mark.ray
-
 
 def make(max_t=9, grace_period=1, reduction_factor=3, mode="min"):
     from tune_tf.config.scheduler_settings import AshaSettings

@@ -9,7 +9,7 @@ import pytest
 from tune_tf.outcome import STOP_REASON
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 NUM_SAMPLES, NUM_CONCURRENT, MAX_T = 12, 2, 9
 SPACE = SearchSpace({"x": Float(0.0, 1.0)})

@@ -11,7 +11,6 @@ from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("val_loss", "min")
 SPACE = SearchSpace({"rate": Float(0.1, 1.0)})
 SETTINGS = {

@@ -9,7 +9,6 @@ from tune_tf.errors import UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("val_loss", "min")
 
 

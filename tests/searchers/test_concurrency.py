@@ -9,7 +9,6 @@ from tune_tf.errors import UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("loss", "min")
 SPACE = SearchSpace({"rate": Float(0, 1)})
 

@@ -8,7 +8,6 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = pytest.mark.ray
 SPACE = SearchSpace({"rate": Float(0, 1)})
 
 

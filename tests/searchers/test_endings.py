@@ -10,7 +10,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.space import Choice, SearchSpace
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 LOSS = Objective("loss", "min")
 LIMIT = 4

@@ -10,7 +10,6 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("loss", "min")
 TWO = [LOSS, Objective("accuracy", "max")]
 SPACE = SearchSpace(

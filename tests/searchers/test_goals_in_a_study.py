@@ -10,7 +10,6 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
-pytestmark = pytest.mark.ray
 LOSS, SPEED = Objective("loss", "min"), Objective("speed", "max")
 SPACE = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "units": Int(4, 64)})
 

@@ -12,7 +12,6 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.space import Choice, Float, Int, SearchSpace, flat
 
-pytestmark = pytest.mark.ray
 LOSS = Objective("loss", "min")
 CONTINUOUS = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "layer": {"units": Int(4, 64)}})
 CONDITIONAL = SearchSpace(

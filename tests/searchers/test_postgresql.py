@@ -13,7 +13,7 @@ from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.space import Choice, Float, SearchSpace
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 LOSS = Objective("loss", "min")
 SPACE = SearchSpace(
     {"optimizer": Choice(["adam", "sgd"]), "momentum": Float(0, 0.9, when={"optimizer": "sgd"})}

@@ -13,7 +13,7 @@ import pytest
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 LOSS = Objective("loss", "min")
 SPACE = SearchSpace({"rate": Float(1, 2)})

@@ -9,7 +9,6 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = pytest.mark.ray
 SPACE = SearchSpace({"rate": Float(0, 1)})
 LOSS = Objective("loss", "min")
 

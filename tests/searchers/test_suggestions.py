@@ -143,7 +143,6 @@ def test_a_function_that_returns_no_constants_is_refused(returned):
         suggest_of(asks(returned))(FixedTrial({"kind": "b", "units": 5}))
 
 
-@pytest.mark.ray
 def test_functions_give_the_configs_that_they_give_under_rays_own_searcher():
     from ray.tune.search.optuna import OptunaSearch
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-pytestmark = pytest.mark.ray
-
 
 @pytest.fixture
 def controller_calling():

@@ -7,7 +7,6 @@ from tune_tf.objective import Objective
 from tune_tf.simulation import Problem
 from tune_tf.space import Choice, Int, SearchSpace, flat
 
-pytestmark = pytest.mark.ray
 OPTIONS = SearchSpace({"act": Choice(["relu", "tanh", None]), "units": Int(1, 8)})
 PROBLEM = Problem(
     "options",

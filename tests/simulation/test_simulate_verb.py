@@ -3,11 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
 import typer
 from typer.testing import CliRunner
 
-pytestmark = pytest.mark.ray
 DIGITS = Path(__file__).parents[2] / "scripts/bench/tables/digits_mlp.npz"
 
 

@@ -9,8 +9,6 @@ from optuna.samplers import RandomSampler
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.simulation import End
 
-pytestmark = pytest.mark.ray
-
 
 @pytest.fixture
 def searcher():

@@ -107,7 +107,6 @@ def test_the_dense_form_suggests_everything_and_gives_the_same_configs(space):
     assert config == space.to_optuna()(optuna.trial.FixedTrial(trial.params))
 
 
-@pytest.mark.ray
 def test_rays_own_optuna_search_takes_the_space():
     from ray.tune.search.optuna import OptunaSearch
 

@@ -9,7 +9,6 @@ from parameters_strategy import conditional_spaces, spaces
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 
-pytestmark = pytest.mark.ray
 SLOW = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )  # the first example imports Ray

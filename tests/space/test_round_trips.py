@@ -165,7 +165,6 @@ class AtAnEnd(np.random.Generator):
         return np.full(size, options[-self._side])
 
 
-@pytest.mark.ray
 @given(deep_spaces())
 @MANY
 def test_a_space_comes_back_from_ray_with_its_conditions(space):
@@ -178,7 +177,6 @@ def test_a_space_comes_back_from_ray_with_its_conditions(space):
     assert again.to_dict() == space.to_dict()
 
 
-@pytest.mark.ray
 @pytest.mark.parametrize("side", [0, 1], ids=["first", "last"])
 @given(space=deep_spaces())
 @MANY

@@ -8,8 +8,6 @@ import pytest
 from tune_tf import SweepConfig
 from tune_tf.outcome import Outcome
 
-pytestmark = pytest.mark.ray
-
 SWEEP = {
     "name": "small",
     "workload": "models:Mine",

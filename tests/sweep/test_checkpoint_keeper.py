@@ -8,8 +8,6 @@ from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
 from tune_tf.sweep.storage import SweepStorage
 
-pytestmark = pytest.mark.ray
-
 SETTINGS = {
     "name": "kept",
     "workload": "models:Mine",

@@ -5,8 +5,6 @@ import pytest
 from tune_tf.config import ClusterSettings, SweepConfig
 from tune_tf.errors import InvalidSettingsError
 
-pytestmark = pytest.mark.ray
-
 
 @pytest.fixture
 def folder(tmp_path):

@@ -7,7 +7,7 @@ from tune_tf import SweepConfig, run_sweep
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.sweep import plan_sweep
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 SWEEP = {
     "name": "wine",

@@ -8,8 +8,6 @@ from tune_tf.diary import Diary, Pages
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 
-pytestmark = pytest.mark.ray
-
 
 @pytest.fixture
 def trial_of():

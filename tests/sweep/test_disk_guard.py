@@ -10,8 +10,6 @@ from tune_tf.diary import Diary, Pages
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = pytest.mark.ray
-
 LIMIT = 2 * 10**9
 
 

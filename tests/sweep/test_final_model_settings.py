@@ -5,8 +5,6 @@ import pytest
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.sweep.retrain import retrain_trial
 
-pytestmark = pytest.mark.ray  # loads Ray; none is started
-
 
 @pytest.mark.parametrize(
     ("given", "told"),

@@ -9,8 +9,6 @@ from tune_tf.resources import TrialResources
 from tune_tf.sweep import final_spread
 from tune_tf.sweep.final_spread import final_parallelism, final_resources
 
-pytestmark = pytest.mark.ray  # loads Ray; none is started
-
 
 def config_of(**changes):
     return SweepConfig.from_dict(

@@ -9,8 +9,6 @@ from tune_tf.config import FIRST_LINE, SCHEMA_FILE, schema_text
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.sweep.drafts import init_sweep
 
-pytestmark = pytest.mark.ray  # a plan loads Ray; none is started
-
 
 @pytest.fixture
 def init(tmp_path, monkeypatch):

@@ -6,8 +6,6 @@ from tune_tf.errors import WorkloadError
 from tune_tf.sweep import guards
 from tune_tf.sweep.guards import RefuseBrokenWorkload
 
-pytestmark = pytest.mark.ray
-
 TRACEBACK = """Traceback (most recent call last):
   File "loads.py", line 1, in load
 tune_tf.errors.WorkloadError: record 3 (a.png): cannot be read;

@@ -24,7 +24,6 @@ def heeding():
     return heeding
 
 
-@pytest.mark.ray
 @pytest.mark.parametrize(
     ("end", "reason", "interrupted"),
     [(False, None, ["interrupted"]), (True, "it was ended by hand", [])],
@@ -36,7 +35,6 @@ def test_a_sweep_is_stopped(sweep, heeding, end, reason, interrupted):
     assert (found.reason, told) == (reason, interrupted)
 
 
-@pytest.mark.ray
 def test_a_trial_is_stopped_with_its_next_result(sweep, heeding):
     sweep.start(0)
     sweep.start(1)
@@ -48,7 +46,6 @@ def test_a_trial_is_stopped_with_its_next_result(sweep, heeding):
     assert not end.stop_all()
 
 
-@pytest.mark.ray
 def test_nothing_asked_changes_nothing(sweep, heeding):
     end, told = heeding(sweep.path)()
     assert (end.reason, told) == (None, [])

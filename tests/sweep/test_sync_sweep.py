@@ -11,8 +11,6 @@ from tune_tf.tracking.entry import PARENT, Entry, Report
 from tune_tf.tracking.runs import Sweep, connect
 from tune_tf.tracking.spool import SPOOL, Spool
 
-pytestmark = pytest.mark.ray
-
 SWEEP = """
 name: tiny
 workload: tune_tf.workloads.digits:DigitsMLP

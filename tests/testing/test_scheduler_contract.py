@@ -10,7 +10,7 @@ from tune_tf.space import Float, SearchSpace
 from tune_tf.testing import SchedulerContract
 
 SPACE = SearchSpace({"rate": Float(0.0, 1.0)})
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 
 class OfOurs(SchedulerContract):

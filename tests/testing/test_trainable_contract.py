@@ -18,7 +18,7 @@ from tune_tf.testing import TrainableContract
 from tune_tf.trainables import trainable
 from tune_tf.workloads.digits import DigitsMLP
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 
 class OfOurs(TrainableContract):

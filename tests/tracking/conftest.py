@@ -74,4 +74,8 @@ def inline(monkeypatch, tmp_path):
     monkeypatch.setattr(
         "ray.train._internal.storage._get_ray_train_session_dir", lambda: str(tmp_path / "session")
     )
+    # PBT asks for a checkpoint in memory, for which Ray would start a cluster and find none.
+    monkeypatch.setattr(
+        "ray.train._internal.session._FutureTrainingResult.resolve", lambda self, block=True: None
+    )
     monkeypatch.setenv("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")

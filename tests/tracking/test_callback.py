@@ -14,8 +14,6 @@ from store import Store
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import STOP_REASON, Outcome
 
-pytestmark = pytest.mark.ray
-
 
 def test_importing_and_setting_up_do_not_load_mlflow(tmp_path):
     code = (

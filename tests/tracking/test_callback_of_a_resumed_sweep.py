@@ -10,8 +10,6 @@ from store import Store
 
 from tune_tf.outcome import Outcome
 
-pytestmark = pytest.mark.ray
-
 
 def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):
     first = callback_of()

@@ -11,8 +11,6 @@ from store import Store
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_REASON
 
-pytestmark = pytest.mark.ray
-
 
 @pytest.fixture
 def sweep(ray_cluster, callback_of, client, tmp_path):

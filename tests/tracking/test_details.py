@@ -1,7 +1,5 @@
 import pytest
 
-pytestmark = pytest.mark.ray  # for nothing but Ray's import
-
 
 @pytest.fixture
 def trial(tmp_path):

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.ray  # for nothing but Ray's import
-
 AWS = "AKIA" + "Q7" * 8
 
 

@@ -9,8 +9,6 @@ import pytest
 from tune_tf.tracking.entry import Report
 from tune_tf.tracking.names import EXPLOITS
 
-pytestmark = pytest.mark.ray  # for nothing but Ray's import
-
 
 @pytest.fixture
 def lineage():

@@ -122,7 +122,6 @@ def test_a_name_for_people_is_one_line_within_its_length(text):
     assert len(line) <= 50
 
 
-@pytest.mark.ray
 def test_every_key_that_ray_fills_in_is_known_as_bookkeeping():
     from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 

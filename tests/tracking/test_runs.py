@@ -8,8 +8,6 @@ from tune_tf.tracking.entry import PARENT, STOP_CAUSE_TAG, STOP_REASON_TAG, Entr
 from tune_tf.tracking.names import TIME_TOTAL
 from tune_tf.tracking.runs import Sweep, SweepRuns
 
-pytestmark = pytest.mark.ray
-
 
 @pytest.fixture
 def open_runs(client, store_uri):

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.ray
-
 URI_PASSWORD = "uri-Passw0rd-Planted"
 STORAGE_PASSWORD = "storage-Passw0rd-Planted"
 ENV_TOKEN = "env-T0ken-Planted"

@@ -6,8 +6,6 @@ from tune_tf.tracking.runs import Sweep
 from tune_tf.tracking.spool import Spool
 from tune_tf.tracking.sync import Delivery, deliver, end_runs
 
-pytestmark = pytest.mark.ray
-
 
 @pytest.fixture
 def path(tmp_path):

@@ -10,8 +10,6 @@ from store import Store
 from tune_tf.constraint import Constraint
 from tune_tf.outcome import STOP_REASON
 
-pytestmark = pytest.mark.ray
-
 
 def test_an_infeasible_trial_is_tagged_and_never_the_best(callback_of, trial_of, client):
     callback = callback_of(constraints=[Constraint("val_accuracy", "<=", 2.0)])

@@ -14,18 +14,7 @@ from tune_tf.searchers import OptunaSearcher
 from tune_tf.space import Float, SearchSpace
 from tune_tf.tracking import Endings
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("inline")]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_cluster_stays():
-    """End the Ray that its population-based training starts to keep a checkpoint."""
-    import ray
-
-    was_there = ray.is_initialized()
-    yield
-    if not was_there:
-        ray.shutdown()
+pytestmark = [pytest.mark.usefixtures("inline")]
 
 
 LOSS = Objective("loss", "min")

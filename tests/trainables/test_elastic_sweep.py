@@ -7,7 +7,7 @@ from ray import tune
 
 from tune_tf import SweepConfig, run_sweep
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 LIMIT = 4

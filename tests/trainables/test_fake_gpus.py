@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

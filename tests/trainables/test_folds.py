@@ -21,7 +21,7 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 TENSORFLOW_BYTES = 250e6  # a process that has it loaded takes more
 FOLDS = Folds(3, grouped=True, num_devices=2, task_retries=1)

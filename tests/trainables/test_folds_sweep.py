@@ -9,7 +9,7 @@ from tune_tf import SweepConfig, run_sweep
 from tune_tf.tracking.runs import connect
 from tune_tf.workloads.digits import DigitsMLP
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 
 FILE = Path(__file__).parents[2] / "search_spaces" / "digits_folds.yaml"
 

@@ -4,7 +4,7 @@ import pytest
 
 from tune_tf.trainables.input_waits import WatchInput
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.cluster
 
 
 def told(caplog, *iterations):

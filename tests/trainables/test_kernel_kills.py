@@ -3,7 +3,7 @@ import pytest
 from tune_tf.trainables import kernel_kills
 from tune_tf.trainables.kernel_kills import KernelKills, num_kills
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tune_tf.trainables import trainable
 from tune_tf.trainables.recycling import RecycleActors, Recycling
 from tune_tf.workload import Data, Workload
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 NUM_TRIALS = 100
 MAX_PROGRAMS = 16

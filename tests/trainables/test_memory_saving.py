@@ -11,7 +11,7 @@ from tune_tf.trainables.memory_saving import (
     with_more_memory,
 )
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.cluster
 
 ONE = Mirrored()
 

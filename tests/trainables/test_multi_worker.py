@@ -22,7 +22,7 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 

@@ -20,7 +20,7 @@ from tune_tf.trainables import trainable
 from tune_tf.trainables.oom_retries import OomRetries
 
 cloudpickle.register_pickle_by_value(greedy)  # this folder is not on the path of Ray's workers
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 NUM_EPOCHS = 3
 ONE = Mirrored()

@@ -169,7 +169,7 @@ class Tiny(DigitsMLP):
 """
 
 
-@pytest.mark.ray
+@pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sweep_of_tiny_models_on_many_cpus_says_so(tmp_path, monkeypatch, caplog):

@@ -13,7 +13,7 @@ from tune_tf.training.devices import Devices
 from tune_tf.training.replicas import Replicas
 from tune_tf.workload import Workload
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 SEED, EPOCHS = 3, 2
 FOLDER = Path(__file__).parents[1] / "training"

@@ -45,7 +45,7 @@ def test_workers_that_fit(parallelism, room, workers):
     assert most_workers(room, parallelism) == workers
 
 
-@pytest.mark.ray
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("parallelism", "resources", "message"),
     [

@@ -14,7 +14,7 @@ from tune_tf.trainables.subtask_crew import SubtaskCrew
 from tune_tf.trainables.subtask_worker import SubtaskAssignment
 from tune_tf.trainables.worker import PickledWorkload, TrialStart
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ray.cloudpickle.register_pickle_by_value(stand_in_subtasks)  # Ray's workers cannot import it
 

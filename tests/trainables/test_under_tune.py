@@ -14,7 +14,7 @@ from tune_tf.trainables import trainable
 from tune_tf.trainables.recycling import RecycleActors, Recycling
 from tune_tf.workloads.digits import DigitsMLP
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tune_tf.trainables.worker import Assignment, PickledWorkload
 from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.trainables.worker_group import WorkerGroup
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ray.cloudpickle.register_pickle_by_value(stand_in_workers)  # Ray's workers cannot import it
 

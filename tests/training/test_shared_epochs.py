@@ -11,7 +11,7 @@ import ray
 from tune_tf.data import Pipeline
 from tune_tf.errors import WorkloadError
 
-pytestmark = [pytest.mark.tf, pytest.mark.ray]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster]
 
 NUM_ROWS = 100
 

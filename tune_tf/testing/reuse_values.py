@@ -42,6 +42,8 @@ NOT_BY_FIT: Mapping[str, str] = {
         for attention in ("GroupedQueryAttention", "MultiHeadAttention")
         for argument in ("constraint", "regularizer")
     },
+    # Keras 3.15: its momentum starts from the weights only if it is built before fit is called.
+    "optimizers.ScheduleFreeAdamW": "fit begins by replacing the weights with its own first update",
 }
 """Classes and arguments that ``fit`` need not train alike, with the reason."""
 
