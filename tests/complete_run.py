@@ -5,11 +5,27 @@ pytest ends a run early. Which tests were reported is compared with which were c
 """
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 MISSING = pytest.StashKey[list[str]]()
+NOT_ALLOWED = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run demand that nothing is skipped."""
+    parser.addoption("--no-skips", action="store_true", help="a skipped test fails the run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """See to it that no test is lost; the environment may name a file for the outcome."""
+    if not hasattr(config, "workerinput"):
+        report = os.environ.get("TUNE_TF_TEST_REPORT")
+        may_skip = not config.getoption("--no-skips")
+        complete = CompleteRun(Path(report) if report else None, may_skip=may_skip)
+        config.pluginmanager.register(complete)
 
 
 class CompleteRun:
@@ -17,10 +33,12 @@ class CompleteRun:
 
     Args:
         report: A JSON file for the outcome, or None.
+        may_skip: Whether tests may be skipped, for want of a package, say.
     """
 
-    def __init__(self, report: Path | None = None) -> None:
+    def __init__(self, report: Path | None = None, *, may_skip: bool = True) -> None:
         self._report = report
+        self._may_skip = may_skip
         self._collected: set[str] = set()
         self._reported: set[str] = set()
         self._failed: set[str] = set()
@@ -35,6 +53,11 @@ class CompleteRun:
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Note what is to be run by another process."""
         self._collected.update(ids)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that is skipped as a whole."""
+        if report.skipped:
+            self._skipped[report.nodeid] = str(report.longrepr)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what became of a test."""
@@ -55,6 +78,9 @@ class CompleteRun:
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and lost:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             session.config.stash[MISSING] = lost
+        elif exitstatus == pytest.ExitCode.OK and self._skipped and not self._may_skip:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            session.config.stash[NOT_ALLOWED] = self._skipped
         if self._report is not None:
             told = {
                 "collected": len(self._collected),
@@ -69,6 +95,8 @@ class CompleteRun:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
     ) -> None:
-        """Name the tests that are missing."""
+        """Name the tests that are missing, and those that were skipped though none may be."""
         for test in config.stash.get(MISSING, []):
             terminalreporter.write_line(f"LOST {test}", red=True)
+        for test, reason in config.stash.get(NOT_ALLOWED, {}).items():
+            terminalreporter.write_line(f"SKIPPED {test}: {reason}", red=True)

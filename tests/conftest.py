@@ -9,16 +9,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TUNE_TF_REUSE_CHECK", "raise")  # a program that is wrongly reused fails
 
 import pytest
-from complete_run import CompleteRun
+from complete_run import pytest_addoption, pytest_configure  # noqa: F401  hooks of pytest's
 
 NUM_LOGICAL_CPUS = 6
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """See to it that no test is lost on the way."""
-    if not hasattr(config, "workerinput"):
-        report = os.environ.get("TUNE_TF_TEST_REPORT")
-        config.pluginmanager.register(CompleteRun(Path(report) if report else None))
 
 
 @pytest.hookimpl(tryfirst=True)

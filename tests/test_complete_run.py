@@ -10,17 +10,10 @@ import pytest
 
 RUNNER = Path(__file__).parents[1] / ".ci" / "tests.py"
 CONFTEST = """\
-import os
 import sys
-from pathlib import Path
 
 sys.path.insert(0, {here!r})
-from complete_run import CompleteRun
-
-
-def pytest_configure(config):
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(CompleteRun(Path(os.environ["TUNE_TF_TEST_REPORT"])))
+from complete_run import pytest_addoption, pytest_configure
 
 
 def pytest_runtest_protocol(item, nextitem):
@@ -29,6 +22,8 @@ def pytest_runtest_protocol(item, nextitem):
     if item.name == "test_internal_error":
         raise RuntimeError("inside of pytest")
 """
+pytestmark = pytest.mark.slow
+
 PASSES = "def test_passes(): pass\n"
 ALONE = "import pytest\n\n@pytest.mark.alone\ndef test_alone(): pass\n"
 
@@ -63,7 +58,6 @@ def test_a_whole_run_is_green(ran, tmp_path):
     assert (told["collected"], told["lost"], told["failed"]) == (2, [], [])
 
 
-@pytest.mark.slow
 def test_a_process_that_dies_ends_the_run_with_the_tests_name(ran):
     dies = "import os\n\ndef test_dies(): os.kill(os.getpid(), 9)\n" + PASSES
     done = ran(first=dies, **{f"n{i}": PASSES for i in range(4)})
@@ -78,6 +72,22 @@ def test_a_run_that_lost_tests_is_red(ran, name):
 
     assert done.returncode
     assert "came to no end: status 3" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "skips",
+    [
+        "import pytest\npytest.skip('no such package', allow_module_level=True)\n",
+        "import pytest\n\ndef test_skips(): pytest.skip('no such package')\n",
+    ],
+    ids=["a file", "a test"],
+)
+def test_a_run_with_a_skip_is_red_and_says_why(ran, skips):
+    done = ran(first=PASSES, second=skips)
+
+    assert done.returncode
+    assert "no such package" in done.stdout
+    assert "skipped tests: 1" in done.stderr
 
 
 def test_a_test_that_passes_when_run_again_is_told(ran, tmp_path):
