@@ -1,0 +1,31 @@
+"""Run the README's first command, `make sweep`, and look at what came of it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path[:0] = ["tests/integration"]
+from three_systems import assert_truth, parent_run
+
+from tune_tf.folder import SweepFolder
+
+
+def main() -> None:
+    """Run it; all of its trials have to stand alike in Tune, Optuna and MLflow."""
+    subprocess.run(["make", "sweep"], check=True)
+    (path,) = Path("sweeps").resolve().glob("digits-cnn-*")
+    trials = assert_truth(path)
+    config = SweepFolder.open(path).config
+    assert len(trials) == config.budget.num_samples, f"{len(trials)} trials"
+    reasons = sorted({trial.reason for trial in trials.values()})
+    assert reasons == ["completed", "pruned"], reasons
+    parent = parent_run(path)
+    assert parent.info.status == "FINISHED", parent.info.status
+    best = parent.data.metrics["best/val_accuracy"]
+    assert best > 0.95, parent.data.metrics
+    assert (path / "report" / "report.html").is_file()
+    print(f"== make sweep: {len(trials)} trials, best val_accuracy {best}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
