@@ -1,10 +1,8 @@
 """Run the README's first command, `make sweep`, and look at what came of it."""
 
 import subprocess
-import sys
 from pathlib import Path
 
-sys.path[:0] = ["tests/integration"]
 from three_systems import assert_truth, parent_run
 
 from tune_tf.folder import SweepFolder
