@@ -76,7 +76,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
 
     assert code == 0, err
     assert "Traceback" not in err
-    assert "the newest checkpoint, is damaged" in err
+    assert "the newest checkpoint, is damaged" in err, err
     assert len(assert_truth(path)) == 8
     view = SweepView.open(path)
     assert not list(path.glob("trial_*/checkpoint_[0-9]*"))

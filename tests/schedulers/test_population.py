@@ -125,6 +125,21 @@ def test_nobody_waits_for_or_copies_a_trial_that_died(synch, kind, iteration):
     assert all(reached < iteration for donor, reached in donors if donor == "t1")
 
 
+def test_all_go_on_after_a_resume_though_the_last_one_fails_and_one_is_not_paused():
+    def dies(at):
+        if at == 1:
+            return 1.0
+        first, *others = controller.trials
+        assert [trial.status for trial in others] == ["PAUSED", "PAUSED", "RUNNING"]
+        first.set_status("PENDING")  # Tune had saved it running
+        return 1 / 0
+
+    controller = controller_of(make(synch=True), [flat(1), flat(2), flat(3), dies])
+    ends = controller.run().ends()
+    assert ends.pop("t3")[1] is None
+    assert {reason for _, reason in ends.values()} == {"completed"}
+
+
 def test_a_trial_that_diverged_is_no_donor_while_tune_still_saves_it():
     scheduler = make()
     controller = controller_of(scheduler, [flat(1), flat(2), flat(3), flat(4)])

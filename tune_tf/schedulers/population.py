@@ -78,9 +78,14 @@ class Population(Telling, PopulationBasedTraining):
         """Return the trial to run next; where all wait for one that has ended, they go on.
 
         Ray wakes a population that waits for its last trial only by that trial's result (ray#23424
-        shows one that sleeps for ever).
+        shows one that sleeps for ever). One that had reported just before a kill is no longer
+        paused after a resume: it runs, and wakes the others.
         """
         chosen = super().choose_trial_to_run(tune_controller, **options)
+        if chosen is None:
+            live = [trial for trial in tune_controller.get_trials() if not trial.is_finished()]
+            if not any(trial.status == Trial.RUNNING for trial in live):
+                chosen = next((each for each in live if each.status == Trial.PENDING), None)
         if chosen is None and (waiting := _all_wait(tune_controller.get_trials())):
             last = max(waiting, key=lambda trial: self._trial_state[trial].last_train_time)
             if result := self._trial_state[last].last_result:
