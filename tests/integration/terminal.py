@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 import pytest
 
 Found = TypeVar("Found")
@@ -44,6 +45,22 @@ def in_a_terminal(*arguments: str, cwd: Path, timeout_s: float = 280) -> str:
         process.kill()
         os.close(driver)
     return drawn.decode()
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    """Kill the driver of a sweep, and wait until its trials have ended, which write till then."""
+    runs = process.poll() is None
+    others = psutil.Process(process.pid).children(recursive=True) if runs else []
+    process.kill()
+    process.communicate(timeout=240)
+    until(lambda: not any(_runs(each) for each in others))
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def until(

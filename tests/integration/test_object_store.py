@@ -1,12 +1,11 @@
 """A sweep whose ``storage_path`` is a bucket: a stand-in for S3 answers on this machine."""
 
 import json
-import signal
 from urllib.parse import quote
 
 import pytest
 from pyarrow import fs
-from terminal import until
+from terminal import kill, until
 from three_systems import assert_truth
 
 from tune_tf.folder import SweepFolder
@@ -64,8 +63,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
     try:
         until(lambda: is_on_its_way(tmp_path), process=process)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=240)
+        kill(process)
     (path,) = (tmp_path / "sweeps").iterdir()
     before = SweepView.open(path)
     running = next(each for each in before.trials if not each.has_ended and each.checkpoints)

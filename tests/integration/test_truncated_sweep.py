@@ -2,11 +2,10 @@
 
 import random
 import shutil
-import signal
 from unittest import mock
 
 import pytest
-from terminal import until
+from terminal import kill, until
 from three_systems import assert_truth
 
 from tune_tf.errors import TuneTfError
@@ -36,8 +35,7 @@ def killed_once(command, tiny_sweep, tmp_path_factory):
     try:
         until(lambda: _is_on_its_way(root), process=process)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=240)
+        kill(process)
     (folder,) = (root / "sweeps").iterdir()
     return folder
 
