@@ -112,7 +112,7 @@ def test_a_global_base_model_that_an_earlier_trial_trained_is_refused(replicas_o
     loop = GraphLoop(workload, replicas_of(1))
     run(loop, workload)
 
-    with pytest.raises(WorkloadError, match="variable\\(s\\) of an earlier trial's model"):
+    with pytest.raises(WorkloadError, match="variable\\(s\\) of an earlier trial"):
         run(loop, workload)
 
 
@@ -161,29 +161,151 @@ def test_a_workload_without_variables_keeps_none(replicas_of):
     assert WorkloadState.of(workload) is WorkloadState.of(workload)
 
 
-class CountsSteps(Given):
-    """Makes a variable when train_step is first called, as a step for one model may."""
-
-    count = None
+class CountsWith(Given):
+    """Weighs its loss by the number of calls of its step that it keeps itself."""
 
     def __init__(self):
         super().__init__(lambda config: on_top_of(base_model(), config), DATA)
+        self.kept, self.numbers = {}, ([],)
+        self.helper = Helper()
+
+    def calls(self):
+        raise NotImplementedError
 
     def train_step(self, model, batch):
         x, y = batch
-        if self.count is None:
-            self.count = tf.Variable(0.0, trainable=False)
         with tf.GradientTape() as tape:
-            loss = self.count.assign_add(1.0) * model.compute_loss(x, y, model(x, training=True))
+            loss = self.calls() * model.compute_loss(x, y, model(x, training=True))
         variables = model.trainable_variables
         model.optimizer.apply(tape.gradient(loss, variables), variables)
         return {"loss": loss}
 
 
-def test_a_variable_that_a_first_train_step_makes_is_of_that_trial_alone(replicas_of):
-    workload = CountsSteps()
-    loop = GraphLoop(workload, replicas_of(1))
-    first, *later = (bits(run(loop, workload)) for _ in range(3))
+class Helper:
+    calls = 0
 
-    assert later == [first, first]
-    assert loop.num_programs == 3
+
+class ByAttribute(CountsWith):
+    count = 0
+
+    def calls(self):
+        self.count += 1
+        return float(self.count)
+
+
+class ByDict(CountsWith):
+    def calls(self):
+        self.kept["calls"] = self.kept.get("calls", 0) + 1
+        return float(self.kept["calls"])
+
+
+class ByList(CountsWith):
+    def calls(self):
+        self.numbers[0].append(0)
+        return float(len(self.numbers[0]))
+
+
+class ByObject(CountsWith):
+    def calls(self):
+        self.helper.calls += 1
+        return float(self.helper.calls)
+
+
+class ByVariable(CountsWith):
+    count = None
+
+    def calls(self):
+        if self.count is None:
+            self.count = tf.Variable(0.0, trainable=False)
+        return self.count.assign_add(1.0)
+
+
+class ByVariableInDict(CountsWith):
+    def calls(self):
+        if "calls" not in self.kept:
+            self.kept["calls"] = tf.Variable(0.0, trainable=False)
+        return self.kept["calls"].assign_add(1.0)
+
+
+class ByGlobalVariable(CountsWith):
+    def calls(self):
+        if "calls" not in GLOBAL:
+            GLOBAL["calls"] = tf.Variable(0.0, trainable=False)
+        return GLOBAL["calls"].assign_add(1.0)
+
+
+COUNTING = (ByAttribute, ByDict, ByList, ByObject, ByVariable, ByVariableInDict)
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_replicas"), [*((kind, 1) for kind in COUNTING), (ByVariableInDict, 2)]
+)
+def test_what_a_train_step_sets_is_of_that_trial_alone(kind, num_replicas, replicas_of):
+    workload = kind()
+    loop = GraphLoop(workload, replicas_of(num_replicas))
+    configs = [{"rate": 0.05}, {"rate": 0.1}, {"width": 4}]
+    _, *warm = [bits(run(loop, workload, config)) for config in configs]
+
+    fresh = []
+    for config in configs[1:]:
+        one = kind()
+        fresh.append(bits(run(GraphLoop(one, replicas_of(num_replicas)), one, config)))
+    assert warm == fresh
+    assert loop.num_programs == (3 if "Variable" in kind.__name__ else 2)
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_a_global_variable_that_an_earlier_trials_step_made_is_refused(num_replicas, replicas_of):
+    GLOBAL.clear()
+    workload = ByGlobalVariable()
+    loop = GraphLoop(workload, replicas_of(num_replicas))
+    run(loop, workload)
+
+    with pytest.raises(WorkloadError, match="ByGlobalVariable uses 1 variable"):
+        run(loop, workload)
+
+
+class BuildsFromDict(Given):
+    """Makes a layer wider each time it is asked; load_data sets the dict's other number."""
+
+    def __init__(self):
+        super().__init__(None, DATA)
+        self.kept = {"built": 2, "loaded": 0}
+
+    def load_data(self, config):
+        self.kept["loaded"] = config["width"]
+        return DATA
+
+    def build_model(self, config):
+        self.kept["built"] += 1
+        return on_top_of(base_model(), {"width": self.kept["built"] + self.kept["loaded"]})
+
+
+def test_what_build_model_sets_in_a_dict_is_undone_and_what_load_data_sets_is_kept(replicas_of):
+    workload = BuildsFromDict()
+    loop = GraphLoop(workload, replicas_of(1))
+    for width in (3, 5, 3):
+        run(loop, workload, {"width": width}, epochs=1)
+        assert workload.kept == {"built": 3, "loaded": width}
+
+
+def test_what_a_train_step_under_fit_sets_is_of_that_trial_alone(replicas_of):
+    class Counts(keras.Sequential):
+        def train_step(self, *args):
+            workload.kept["calls"] = workload.kept.get("calls", 0) + 1
+            return super().train_step(*args)
+
+    def build(config):
+        model = Counts([keras.Input((6,)), layers.Dense(3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        seen.append(dict(workload.kept))
+        return model
+
+    workload, seen = Given(build, DATA), []
+    workload.kept = {}
+    loop = FitLoop(workload, replicas_of(1))
+    for _ in range(2):
+        loop.start({}, DATA, 1)
+        loop.epoch()
+        loop.finish()
+    assert seen == [{}, {}]

@@ -164,7 +164,7 @@ class FitLoop:
         with self._state_of_workload.building(self._workload, self):
             model = build_model(self._workload, config, self._replicas, seed)
         self._state_of_workload.refuse_trained(model.variables)
-        self._state_of_workload.note_trained(model.variables)
+        self._state_of_workload.note_trained(model.trainable_variables)
         self.num_programs += 1
         gate = self._gate(config, seed)
         self._trial = _Trial(config, rows, seed, model, gate, learning_rate(model))
@@ -176,7 +176,8 @@ class FitLoop:
             trial.thread = threading.Thread(target=self._fit, args=(trial,), daemon=True)
             trial.thread.start()
         began = time.perf_counter()
-        metrics = trial.gate.next_epoch()
+        with self._state_of_workload.noted(self._workload):
+            metrics = trial.gate.next_epoch()
         took_s = time.perf_counter() - began
         if isinstance(trial.data.train, tuple):
             num_rows = len(keras.tree.flatten(trial.data.train)[0])

@@ -334,8 +334,7 @@ class GraphLoop:
         if not trial.is_first_of_program:
             return self._run(trial)
         trial.is_first_of_program = False
-        with self._state_of_workload.noted(self._workload):
-            metrics = self._first_run(trial)
+        metrics = self._first_run(trial)
         if trial.program.unshared_for is not None:
             _log.info("This program is not shared: %s", trial.program.unshared_for)
             self._forget(trial.program, trial.key)
@@ -452,7 +451,7 @@ class GraphLoop:
         self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
     ) -> Program:
         self.num_programs += 1
-        self._state_of_workload.note_trained(found.variables)
+        self._state_of_workload.note_trained(each for each in found.variables if each.trainable)
         return self._program_of(model, scalars, config, rows, found)
 
     def _program_of(

@@ -32,6 +32,7 @@ from tune_tf.training.step import (
     train_step,
 )
 from tune_tf.training.update import prepare_optimizer
+from tune_tf.training.workload_state import WorkloadState
 from tune_tf.workload import Workload
 
 Metrics = dict[str, Any]
@@ -106,6 +107,7 @@ class Program:
     ) -> None:
         self._per_example = per_example
         self._workload = workload
+        self._state_of_workload = WorkloadState.of(workload)
         self.model = model
         self.replicas = replicas
         self._num_rows = num_rows
@@ -177,7 +179,10 @@ class Program:
             inputs: Of the epoch; arrays.
             eagerly: Whether without a graph.
         """
-        return self._ran(self._run_epoch if eagerly else self._epoch, inputs, self._one_batch)
+        if not eagerly:
+            return self._ran(self._epoch, inputs, self._one_batch)
+        with self._state_of_workload.noted(self._workload):
+            return self._ran(self._run_epoch, inputs, self._one_batch)
 
     def _ran(self, epoch: Callable[..., Any], inputs: Inputs, most: tf.Tensor) -> Metrics:
         train, validation, order, seeds, unseeded = inputs
@@ -289,13 +294,16 @@ class Program:
     def _in_graph(self, body: Callable[..., Any], *args: Any) -> Any:
         def made(create: Callable[..., Any], **given: Any) -> Any:
             self.unshared_for = "tracing made a variable, which has no first value to go back to"
-            return create(**given)
+            variable = create(**given)
+            self._state_of_workload.note_trained([variable])
+            return variable
 
         before = _random_states()
         with (
             self._carried.in_graph(),
             own_gradients_forgotten(),
             tf.variable_creator_scope(made),
+            self._state_of_workload.noted(self._workload),
         ):
             traced = body(*args)
         if before != _random_states():  # they are constants of the graph now

@@ -2,10 +2,15 @@
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.fingerprint import fingerprint
@@ -25,8 +30,8 @@ class Trains(Protocol):
 class WorkloadState:
     """Lets each trial begin with a workload as the first one found it.
 
-    Variables that it keeps get their first values back, and attributes that ``build_model`` or a
-    first ``train_step`` sets are taken away before ``build_model`` runs again.
+    Variables that it keeps get their first values back, and what ``build_model`` or a
+    ``train_step`` sets on it is taken away before ``build_model`` runs again.
 
     Args:
         workload: Before its first model was built.
@@ -49,7 +54,7 @@ class WorkloadState:
         found = (fingerprint([value]).variables for value in kept)
         self._values = [(each, each.numpy()) for variables in found for each in variables]
         self._kept = {id(variable) for variable, _ in self._values}
-        self._set: dict[str, tuple[Any, Any]] = {}  # what was set, what was there
+        self._changes: dict[tuple[int, Any], _Change] = {}  # by container and key
         self._trained: dict[int, weakref.ref[Any]] = {}
         self._user: Callable[[], Trains | None] = lambda: None
 
@@ -72,38 +77,41 @@ class WorkloadState:
                 "make all layers in build_model, or leave out folds and asynchronous validation"
             )
         self._user = weakref.ref(user)
-        attributes = vars(workload)
-        for name, (value, before) in self._set.items():
-            if attributes.get(name, _ABSENT) is not value:
-                continue  # load_data has set it since
-            if before is _ABSENT:
-                object.__delattr__(workload, name)
-            else:
-                object.__setattr__(workload, name, before)
+        for change in self._changes.values():
+            change.undo()
+        self._changes = {}
         for variable, value in self._values:
             variable.assign(value)
-        self._set = {}
         with self.noted(workload):
             yield
 
     @contextlib.contextmanager
     def noted(self, workload: Workload) -> Iterator[None]:
-        """Note attributes that are set meanwhile, for :meth:`building` to undo.
+        """Note what is set meanwhile on the workload, for :meth:`building` to undo.
+
+        That is its attributes, those of objects of its own module that it keeps, and what stands in
+        the dicts, lists and sets among them.
 
         Args:
             workload: That was given first.
         """
-        attributes = vars(workload)
-        begun = dict(attributes)
-        yield
-        for name, value in attributes.items():
-            before = begun.get(name, _ABSENT)
-            if before is not value:
-                self._set[name] = (value, self._set[name][1] if name in self._set else before)
+        begun = [(each, _contents(each)) for each in _containers(workload)]
+        try:
+            yield
+        finally:
+            for container, before in begun:
+                after = _contents(container)
+                for key in before.keys() | after.keys():
+                    old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+                    if not _is_same(old, new):
+                        place = (id(container), key)
+                        first = self._changes[place].before if place in self._changes else old
+                        self._changes[place] = _Change(container, key, first, new)
 
     def note_trained(self, variables: Iterable[Any]) -> None:
-        """Note the variables of a model that is going to be trained."""
-        self._trained.update((id(each), weakref.ref(each)) for each in variables if each.trainable)
+        """Note variables that a trial is going to change."""
+        parts = (part for variable in variables for part in _parts(variable))
+        self._trained.update((id(part), weakref.ref(part)) for part in parts)
 
     def refuse_trained(self, variables: Iterable[Any]) -> None:
         """Refuse a new model with variables that an earlier trial has trained.
@@ -114,16 +122,76 @@ class WorkloadState:
         shared = [
             each
             for each in variables
-            if id(each) not in self._kept and self._trained.get(id(each), lambda: None)() is each
+            if id(each) not in self._kept
+            and any(self._trained.get(id(part), lambda: None)() is part for part in _parts(each))
         ]
         if shared:
             names = ", ".join(map(_name_of, shared[:3]))
             raise WorkloadError(
-                f"{self._name}.build_model returned a model with {len(shared)} variable(s) of an "
-                f"earlier trial's model ({names}), which would begin with what that trial has "
-                "learnt: make all layers in build_model, or make those that trials share in "
-                "__init__ and keep them on self, where each trial finds their first values"
+                f"{self._name} uses {len(shared)} variable(s) of an earlier trial ({names}), which "
+                "would begin with what that trial has learnt: make all layers in build_model, or "
+                "make those that trials share in __init__ and keep them on self, where each trial "
+                "finds their first values"
             )
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A value that was set in a container, and what stood there before."""
+
+    container: Any
+    key: Any  # of a dict
+    before: Any
+    after: Any
+
+    def undo(self) -> None:
+        """Put back what was there, unless something else was set since, by `load_data` say."""
+        if not _is_same(_contents(self.container).get(self.key, _ABSENT), self.after):
+            return
+        if not isinstance(self.container, dict):
+            self.container.clear()
+            add = "update" if isinstance(self.container, set) else "extend"
+            getattr(self.container, add)(self.before)
+        elif self.before is _ABSENT:
+            del self.container[self.key]
+        else:
+            self.container[self.key] = self.before
+
+
+def _containers(workload: Workload) -> list[Any]:
+    """Return the attributes of a workload, and of objects of its module that it keeps, as dicts.
+
+    And the dicts, lists and sets that stand in them.
+    """
+    own = (type(workload).__module__, SimpleNamespace.__module__)
+    found: dict[int, Any] = {}
+    pending: list[Any] = [workload]
+    while pending:
+        each = pending.pop()
+        if type(each).__module__ in own and hasattr(each, "__dict__"):
+            each = vars(each)
+        if isinstance(each, dict | list | set | deque | tuple) and id(each) not in found:
+            found[id(each)] = each
+            pending += each.values() if isinstance(each, dict) else each
+    return [each for each in found.values() if not isinstance(each, tuple)]
+
+
+def _contents(container: Any) -> dict[Any, Any]:
+    """Return what stands in a container, by key; in one without keys, all of it by None."""
+    return dict(container) if isinstance(container, dict) else {None: tuple(container)}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two contents are the same objects."""
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return all(a is b for a, b in zip(one, other, strict=True))
+    return one is other
+
+
+def _parts(variable: Any) -> Sequence[Any]:
+    """Return TensorFlow's variables of one of Keras', one a replica."""
+    inner = variable.value if isinstance(variable, keras.Variable) else variable
+    return inner.values if isinstance(inner, tf.distribute.DistributedValues) else (inner,)
 
 
 def _name_of(variable: Any) -> str:
