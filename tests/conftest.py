@@ -16,11 +16,16 @@ NUM_LOGICAL_CPUS = 6
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses a Ray cluster or a store of MLflow's."""
+    """Mark what uses a Ray cluster or a store of MLflow's; put files of slow tests first.
+
+    Processes take a file each as they become free: a long one must not be the last.
+    """
     for item in items:
         for fixture, mark in (("ray_cluster", "cluster"), ("empty_store", "mlflow")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)
