@@ -142,6 +142,7 @@ class Controller:
         self.live.discard(trial)
 
     def pause_trial(self, trial, should_checkpoint=True):
+        assert trial.status == Trial.RUNNING, "Tune loses the process that it starts"
         if should_checkpoint:
             checkpoint = self._schedule_trial_save(trial)
             saved = _TrainingResult(checkpoint, dict(trial.last_result))

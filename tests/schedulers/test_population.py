@@ -140,6 +140,18 @@ def test_all_go_on_after_a_resume_though_the_last_one_fails_and_one_is_not_pause
     assert {reason for _, reason in ends.values()} == {"completed"}
 
 
+def test_a_trial_that_is_about_to_start_is_awaited_and_not_given_another_config():
+    def last(at):
+        worst = controller.trials[0]
+        if at == 2 and worst.status == "PAUSED":
+            worst.set_status("PENDING")  # Tune had saved it running
+        return 4.0
+
+    controller = controller_of(make(synch=True), [flat(9), flat(1), flat(2), last])
+    ends = controller.run().ends()
+    assert {reason for _, reason in ends.values()} == {"completed"}
+
+
 def test_a_trial_that_diverged_is_no_donor_while_tune_still_saves_it():
     scheduler = make()
     controller = controller_of(scheduler, [flat(1), flat(2), flat(3), flat(4)])

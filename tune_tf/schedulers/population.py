@@ -45,6 +45,7 @@ class Population(Telling, PopulationBasedTraining):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Return what Ray's scheduler decides; notes which trials it has given another config."""
+        self._await_pending(tune_controller)
         decision = super().on_trial_result(_seen(tune_controller), trial, result)
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             result[CONFIG_CHANGED_AT] = changed_at
@@ -78,14 +79,10 @@ class Population(Telling, PopulationBasedTraining):
         """Return the trial to run next; where all wait for one that has ended, they go on.
 
         Ray wakes a population that waits for its last trial only by that trial's result (ray#23424
-        shows one that sleeps for ever). One that had reported just before a kill is no longer
-        paused after a resume: it runs, and wakes the others.
+        shows one that sleeps for ever).
         """
+        self._await_pending(tune_controller)
         chosen = super().choose_trial_to_run(tune_controller, **options)
-        if chosen is None:
-            live = [trial for trial in tune_controller.get_trials() if not trial.is_finished()]
-            if not any(trial.status == Trial.RUNNING for trial in live):
-                chosen = next((each for each in live if each.status == Trial.PENDING), None)
         if chosen is None and (waiting := _all_wait(tune_controller.get_trials())):
             last = max(waiting, key=lambda trial: self._trial_state[trial].last_train_time)
             if result := self._trial_state[last].last_result:
@@ -121,6 +118,19 @@ class Population(Telling, PopulationBasedTraining):
             elif made is not None:
                 needed.add(trial.path)
         return frozenset(needed)
+
+    def _await_pending(self, tune_controller: Any) -> None:
+        """Let a synchronous population wait for the trials that are about to start.
+
+        One that had reported before a kill or a failure starts again. Ray would pause it to give it
+        another config, and Tune loses the process that it starts for a pending trial.
+        """
+        self._take_up(tune_controller)
+        if not self._synch:
+            return
+        for trial in tune_controller.get_trials():
+            if trial.status == Trial.PENDING and trial in self._trial_state:
+                self._trial_state[trial].last_train_time = 0
 
     def _note_changes(self, iterations: dict[str, int]) -> None:
         """Note the trials whose weights and config are another's now; Ray marks them by a tag.
