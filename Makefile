@@ -11,7 +11,7 @@ SWEEP  ?= search_spaces/digits_cnn.yaml
 # Hundreds of processes import the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install sweep test test-all test-fast fuzz kills reuse-contract lint audit api format bench clean
+.PHONY: help install sweep test test-all test-fast fuzz kills mutants reuse-contract lint audit api format bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -45,6 +45,13 @@ kills: install   ## a driver killed at each moment of a sweep, and one resume af
 
 reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (an hour)
 	@TUNE_TF_REUSE=whole $(BIN)/python -m pytest --numprocesses 2 --timeout 3600 tests/training/test_reuse.py tests/trainables/test_reuse_under_tune.py
+
+mutants: install ## small faults in a module that its tests do not find (make mutants MODULE=tune_tf/objective.py OF=tests/test_objective.py)
+	@test -x $(VENV)/mutants/bin/cosmic-ray || $(PYTHON) -m venv $(VENV)/mutants
+	@$(VENV)/mutants/bin/python -m pip install --quiet "cosmic-ray>=8.4"
+	@rm -rf build/mutants && mkdir -p build/mutants && cp -R tune_tf tests scripts search_spaces docs *.md *.toml setup.cfg build/mutants
+	@cd build/mutants && printf '[cosmic-ray]\nmodule-path = "$(MODULE)"\ntimeout = 300.0\ntest-command = "$(abspath $(BIN))/python -m pytest -x -q $(OF)"\n[cosmic-ray.distributor]\nname = "local"\n' > mutants.toml
+	@cd build/mutants && export PYTHONPATH=$$PWD PATH=$(abspath $(VENV)/mutants/bin):$$PATH && cosmic-ray baseline mutants.toml && cosmic-ray init mutants.toml mutants.sqlite && cosmic-ray exec mutants.toml mutants.sqlite && cr-report --surviving-only --show-diff mutants.sqlite
 
 lint: install    ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

@@ -89,10 +89,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=24)
     for kind, count in {"driver": 6, "raylet": 4, "trial": 20, "server": 6}.items():
         parser.add_argument(f"--{kind}", type=int, default=count, help=f"kills of the {kind}")
+    parser.add_argument("--quick", action="store_true", help="smoke run: one round, few kills")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--port", type=int, default=_PORT, help="of the MLflow server")
     given = parser.parse_args()
     counts = {kind: getattr(given, kind) for kind in ("driver", "raylet", "trial", "server")}
+    if given.quick:
+        given.rounds, given.trials, counts = 1, 6, dict.fromkeys(counts, 1)
     rows, wrong, began = [], 0, time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)

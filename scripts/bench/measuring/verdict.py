@@ -61,8 +61,10 @@ def print_verdict(
         print()
         print_table(("value", "measured", "target", ""), rows)
     print()
-    rounded = {name: float(f"{value:.4g}") for name, value in measured.items()}
-    print(
-        json.dumps({"benchmark": benchmark, "ratios": rounded, "missed": missed} | notes),
-        flush=True,
-    )
+    told = {
+        "benchmark": benchmark,
+        "ratios": {name: float(f"{value:.4g}") for name, value in measured.items()},
+        "missed": missed,
+        "unmeasured": [name for name in targets if name not in measured],
+    }
+    print(json.dumps(told | notes), flush=True)
