@@ -11,7 +11,7 @@ SWEEP  ?= search_spaces/digits_cnn.yaml
 # Hundreds of processes import the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install sweep test test-all test-fast fuzz kills mutants reuse-contract lint audit api format bench clean
+.PHONY: help install sweep test test-all test-fast fuzz kills mutants reuse-contract lint audit api format bench bench-guard clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -73,6 +73,9 @@ format: install  ## write the format that lint asks for
 
 bench: install   ## all benchmarks, each with its ratios as JSON on the last line
 	@for b in scripts/bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+bench-guard: install ## six headline ratios against their floors, in ten minutes
+	@$(BIN)/python scripts/bench/measuring/floors.py
 
 clean:           ## remove what was built, keep sweeps and mlflow.db
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

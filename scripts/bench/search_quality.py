@@ -271,7 +271,7 @@ def main() -> None:
     print_verdict(
         "search_quality",
         values,
-        {} if arguments.quick else targets,
+        targets,
         intervals=intervals,
         worse=worse,
         num_seeds=arguments.seeds,

@@ -222,11 +222,10 @@ def main() -> None:
     print_table(
         ("against", "their wall over ours", "wall per epoch", "our best", "their best"), rows
     )
-    targets = {} if arguments.quick else _TARGETS
     epochs = {_named(entry): [each.num_epochs for each in of] for entry, of in outcomes.items()}
     if arguments.breakdown:
         _print_breakdown([o for match in matches.values() for o in outcomes.pop(match.ours, [])])
-    print_verdict("sweep_wall", values, targets, best_val_accuracy=best, num_epochs=epochs)
+    print_verdict("sweep_wall", values, _TARGETS, best_val_accuracy=best, num_epochs=epochs)
 
 
 if __name__ == "__main__":

@@ -346,7 +346,7 @@ def main() -> None:
                 values |= {f"{job}_{name}": value for name, value in walls.items()}
             values |= _server(folder, tuple(arguments.size))
         values |= measure_report(folder, *arguments.report)
-    print_verdict("tracking", values, {} if arguments.quick else _TARGETS)
+    print_verdict("tracking", values, _TARGETS)
 
 
 if __name__ == "__main__":
