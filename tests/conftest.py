@@ -10,6 +10,10 @@ os.environ.setdefault("TUNE_TF_REUSE_CHECK", "raise")  # a program that is wrong
 
 import pytest
 from complete_run import pytest_addoption, pytest_configure  # noqa: F401  hooks of pytest's
+from hypothesis import settings
+
+settings.register_profile("tests", deadline=None)  # a busy machine is no fault
+settings.load_profile("tests")
 
 NUM_LOGICAL_CPUS = 6
 

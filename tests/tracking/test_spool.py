@@ -73,6 +73,7 @@ def test_what_is_appended_is_read_by_the_next_process_in_order(path):
     assert (second.last, second.num_entries) == (20, 20)
     assert [number for number, _ in second.read(0, 100)] == list(range(1, 21))
     assert [number for number, _ in second.read(17, 2)] == [18, 19]
+    second.close()
 
 
 def test_a_spool_of_which_all_is_delivered_leaves_nothing(path):
@@ -102,6 +103,7 @@ def test_an_entry_stays_until_all_below_a_higher_number_is_delivered(path):
     for number in range(1, 21):
         spool.done_below(number)
         assert [n for n, _ in spool.read(number - 1, 1)] == [number]
+    spool.close()
 
 
 def test_what_an_earlier_process_left_is_removed_once_it_is_delivered(path):
@@ -134,6 +136,7 @@ def test_a_spool_closed_twice_takes_nothing_from_the_next_one(path):
     first.close()
     assert is_held(path)
     assert len(second.read(0, 5)) == 1
+    second.close()
 
 
 def test_a_folder_with_more_in_it_stays(path):
