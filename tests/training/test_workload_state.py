@@ -289,6 +289,27 @@ def test_what_build_model_sets_in_a_dict_is_undone_and_what_load_data_sets_is_ke
         assert workload.kept == {"built": 3, "loaded": width}
 
 
+class OwnBase(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Dense(4)
+        self.calls = []
+
+    def call(self, x):
+        self.calls.append(1)
+        return self.hidden(x)
+
+
+def test_a_base_model_of_the_users_own_class_is_left_to_keras(replicas_of):
+    workload = Given(None, DATA)
+    workload.base = OwnBase()
+    workload.base(np.zeros((1, 6)))
+    workload._build = lambda config: on_top_of(workload.base, config)
+    loop = GraphLoop(workload, replicas_of(1))
+    first, second = (bits(run(loop, workload)) for _ in range(2))
+    assert first == second
+
+
 def test_what_a_train_step_under_fit_sets_is_of_that_trial_alone(replicas_of):
     class Counts(keras.Sequential):
         def train_step(self, *args):

@@ -320,7 +320,7 @@ class _Walk:
         self.visit(function.__kwdefaults__)
         self.sequence("cells", map(_cell_contents, function.__closure__ or ()))
         self.mapping(vars(function))
-        if _is_library(function.__module__):
+        if is_library(function.__module__):
             return  # one that some other library function made; what it names is the library's
         looked_up, imported, names = _names_in(function.__code__)
         for name in looked_up:
@@ -340,7 +340,7 @@ class _Walk:
     def module(self, module: types.ModuleType, names: tuple[str, ...] = ()) -> None:
         """Write the attributes of a module that code may mean by some names."""
         self.tokens.append(f"module {module.__name__}")
-        if _is_library(module.__name__) or (module.__name__, names) in self._modules:
+        if is_library(module.__name__) or (module.__name__, names) in self._modules:
             return
         self._modules.add((module.__name__, names))
         for name in names:
@@ -514,7 +514,7 @@ def _name_in_library(value: Any) -> str | None:
     except (KeyError, TypeError):
         pass
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if not (isinstance(module, str) and isinstance(name, str) and _is_library(module)):
+    if not (isinstance(module, str) and isinstance(name, str) and is_library(module)):
         return None
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -524,7 +524,8 @@ def _name_in_library(value: Any) -> str | None:
     return _names.setdefault(value, f"{module}.{name}")
 
 
-def _is_library(module: str) -> bool:
+def is_library(module: str) -> bool:
+    """Return whether what a module defines is told apart by its name."""
     return module.partition(".")[0] in _LIBRARIES
 
 

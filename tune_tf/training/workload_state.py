@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.fingerprint import fingerprint
+from tune_tf.training.fingerprint import fingerprint, is_library
 from tune_tf.workload import Workload
 
 _ABSENT = object()
@@ -89,7 +89,7 @@ class WorkloadState:
     def noted(self, workload: Workload) -> Iterator[None]:
         """Note what is set meanwhile on the workload, for :meth:`building` to undo.
 
-        That is its attributes, those of objects of its own module that it keeps, and what stands in
+        That is its attributes, those of objects of the user's own that it keeps, and what stands in
         the dicts, lists and sets among them.
 
         Args:
@@ -159,21 +159,26 @@ class _Change:
 
 
 def _containers(workload: Workload) -> list[Any]:
-    """Return the attributes of a workload, and of objects of its module that it keeps, as dicts.
+    """Return the attributes of a workload, and of the user's objects that it keeps, as dicts.
 
     And the dicts, lists and sets that stand in them.
     """
-    own = (type(workload).__module__, SimpleNamespace.__module__)
     found: dict[int, Any] = {}
-    pending: list[Any] = [workload]
+    pending: list[Any] = [vars(workload)]
     while pending:
         each = pending.pop()
-        if type(each).__module__ in own and hasattr(each, "__dict__"):
+        if isinstance(each, SimpleNamespace) or _is_of_user(each):
             each = vars(each)
         if isinstance(each, dict | list | set | deque | tuple) and id(each) not in found:
             found[id(each)] = each
             pending += each.values() if isinstance(each, dict) else each
     return [each for each in found.values() if not isinstance(each, tuple)]
+
+
+def _is_of_user(value: Any) -> bool:
+    """Return whether an object is the user's from its class to its last base, as no layer is."""
+    *kinds, _ = type(value).__mro__
+    return hasattr(value, "__dict__") and not any(is_library(kind.__module__) for kind in kinds)
 
 
 def _contents(container: Any) -> dict[Any, Any]:
