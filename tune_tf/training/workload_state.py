@@ -17,6 +17,8 @@ from tune_tf.training.fingerprint import fingerprint, is_library
 from tune_tf.workload import Workload
 
 _ABSENT = object()
+_MOST_ENTERED = 1000
+_PLAIN = frozenset((str, bytes, int, float, bool, type(None), np.ndarray))
 
 
 class Trains(Protocol):
@@ -161,7 +163,7 @@ class _Change:
 def _containers(workload: Workload) -> list[Any]:
     """Return the attributes of a workload, and of the user's objects that it keeps, as dicts.
 
-    And the dicts, lists and sets that stand in them.
+    And the dicts, lists and sets that stand in them, but not in a long one: those are rows.
     """
     found: dict[int, Any] = {}
     pending: list[Any] = [vars(workload)]
@@ -171,13 +173,15 @@ def _containers(workload: Workload) -> list[Any]:
             each = vars(each)
         if isinstance(each, dict | list | set | deque | tuple) and id(each) not in found:
             found[id(each)] = each
-            pending += each.values() if isinstance(each, dict) else each
+            if len(each) <= _MOST_ENTERED:
+                values = each.values() if isinstance(each, dict) else each
+                pending += [value for value in values if type(value) not in _PLAIN]
     return [each for each in found.values() if not isinstance(each, tuple)]
 
 
 def _is_of_user(value: Any) -> bool:
     """Return whether an object is the user's from its class to its last base, as no layer is."""
-    *kinds, _ = type(value).__mro__
+    kinds = type(value).__mro__[:-1]
     return hasattr(value, "__dict__") and not any(is_library(kind.__module__) for kind in kinds)
 
 
