@@ -67,6 +67,7 @@ def enough():
 
 
 @pytest.mark.tf
+@pytest.mark.slow
 def test_a_trial_goes_on_in_smaller_pieces_with_the_same_numbers(run, enough):
     trial, outcome = run(trainable(GreedyWorkload, seed=3), TOO_MUCH)
 
