@@ -1,4 +1,4 @@
-"""Schedulers that stop, pause, copy and resize trials keep the contract."""
+"""Schedulers that stop, pause and copy trials keep the contract."""
 
 import shutil
 from typing import Any, ClassVar
@@ -31,8 +31,7 @@ class OfOurs(SchedulerContract):
 
     @classmethod
     def make_scheduler(cls):
-        limits = {} if "base" in cls.settings else {"max_t": cls.max_t}
-        return scheduler(cls.name, cls.objective, space=SPACE, **limits, **cls.settings)
+        return scheduler(cls.name, cls.objective, space=SPACE, max_t=cls.max_t, **cls.settings)
 
 
 class TestAsha(OfOurs):
@@ -56,9 +55,3 @@ class TestPbt(OfOurs):
     name = "pbt"
     settings: ClassVar = {"perturbation_interval": 3, "mutations": ["rate"]}
     stops_trials = False
-
-
-@pytest.mark.slow
-class TestResourceChanging(OfOurs):
-    name = "resource_changing"
-    settings: ClassVar = {"base": {"name": "asha", "reduction_factor": 2, "max_t": 4}}

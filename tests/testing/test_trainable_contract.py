@@ -1,10 +1,10 @@
-"""Trials in one process, in several at once and of several models keep the contract."""
+"""Trials of replicas, of stages and of several models keep the contract."""
 
 from typing import ClassVar
 
 import pytest
 
-from tune_tf.parallelism import Folds, Mirrored, ModelParallel, MultiWorker, Parallelism
+from tune_tf.parallelism import Folds, Mirrored, ModelParallel, Parallelism
 from tune_tf.testing import TrainableContract
 from tune_tf.trainables import trainable
 from tune_tf.workloads.digits import DigitsMLP
@@ -27,12 +27,6 @@ class OfOurs(TrainableContract):
 
 class TestMirrored(OfOurs):
     parallelism = Mirrored(2)
-
-
-@pytest.mark.slow
-class TestMultiWorker(OfOurs):
-    parallelism = MultiWorker(2)
-    tolerance = 1e-6
 
 
 @pytest.mark.slow

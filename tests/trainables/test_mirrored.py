@@ -314,9 +314,7 @@ def test_a_trial_that_cannot_be_spread_further_goes_on_as_it_was(begin, caplog):
     refusing = Mirrored(uneven="refuse")  # 19 rows leave one for the last batch of 9
     config = {"rows": 19, "batch_size": 9}
     expected = begin(config, parallelism=refusing).train()
-    larger = begin(
-        config, parallelism=refusing, elastic=True, reserved=THREE_CPUS
-    ).train()
+    larger = begin(config, parallelism=refusing, elastic=True, reserved=THREE_CPUS).train()
 
     assert metrics_of(larger) == metrics_of(expected)
     assert larger["devices"] == "CPU:0"

@@ -114,6 +114,7 @@ def test_workers_that_cannot_train_together_are_refused(start, tmp_path, fault, 
     assert have_ended([pids[0] for pids in processes(tmp_path)])
 
 
+@pytest.mark.slow
 def test_a_port_that_was_taken_is_retried_with_another(start, tmp_path):
     answers = start("port").ask("epoch")
 
