@@ -315,6 +315,7 @@ def test_a_record_that_ends_the_process_that_begins_is_an_error():
         prepared(range(4), read)
 
 
+@pytest.mark.slow
 def test_data_are_prepared_while_all_cpus_are_reserved(counted):
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy

@@ -153,6 +153,7 @@ def test_a_workload_that_raises_at_once_is_not_tried_again(start):
         crew.iteration(1)
 
 
+@pytest.mark.slow
 def test_a_wrong_workload_fails_the_trial_at_once(start):
     with pytest.raises(WorkloadError, match="there are no rows"):
         start("start").iteration(1)
