@@ -79,7 +79,8 @@ def image_of():
     def image(number):
         if number == 77:
             raise KeyError("no picture")
-        return {"image": np.full((4, 3), number, np.uint8), "label": number % 10}
+        image = np.full((4, 3), number, np.uint8)
+        return {"image": image, "label": number % 10, "pid": os.getpid()}
 
     return image
 
@@ -95,22 +96,21 @@ def dear(fn, first):
     return patient
 
 
-@pytest.mark.parametrize("made", [lambda fn: fn, lambda fn: dear(fn, 70)], ids=["here", "pool"])
-def test_rows_are_those_of_a_plain_loop_in_its_order(made):
+@pytest.mark.parametrize(
+    ("made", "is_of_many"),
+    [
+        pytest.param(lambda fn: fn, False, id="here"),
+        pytest.param(lambda fn: dear(fn, 70), True, id="a pool for what would take long"),
+    ],
+)
+def test_rows_are_those_of_a_plain_loop_in_its_order(made, is_of_many):
     found = prepared([*range(70, 40, -1)], made(image_of()), version="order")
     rows = [image_of()(number) for number in range(70, 40, -1)]
     np.testing.assert_array_equal(found.rows["image"], np.stack([row["image"] for row in rows]))
     np.testing.assert_array_equal(found.rows["label"], [row["label"] for row in rows])
     assert found.rows["image"].dtype == np.uint8
     assert found.kept.tolist() == [*range(30)]
-
-
-def test_a_pool_prepares_what_would_take_long():
-    def pid(number):
-        return os.getpid()
-
-    assert len(set(prepared(range(40), pid).rows.tolist())) == 1
-    assert len(set(prepared(range(40), dear(pid, 0)).rows.tolist())) > 1
+    assert (len(set(found.rows["pid"])) > 1) == is_of_many
 
 
 def test_rows_are_views_of_the_one_copy_in_the_object_store():
@@ -119,6 +119,7 @@ def test_rows_are_views_of_the_one_copy_in_the_object_store():
     assert not found.rows["image"].flags.writeable
 
 
+@pytest.mark.slow
 def test_the_first_bad_record_is_named_with_its_cause():
     image = image_of()
     with pytest.raises(WorkloadError, match=r"record 77 \(77\): KeyError: 'no picture'; .* skip"):
@@ -279,6 +280,7 @@ def opaque(number):
     return number
 
 
+@pytest.mark.slow
 def test_a_process_that_is_lost_changes_nothing(tmp_path):
     marker = tmp_path / "killed"
 
@@ -313,6 +315,7 @@ def test_a_record_that_ends_the_process_that_begins_is_an_error():
         prepared(range(4), read)
 
 
+@pytest.mark.slow
 def test_data_are_prepared_while_all_cpus_are_reserved(counted):
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy

@@ -168,6 +168,7 @@ def test_a_trial_in_a_warm_process_asks_nobody_again(tmp_path, processes):
     assert workload.num_loads == 1
 
 
+@pytest.mark.slow
 def test_a_lost_keeper_is_replaced(tmp_path, processes):
     import ray
 

@@ -19,7 +19,7 @@ from tune_tf import Data, trainable
 from tune_tf.data import preparation_counts, prepared
 from tune_tf.workloads.digits import DigitsMLP
 
-NUM_TRIALS = 8
+NUM_TRIALS = 4
 
 
 def scaled(image):
@@ -54,9 +54,9 @@ class Nodes(tune.Callback):
 
 def main():
     cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
-    cluster.add_node(num_cpus=2)
+    cluster.add_node(num_cpus=1)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     nodes = Nodes()
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def main():
                 trainable(CountedDigits(log), seed=3),
                 config={"width": 8, "learning_rate": tune.uniform(0.001, 0.1)},
                 num_samples=NUM_TRIALS,
-                max_concurrent_trials=4,
+                max_concurrent_trials=2,
                 reuse_actors=True,
                 stop={"training_iteration": 1},
                 callbacks=[nodes],

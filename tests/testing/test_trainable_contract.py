@@ -1,24 +1,15 @@
-"""Every kind of parallelism keeps the contract."""
+"""Trials of replicas, of stages and of several models keep the contract."""
 
 from typing import ClassVar
 
 import pytest
 
-from tune_tf.parallelism import (
-    Asynchronous,
-    Ensemble,
-    Folds,
-    Hybrid,
-    Mirrored,
-    ModelParallel,
-    MultiWorker,
-    Parallelism,
-)
+from tune_tf.parallelism import Folds, Mirrored, ModelParallel, Parallelism
 from tune_tf.testing import TrainableContract
 from tune_tf.trainables import trainable
 from tune_tf.workloads.digits import DigitsMLP
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 class OfOurs(TrainableContract):
@@ -38,28 +29,11 @@ class TestMirrored(OfOurs):
     parallelism = Mirrored(2)
 
 
-class TestMultiWorker(OfOurs):
-    parallelism = MultiWorker(2)
-    tolerance = 1e-6
-
-
-class TestAsynchronous(OfOurs):
-    """With one worker no gradient is stale, so the numbers do not depend on chance."""
-
-    parallelism = Asynchronous(1)
-
-
+@pytest.mark.slow
 class TestModelParallel(OfOurs):
     parallelism = ModelParallel(2, micro_batches=2)
 
 
-class TestHybrid(OfOurs):
-    parallelism = Hybrid(2, 2)
-
-
+@pytest.mark.slow
 class TestFolds(OfOurs):
-    parallelism = Folds(2, num_devices=2)
-
-
-class TestEnsemble(OfOurs):
-    parallelism = Ensemble(2)
+    parallelism = Folds(2)

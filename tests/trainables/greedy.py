@@ -1,8 +1,5 @@
 """A workload that needs more memory the more rows it takes at once."""
 
-import os
-from pathlib import Path
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -37,7 +34,7 @@ class Greedy(keras.layers.Layer):
 
 
 class GreedyWorkload(Workload):
-    """Two batches of noise an epoch; its process enters a control group if one is named."""
+    """Two batches of noise an epoch."""
 
     def load_data(self, config):
         rng = np.random.default_rng(0)
@@ -56,21 +53,6 @@ class GreedyWorkload(Workload):
         )
         model.compile(keras.optimizers.Adam(0.01), "mse")
         return model
-
-    def callbacks(self, config):
-        if group := config.get("control_group"):
-            Path(group).write_text(str(os.getpid()))
-        return ()
-
-
-class Raising(GreedyWorkload):
-    """Raises where it would have run out of memory once more."""
-
-    def build_model(self, config):
-        if Path(config["once"]).exists():
-            raise RuntimeError("not for want of room")
-        Path(config["once"]).touch()
-        return super().build_model(config)
 
 
 class OwnStep(GreedyWorkload):

@@ -1,4 +1,4 @@
-"""Several nodes on this machine, of which two are lost one after the other; prints what came of it.
+"""Several nodes on this machine, of which a trial loses one; prints what came of it.
 
 A process of its own: the tests' process is connected to another Ray cluster.
 """
@@ -15,9 +15,8 @@ from pathlib import Path
 import ray
 from ray import tune
 from ray.cluster_utils import Cluster
-from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from tune_tf import Mirrored, MultiWorker, trainable
+from tune_tf import MultiWorker, trainable
 from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.workloads.digits import DigitsMLP
 
@@ -27,34 +26,23 @@ KILLED_AFTER = 3
 MARK = "NODE_LOSS_DRILL"
 
 
-class StopAtTwo(FIFOScheduler):
-    """Stops every trial after its second iteration."""
-
-    def on_trial_result(self, tune_controller, trial, result):
-        return TrialScheduler.STOP if result["training_iteration"] >= 2 else TrialScheduler.CONTINUE
-
-
 class Recorder(tune.Callback):
-    """Notes what a trial reports and where it stands; takes its second node away if told to."""
+    """Notes what a trial reports and where it stands; takes its second node away."""
 
-    def __init__(self, cluster=None):
+    def __init__(self, cluster):
         self._cluster = cluster
         self.nodes = []
-        self.recovered_after_s = None
         self.num_workers = []
-        self.died = None
+        self._killed = False
 
     def on_trial_result(self, iteration, trials, trial, result, **info):
         self.num_workers.append(result["num_workers"])
         self.nodes = self.nodes or nodes_of_trials()
-        if self._cluster and self.died is None and result["training_iteration"] == KILLED_AFTER:
+        if not self._killed and result["training_iteration"] == KILLED_AFTER:
             head = self._cluster.head_node.node_id
             lost = next(node for node in reversed(self.nodes) if node != head)
             kill_node(self._cluster, lost)
-            self.died = time.monotonic()
-
-    def on_trial_recover(self, iteration, trials, trial, **info):
-        self.recovered_after_s = time.monotonic() - self.died
+            self._killed = True
 
 
 def nodes_of_trials():
@@ -115,70 +103,46 @@ def left_over(patience_s=240):
         time.sleep(0.5)
 
 
-def sweep(parallelism, recorder, **arguments):
-    """Run one trial; return how it ended."""
-    given = {
-        "config": CONFIG,
-        "stop": {"training_iteration": NUM_EPOCHS},
-        "max_failures": 2,
-        "verbose": 0,
-        "storage_path": tempfile.mkdtemp(),
-        "checkpoint_config": tune.CheckpointConfig(checkpoint_frequency=1),
-        "callbacks": [*fewer_workers(parallelism), recorder],
-        "raise_on_failed_trial": False,
-    }
-    trials = tune.run(trainable(DigitsMLP, parallelism, seed=1), **(given | arguments)).trials
+def sweep(parallelism, cluster):
+    """Run one trial, which loses a node; return how it ended."""
+    recorder = Recorder(cluster)
+    [trial] = tune.run(
+        trainable(DigitsMLP, parallelism, seed=1),
+        config=CONFIG,
+        stop={"training_iteration": NUM_EPOCHS},
+        max_failures=2,
+        verbose=0,
+        storage_path=tempfile.mkdtemp(),
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+        callbacks=[*fewer_workers(parallelism), recorder],
+        raise_on_failed_trial=False,
+    ).trials
     return {
-        "statuses": [trial.status for trial in trials],
-        "iterations": [trial.last_result["training_iteration"] for trial in trials],
-        "pids": [trial.last_result["pid"] for trial in trials],
-        "loss": trials[0].last_result["loss"],
-        "val_loss": trials[0].last_result["val_loss"],
-        "num_failures": trials[0].num_failures,
+        "status": trial.status,
+        "loss": trial.last_result["loss"],
+        "val_loss": trial.last_result["val_loss"],
+        "num_failures": trial.num_failures,
         "nodes": recorder.nodes,
         "num_workers": recorder.num_workers,
-        "recovered_after_s": recorder.recovered_after_s,
         "left": left_over(),
     }
 
 
-def on_one_device():
-    """Return the last result of the same trial in this process, never disturbed."""
-    alone = trainable(DigitsMLP, Mirrored(), seed=1)(config=CONFIG)
-    for _ in range(NUM_EPOCHS):
-        result = alone.train()
-    alone.stop()
-    return {name: result[name] for name in ("loss", "val_loss")}
-
-
 def main():
+    num_nodes, min_workers = map(int, sys.argv[1:])
+    apart = MultiWorker(2, placement="strict_spread", min_workers=min_workers)
     os.environ[MARK] = uuid.uuid4().hex
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
-    for _ in range(2):
+    for _ in range(num_nodes - 1):
         cluster.add_node(num_cpus=1)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    apart = MultiWorker(2, placement="strict_spread")
     try:
-        told = {
-            "stopped": sweep(
-                apart,
-                Recorder(),
-                scheduler=StopAtTwo(),
-                num_samples=2,
-                max_concurrent_trials=1,
-                reuse_actors=True,
-            ),
-            "node_lost": sweep(apart, Recorder(cluster)),
-            "fewer": sweep(
-                MultiWorker(2, placement="strict_spread", min_workers=1), Recorder(cluster)
-            ),
-        }
+        told = sweep(apart, cluster)
     finally:
         ray.shutdown()
         cluster.shutdown()
-    told["one_device"] = on_one_device()
     sys.stdout.write("\n" + json.dumps(told) + "\n")
 
 

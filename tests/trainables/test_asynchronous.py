@@ -4,6 +4,8 @@ import os
 import re
 import signal
 import sys
+import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +13,6 @@ import keras
 import numpy as np
 import pytest
 import ray
-from ray import tune
 
 from tune_tf.bookkeeping import PEAK_MEMORY
 from tune_tf.data import rows_of
@@ -28,7 +29,7 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster]
 
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 NUM_BATCHES = 5
@@ -209,6 +210,15 @@ def test_a_callback_ends_the_trial(alone):
     assert alone["stopping"][1]["stop_reason"] == "completed"
 
 
+def test_the_end_gives_everything_back(alone):
+    deadline = time.monotonic() + 60
+    all_cpus = ray.cluster_resources()["CPU"]
+    while ray.available_resources().get("CPU", 0) < all_cpus and time.monotonic() < deadline:
+        threading.Event().wait(0.1)  # Ray takes its moment
+
+    assert ray.available_resources()["CPU"] == all_cpus
+
+
 def test_gradients_of_one_worker_are_never_stale(alone):
     result = alone["results"][-1]
 
@@ -233,6 +243,7 @@ def killed(ray_cluster, tmp_path_factory):
     return results, left, Checkpoint.read(state)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_does_not_end_the_trial(killed):
     results, left, _ = killed
 
@@ -240,12 +251,14 @@ def test_a_killed_worker_does_not_end_the_trial(killed):
     assert [result["async/workers_lost"] for result in results][-2:] == [1, 0]
 
 
+@pytest.mark.slow
 def test_every_batch_is_applied_once_also_that_of_a_killed_worker(killed):
     results, _, state = killed
 
     assert iterations_of(state) == len(results) * NUM_BATCHES
 
 
+@pytest.mark.slow
 def test_no_gradient_older_than_the_bound_is_applied(killed):
     results, *_ = killed
 
@@ -275,6 +288,7 @@ def carried_by_tensorflow(ray_cluster, tmp_path_factory):
     return told
 
 
+@pytest.mark.slow
 def test_tensorflows_parameter_servers_give_the_numbers_of_one_device(carried_by_tensorflow):
     told = carried_by_tensorflow
     seen = [metrics_of(result) for result in told["results"]]
@@ -282,10 +296,12 @@ def test_tensorflows_parameter_servers_give_the_numbers_of_one_device(carried_by
     assert np.allclose(seen, on_one_device(told["folder"], 3), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_memory_that_is_not_known_of_all_processes_is_not_reported(carried_by_tensorflow):
     assert PEAK_MEMORY not in carried_by_tensorflow["results"][-1]
 
 
+@pytest.mark.slow
 def test_a_worker_of_tensorflows_is_replaced_and_no_batch_lost(carried_by_tensorflow):
     told = carried_by_tensorflow
 
@@ -293,28 +309,6 @@ def test_a_worker_of_tensorflows_is_replaced_and_no_batch_lost(carried_by_tensor
     assert told["iterations"] == 5 * NUM_BATCHES
 
 
+@pytest.mark.slow
 def test_steps_that_tensorflows_workers_cannot_do_are_refused(carried_by_tensorflow):
     assert re.search(r"calls Python \(.*PyFunc.*backend='actors'", carried_by_tensorflow["refusal"])
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_killed_server_restores_the_trial_from_its_checkpoint(tmp_path):
-    class KillServer(tune.Callback):
-        def on_trial_result(self, iteration, trials, trial, result, **info):
-            if result["training_iteration"] == 2 and not hasattr(self, "done"):
-                self.done = True
-                os.kill(int(Path(tmp_path, "server").read_text()), signal.SIGKILL)
-
-    (trial,) = tune.run(
-        trainable(Victims(tmp_path), Asynchronous(1, server_cpus=0), seed=1),
-        config={"learning_rate": 0.1},
-        stop={"training_iteration": 4},
-        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
-        max_failures=1,
-        storage_path=str(tmp_path / "sweep"),
-        callbacks=[KillServer()],
-        verbose=0,
-    ).trials
-
-    assert (trial.status, trial.num_failures) == ("TERMINATED", 1)
-    assert np.allclose(metrics_of(trial.last_result), on_one_device(tmp_path, 4)[-1], rtol=1e-6)

@@ -194,8 +194,9 @@ def by_value(ray_cluster):
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_each_trial_of_a_sweep_with_reused_actors_trains_on_its_own_data(by_value, tmp_path):
-    levels = [2, 3, 2, 4, 3]
+    levels = [2, 3, 2]
     trials = tune.run(
         trainable(All(), seed=1),
         config={"level": tune.grid_search(levels)},

@@ -21,7 +21,7 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster]
 
 TENSORFLOW_BYTES = 250e6  # a process that has it loaded takes more
 FOLDS = Folds(3, grouped=True, num_devices=2, task_retries=1)
@@ -160,7 +160,7 @@ def history(begin, tmp_path_factory):
     """What a trial, a checkpoint of it and the trials after it in the same processes gave."""
     folder = tmp_path_factory.mktemp("checkpoint")
     trial = begin(FOLDS, PLAIN)
-    told = {"first": [trial.train() for _ in range(3)], "folder": folder}
+    told = {"trial": trial, "folder": folder, "first": [trial.train() for _ in range(3)]}
     trial.save_checkpoint(str(folder))
     told["rest"] = [trial.train() for _ in range(3)]
     trial.reset(dict(PLAIN))
@@ -174,14 +174,19 @@ def history(begin, tmp_path_factory):
         told["stopping"].append(trial.train())
     trial.reset({"learning_rate": float("inf")})
     told["diverged"] = trial.train()
+    return told
+
+
+@pytest.fixture(scope="module")
+def faulty(history, tmp_path_factory):
+    """What trials gave after those, of which a fold went wrong."""
+    trial = history["trial"]
     trial.reset(PLAIN | {"fault": "memory", "folder": str(tmp_path_factory.mktemp("memory"))})
-    told["memory"] = refusal_of(lambda: [trial.train() for _ in range(6)])
-    for fault in ("raises", "dies"):
-        notes = tmp_path_factory.mktemp(fault)
-        trial.reset(PLAIN | {"fault": fault, "folder": str(notes)})
-        told[fault] = [trial.train() for _ in range(6)]
-        assert (notes / "note").exists()
-    trial.stop()
+    told = {"memory": refusal_of(lambda: [trial.train() for _ in range(6)])}
+    notes = tmp_path_factory.mktemp("dies")
+    trial.reset(PLAIN | {"fault": "dies", "folder": str(notes)})
+    told["dies"] = [trial.train() for _ in range(6)]
+    assert (notes / "note").exists()
     return told
 
 
@@ -226,14 +231,10 @@ def test_a_reused_process_gives_the_numbers_of_a_fresh_one(history, expected):
     assert by_fold(history["again"]) == expected
 
 
-def test_a_trial_goes_on_from_its_checkpoint_on_another_number_of_devices(begin, history, expected):
-    trial = begin(Folds(3, grouped=True), PLAIN)
-    trial.load_checkpoint(str(history["folder"]))
-    results = [trial.train() for _ in range(3)]
-    trial.stop()
-
-    assert by_fold(results) == [fold[3:] for fold in expected]
-    assert results[0]["num_devices"] == 1
+@pytest.mark.slow
+def test_a_trial_goes_on_from_its_checkpoint_on_another_number_of_devices(one_device, expected):
+    assert by_fold(one_device["restored"]) == [fold[3:] for fold in expected]
+    assert one_device["restored"][0]["num_devices"] == 1
 
 
 def test_a_config_of_an_exploit_wins_over_that_of_the_checkpoint(history, expected):
@@ -267,25 +268,29 @@ def test_a_diverged_fold_ends_the_trial(history):
     assert "fold 0, fold 1, fold 2 diverged" in history["diverged"]["stop_cause"]
 
 
-@pytest.mark.parametrize("fault", ["raises", "dies"])
-def test_a_fold_that_fails_once_is_trained_again_with_equal_numbers(history, expected, fault):
-    assert by_fold(history[fault]) == expected
+@pytest.mark.slow
+def test_a_fold_that_fails_once_is_trained_again_with_equal_numbers(faulty, expected):
+    assert by_fold(faulty["dies"]) == expected
 
 
+@pytest.mark.slow
 def test_a_fold_that_fails_too_often_fails_the_trial_with_its_cause(one_device):
     assert re.match(r"WorkerError: fold \d failed 1 time\(s\): ", one_device["raises"])
     assert "ZeroDivisionError: of the user's making" in one_device["raises"]
 
 
-def test_a_fold_that_ran_out_of_memory_is_not_tried_again_the_same_way(history):
-    assert re.match(r"WorkerError: fold \d failed 1 time\(s\): ", history["memory"])
-    assert Outcome.of_error(history["memory"]) is Outcome.OOM
+@pytest.mark.slow
+def test_a_fold_that_ran_out_of_memory_is_not_tried_again_the_same_way(faulty):
+    assert re.match(r"WorkerError: fold \d failed 1 time\(s\): ", faulty["memory"])
+    assert Outcome.of_error(faulty["memory"]) is Outcome.OOM
 
 
+@pytest.mark.slow
 def test_another_checkpoint_is_refused(one_device):
     assert re.match(r"CheckpointError: .* 'folds': it holds no subtasks", one_device["damaged"])
 
 
+@pytest.mark.slow
 def test_a_member_with_the_trials_own_seed_gives_the_trials_own_numbers(begin):
     trial = begin(Ensemble(2), PLAIN)
     results = [trial.train() for _ in range(3)]

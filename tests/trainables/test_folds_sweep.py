@@ -25,6 +25,9 @@ def sweep(ray_cluster, tmp_path_factory):
         "budget.num_samples=3",
         "scheduler.max_t=3",
         "parallelism.num_folds=3",
+        "parallelism.num_devices=1",
+        "resources.cpus=1",
+        "max_concurrent_trials=1",
         "space.width.choice=[32]",
         "space.learning_rate.loguniform=[1.0e-3,1.0e-2]",
     ]

@@ -1,4 +1,4 @@
-"""A hundred trials, each of another structure, through actors that are used again."""
+"""Trials, each of another structure, through actors that are used again."""
 
 import math
 from collections import Counter, defaultdict
@@ -14,9 +14,9 @@ from tune_tf.workload import Data, Workload
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
-NUM_TRIALS = 100
-MAX_PROGRAMS = 16
-BOUND_MB = 300
+NUM_TRIALS = 20
+MAX_PROGRAMS = 8
+BOUND_MB = 150
 
 
 class Memory(tune.Callback):
@@ -73,7 +73,7 @@ def test_a_process_serves_as_many_structures_as_it_may(swept):
     trials, _ = swept
     served = Counter(trial.last_result["pid"] for trial in trials)
 
-    assert sorted(served.values()) == [4, *[MAX_PROGRAMS] * 6]
+    assert sorted(served.values()) == [4, MAX_PROGRAMS, MAX_PROGRAMS]
 
 
 def test_the_memory_of_the_processes_is_bounded(swept):

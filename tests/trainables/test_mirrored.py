@@ -6,16 +6,20 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from ray.tune import PlacementGroupFactory
 
 from tune_tf.errors import CheckpointError, WorkloadError
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import MirroredTrainable
+from tune_tf.trainables.memory_saving import MemorySaving
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.workload import Data, Workload
 
 pytestmark = pytest.mark.tf
+
+THREE_CPUS = PlacementGroupFactory([{"CPU": 3}])
 
 
 class Small(Workload):
@@ -73,9 +77,7 @@ def begin(monkeypatch):
 
             @property
             def trial_resources(self):
-                if reserved is None:
-                    return super().trial_resources
-                return SimpleNamespace(required_resources=reserved.bundle)
+                return super().trial_resources if reserved is None else reserved
 
         # The keyword arguments that `tune.with_parameters` would hand to setup.
         given = {
@@ -258,7 +260,7 @@ def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path)
     trainable.train()
     trainable.save_checkpoint(str(tmp_path))
     expected = trainable.train()
-    larger = begin(elastic=True, reserved=TrialResources(cpus=3))
+    larger = begin(elastic=True, reserved=THREE_CPUS)
     larger.load_checkpoint(str(tmp_path))
     result = larger.train()
 
@@ -275,9 +277,22 @@ def test_a_trial_that_grows_normalises_by_the_rows_that_it_did_before(begin):
             return model
 
     expected = begin(workload=Normalised()).train()
-    larger = begin(workload=Normalised(), elastic=True, reserved=TrialResources(cpus=3)).train()
+    larger = begin(workload=Normalised(), elastic=True, reserved=THREE_CPUS).train()
 
     assert larger["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-5)
+
+
+def test_a_trial_that_ran_out_of_memory_goes_on_in_pieces_with_the_same_numbers(begin, tmp_path):
+    trainable = begin()
+    whole = trainable.train()
+    trainable.save_checkpoint(str(tmp_path))
+    expected = trainable.train()
+    saving = begin(reserved=MemorySaving([{"CPU": 1}], micro_batches=4))
+    saving.load_checkpoint(str(tmp_path))
+    result = saving.train()
+
+    assert (whole.get("micro_batches"), result["micro_batches"]) == (None, 4)
+    assert metrics_of(result) == pytest.approx(metrics_of(expected), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +305,7 @@ def test_a_trial_that_grows_normalises_by_the_rows_that_it_did_before(begin):
     ],
 )
 def test_more_devices_make_no_more_replicas_than_is_wanted(settings, num_replicas, begin):
-    trainable = begin(**({"elastic": True, "reserved": TrialResources(cpus=3)} | settings))
+    trainable = begin(**({"elastic": True, "reserved": THREE_CPUS} | settings))
 
     assert trainable._replicas.num == num_replicas
 
@@ -299,9 +314,7 @@ def test_a_trial_that_cannot_be_spread_further_goes_on_as_it_was(begin, caplog):
     refusing = Mirrored(uneven="refuse")  # 19 rows leave one for the last batch of 9
     config = {"rows": 19, "batch_size": 9}
     expected = begin(config, parallelism=refusing).train()
-    larger = begin(
-        config, parallelism=refusing, elastic=True, reserved=TrialResources(cpus=3)
-    ).train()
+    larger = begin(config, parallelism=refusing, elastic=True, reserved=THREE_CPUS).train()
 
     assert metrics_of(larger) == metrics_of(expected)
     assert larger["devices"] == "CPU:0"

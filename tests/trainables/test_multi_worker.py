@@ -22,7 +22,7 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.cluster]
 
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 
@@ -45,12 +45,10 @@ class Uneven(Workload):
             [
                 keras.Input((6,)),
                 keras.layers.Dense(width, "relu", kernel_regularizer=keras.regularizers.L2(1e-3)),
-                keras.layers.BatchNormalization(synchronized=config.get("synchronized", True)),
+                keras.layers.BatchNormalization(synchronized=True),
                 keras.layers.Dense(3),
             ]
         )
-        if not config.get("batch_norm", True):
-            model = keras.Sequential([keras.Input((6,)), model.layers[0], model.layers[-1]])
         model.compile(
             keras.optimizers.SGD(config["learning_rate"], momentum=0.9, global_clipnorm=0.3),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -154,24 +152,6 @@ def test_workers_mix_rows_of_a_cache_alike(history):
 
     assert np.allclose(history["cached"], mixed, rtol=1e-5)
     assert not np.allclose(history["cached"], history["first"], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("settings", "model"),
-    [
-        pytest.param(
-            {"synchronized_batch_norm": True}, {"synchronized": False}, id="batch norm over all"
-        ),
-        pytest.param({"micro_batches": 3}, {"batch_norm": False}, id="in pieces"),
-    ],
-)
-def test_settings_of_the_step_hold_for_workers_too(begin, settings, model):
-    config = {"learning_rate": 0.1, **model}
-    trial = begin(config, **settings)
-    seen = [metrics_of(trial.train()) for _ in range(2)]
-    trial.stop()
-
-    assert np.allclose(seen, on_one_device(config, 2), rtol=1e-5)
 
 
 def test_a_reused_worker_gives_the_numbers_of_a_fresh_one(history):

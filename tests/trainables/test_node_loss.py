@@ -7,60 +7,56 @@ import sys
 from pathlib import Path
 
 import pytest
+from node_loss_drill import CONFIG, NUM_EPOCHS
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
+from tune_tf import Mirrored, trainable
+from tune_tf.workloads.digits import DigitsMLP
+
+pytestmark = [pytest.mark.tf, pytest.mark.cluster]
 
 NOTHING = {"groups": [], "processes": [], "cpus": 0}
 
 
-@pytest.fixture(scope="module")
-def drill():
-    """What the drill told of its sweeps."""
+def drilled(num_nodes, min_workers):
+    """Return what became of a trial of two workers that lost one of so many nodes."""
+    drill = Path(__file__).with_name("node_loss_drill.py")
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1"}
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("node_loss_drill.py"))],
+        [sys.executable, str(drill), str(num_nodes), str(min_workers)],
         env=os.environ | quiet,
         capture_output=True,
         text=True,
         check=False,
-        timeout=900,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("sweep", ["stopped", "node_lost", "fewer"])
-def test_the_workers_of_a_trial_are_on_two_nodes(drill, sweep):
-    assert len(set(drill[sweep]["nodes"])) == 2
+@pytest.fixture(scope="module")
+def undisturbed():
+    """The last result of the same trial on one device of this process."""
+    alone = trainable(DigitsMLP, Mirrored(), seed=1)(config=CONFIG)
+    for _ in range(NUM_EPOCHS):
+        result = alone.train()
+    alone.stop()
+    return {name: result[name] for name in ("loss", "val_loss")}
 
 
-def test_trials_that_a_scheduler_stops_leave_nothing_behind(drill):
-    assert drill["stopped"]["iterations"] == [2, 2]
-    assert drill["stopped"]["left"] == NOTHING
+@pytest.mark.parametrize(
+    ("num_nodes", "min_workers", "num_workers"),
+    [
+        pytest.param(3, 2, [2], marks=pytest.mark.slow, id="a node with room"),
+        pytest.param(2, 1, [2, 1], id="fewer workers"),
+    ],
+)
+def test_a_trial_that_lost_a_node_ends_with_the_numbers_of_an_undisturbed_one(
+    num_nodes, min_workers, num_workers, undisturbed
+):
+    told = drilled(num_nodes, min_workers)
 
-
-def test_workers_serve_one_trial_after_another(drill):
-    assert len(set(drill["stopped"]["pids"])) == 1
-    assert drill["stopped"]["num_failures"] == 0
-
-
-@pytest.mark.parametrize("sweep", ["node_lost", "fewer"])
-def test_a_trial_that_lost_a_node_ends_with_the_numbers_of_an_undisturbed_one(drill, sweep):
-    told = drill[sweep]
-
-    assert (told["statuses"], told["num_failures"]) == (["TERMINATED"], 1)
-    for name, expected in drill["one_device"].items():
-        assert told[name] == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("sweep", ["node_lost", "fewer"])
-def test_a_trial_that_lost_a_node_leaves_nothing_behind(drill, sweep):
-    assert drill[sweep]["left"] == NOTHING
-
-
-def test_a_lost_worker_is_replaced_on_a_node_that_has_room(drill):
-    assert drill["node_lost"]["num_workers"][-1] == 2
-
-
-def test_a_trial_goes_on_with_fewer_workers_where_there_is_no_room(drill):
-    assert drill["fewer"]["num_workers"] == [2, 2, 2, 1, 1, 1, 1]
+    assert len(set(told["nodes"])) == 2
+    assert (told["status"], told["num_failures"]) == ("TERMINATED", 1)
+    assert list(dict.fromkeys(told["num_workers"])) == num_workers
+    assert {name: told[name] for name in undisturbed} == pytest.approx(undisturbed, rel=1e-5)
+    assert told["left"] == NOTHING

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import greedy
 import pytest
-from greedy import ROWS, GreedyWorkload, OwnStep, Raising
+import stand_in_memory
+from greedy import ROWS, GreedyWorkload, OwnStep
 from ray import cloudpickle, tune
+from stand_in_memory import StandInTrial
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import Outcome
@@ -19,91 +21,92 @@ from tune_tf.tracking.endings import Endings
 from tune_tf.trainables import trainable
 from tune_tf.trainables.oom_retries import OomRetries
 
-cloudpickle.register_pickle_by_value(greedy)  # this folder is not on the path of Ray's workers
-pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
+for each in (greedy, stand_in_memory):
+    cloudpickle.register_pickle_by_value(each)  # this folder is not on the path of Ray's workers
 
 NUM_EPOCHS = 3
 ONE = Mirrored()
 CONTROL_GROUPS = Path("/sys/fs/cgroup/memory")
-TOO_MUCH = 10**13  # numbers a row, which no machine has room for
+ENOUGH = {"most": ROWS, "values": 0, "batch_size": ROWS}
+TOO_MUCH = ENOUGH | {"most": ROWS // 4, "values": 10**13}  # numbers a row: no machine has the room
 
 
 @pytest.fixture
 def run(ray_cluster, tmp_path):
     """Return a function that runs one trial and returns it with how it ended."""
 
-    def run(config, *, oom_retries=2, workload=GreedyWorkload, parallelism=ONE, **arguments):
+    def run(kind, config, *, oom_retries=2, workload=GreedyWorkload, parallelism=ONE):
         endings = Endings()
         [trial] = tune.run(
-            trainable(workload, parallelism, seed=3),
-            config={"most": ROWS, "values": 0, "batch_size": ROWS, **config},
+            kind,
+            config=config,
             stop={"training_iteration": NUM_EPOCHS},
             callbacks=[endings, OomRetries(workload, parallelism, oom_retries=oom_retries)],
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
             storage_path=str(tmp_path),
             raise_on_failed_trial=False,
             verbose=0,
-            **arguments,
         ).trials
         return trial, endings.outcomes[trial.trial_id]
 
     return run
 
 
-def losses(trial):
-    return trial.last_result["loss"], trial.last_result["val_loss"]
+def losses(result):
+    return result["loss"], result["val_loss"]
 
 
-def test_a_trial_goes_on_in_smaller_pieces_with_the_same_numbers(run, caplog):
-    enough, _ = run({})
-    healed, outcome = run({"most": ROWS // 4, "values": TOO_MUCH})
+@pytest.mark.tf
+@pytest.mark.slow
+def test_a_trial_of_two_workers_goes_on_in_smaller_pieces_with_the_same_numbers(run):
+    alone = trainable(GreedyWorkload, seed=3)(config=ENOUGH)
+    *_, enough = [alone.train() for _ in range(NUM_EPOCHS)]
+    alone.stop()
+    spread = MultiWorker(2)
+    trial, outcome = run(trainable(GreedyWorkload, spread, seed=3), TOO_MUCH, parallelism=spread)
 
     assert outcome is Outcome.COMPLETED
-    assert healed.last_result["training_iteration"] == NUM_EPOCHS
-    assert healed.last_result["micro_batches"] == 4
-    assert losses(healed) == pytest.approx(losses(enough), rel=1e-5)
-    assert "micro_batches" not in enough.last_result
+    assert (trial.last_result["micro_batches"], trial.last_result["num_workers"]) == (2, 2)
+    assert losses(trial.last_result) == pytest.approx(losses(enough), rel=1e-5)
+
+
+def test_each_retry_takes_twice_as_many_pieces_from_the_last_checkpoint(run, caplog):
+    trial, outcome = run(StandInTrial, {"pieces": 4})
+
+    assert outcome is Outcome.COMPLETED
+    assert trial.last_result["training_iteration"] == NUM_EPOCHS
+    assert trial.last_result["micro_batches"] == 4
     told = [record.getMessage() for record in caplog.records if "memory" in record.getMessage()]
-    assert [text.partition("with ")[2] for text in told] == [
-        "2 micro-batches at an equal global batch (retry 1 of 2)",
-        "4 micro-batches at an equal global batch (retry 2 of 2)",
+    last = "from its last checkpoint with"
+    assert [text.partition("it goes on ")[2] for text in told] == [
+        f"{last} 2 micro-batches at an equal global batch (retry 1 of 2)",
+        f"{last} 4 micro-batches at an equal global batch (retry 2 of 2)",
     ]
 
 
-def test_a_trial_of_two_workers_goes_on_in_smaller_pieces_with_the_same_numbers(run):
-    enough, _ = run({})
-    config = {"most": ROWS // 4, "values": TOO_MUCH}
-    healed, outcome = run(config, parallelism=MultiWorker(2))
-
-    assert outcome is Outcome.COMPLETED
-    assert (healed.last_result["micro_batches"], healed.last_result["num_workers"]) == (2, 2)
-    assert losses(healed) == pytest.approx(losses(enough), rel=1e-5)
-
-
 def test_a_trial_that_has_had_its_retries_fails_for_want_of_memory(run):
-    trial, outcome = run({"most": 1, "values": TOO_MUCH}, oom_retries=1)
+    trial, outcome = run(StandInTrial, {"pieces": 64}, oom_retries=1)
 
     assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
     assert trial.placement_group_factory.micro_batches == 2
 
 
 def test_without_retries_it_fails_at_once(run):
-    trial, outcome = run({"most": 1, "values": TOO_MUCH}, oom_retries=0)
+    trial, outcome = run(StandInTrial, {"pieces": 64}, oom_retries=0)
 
     assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
     assert Path(trial.error_file).read_text().count("Failure #") == 1
 
 
-def test_another_failure_is_not_forgiven_and_not_taken_for_one_of_memory(run, tmp_path):
-    config = {"most": 1, "values": TOO_MUCH, "once": str(tmp_path / "once")}
-    trial, outcome = run(config, workload=Raising)
+def test_another_failure_is_not_forgiven_and_not_taken_for_one_of_memory(run):
+    trial, outcome = run(StandInTrial, {"pieces": 64, "raises": True})
 
     assert (trial.status, outcome) == ("ERROR", Outcome.ERROR)
     assert Path(trial.error_file).read_text().count("Failure #") == 2
 
 
 def test_a_train_step_that_takes_whole_batches_is_not_tried_again(run):
-    trial, outcome = run({"most": 1, "values": TOO_MUCH}, workload=OwnStep)
+    trial, outcome = run(StandInTrial, {"pieces": 64}, workload=OwnStep)
 
     assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
     assert Path(trial.error_file).read_text().count("Failure #") == 1
@@ -125,10 +128,9 @@ def control_group():
     group.rmdir()
 
 
+@pytest.mark.slow
 def test_a_trial_that_the_kernel_ended_goes_on_in_smaller_pieces(run, control_group, caplog):
-    values = 2**31 // 4 // 2 // ROWS  # a whole batch and its square roots: 2 GiB
-    config = {"most": 0, "values": values, "control_group": str(control_group)}
-    trial, outcome = run(config)
+    trial, outcome = run(StandInTrial, {"bytes": 2**31, "control_group": str(control_group)})
 
     assert outcome is Outcome.COMPLETED, Path(trial.error_file).read_text()
     assert trial.last_result["training_iteration"] == NUM_EPOCHS
@@ -136,9 +138,10 @@ def test_a_trial_that_the_kernel_ended_goes_on_in_smaller_pieces(run, control_gr
     assert "ran out of memory" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_trial_that_the_kernel_ended_for_good_failed_for_want_of_memory(run, control_group):
-    config = {"most": 0, "values": 2**31 // 4 // ROWS, "control_group": str(control_group)}
-    trial, outcome = run(config, oom_retries=0)
+    config = {"bytes": 2**31, "control_group": str(control_group)}
+    trial, outcome = run(StandInTrial, config, oom_retries=0)
 
     assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
     assert "the kernel ended the trial's process" in Path(trial.error_file).read_text()

@@ -20,14 +20,8 @@ FOLDER = Path(__file__).parents[1] / "training"
 TOLD = [
     "delta of Huber",
     "Normalization.adapt",
-    "activation called like one of Keras'",
-    "exclude_from_weight_decay",
-    "which layers share a regularizer",
     "regularizer of a variable",
-    "compute_loss of an instance",
-    "preset iterations",
     "callback that freezes a layer",
-    "metrics of a vouched model",
     "LSTM with dropout",
     "closure",
 ]

@@ -11,7 +11,6 @@ from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
 
 from tune_tf.trainables import trainable
-from tune_tf.trainables.recycling import RecycleActors, Recycling
 from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
@@ -88,34 +87,3 @@ def test_population_based_training_exploits_checkpoints(run):
     loser = next(trial for trial in trials if trial.evaluated_params["learning_rate"] == 1e-6)
     assert loser.config["learning_rate"] >= 1e-3, "nothing was exploited"
     assert loser.last_result["val_accuracy"] > 0.2, "it did not go on from the donor's weights"
-
-
-@pytest.mark.parametrize(
-    ("max_programs", "num_processes"),
-    [pytest.param(1, 2, id="recycled"), pytest.param(64, 1, id="reused")],
-)
-def test_a_process_that_traced_too_much_serves_no_other_trial(max_programs, num_processes, run):
-    trials = run(
-        trainable(DigitsMLP, seed=1, recycling=Recycling(max_programs=max_programs)),
-        config={"width": tune.grid_search([8, 16]), "batch_size": 128},
-        stop={"training_iteration": 1},
-        callbacks=[RecycleActors()],
-        max_concurrent_trials=1,
-    )
-
-    assert [trial.status for trial in trials] == ["TERMINATED"] * 2
-    pids = {trial.last_result["pid"] for trial in trials}
-    assert len(pids) == num_processes
-    assert os.getpid() not in pids
-
-
-def test_a_diverged_trial_ends_with_its_cause(run):
-    (trial,) = run(
-        trainable(DigitsMLP, seed=1),
-        config={"learning_rate": float("inf"), "width": 8, "batch_size": 128},
-        stop={"training_iteration": 5},
-    )
-
-    assert trial.status == "TERMINATED"
-    assert trial.last_result["training_iteration"] == 1
-    assert trial.last_result["stop_reason"] == "diverged"

@@ -21,7 +21,7 @@ from tune_tf.trainables.worker import Assignment, PickledWorkload
 from tune_tf.trainables.worker_actor import WorkerActor
 from tune_tf.trainables.worker_group import WorkerGroup
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 ray.cloudpickle.register_pickle_by_value(stand_in_workers)  # Ray's workers cannot import it
 
@@ -67,17 +67,12 @@ def processes(folder):
     return [[int(pid) for pid in Path(folder, str(r)).read_text().split()] for r in (0, 1)]
 
 
-def test_each_worker_answers_from_a_process_of_its_own(start):
-    answers = start().ask("epoch")
-
-    assert len({os.getpid(), *answers}) == 3
-
-
-def test_the_end_ends_all_processes(start):
+def test_each_worker_is_a_process_of_its_own_until_the_end(start):
     group = start()
     pids = group.ask("epoch")
     group.end(finish=True)
 
+    assert len({os.getpid(), *pids}) == 3
     assert have_ended(pids)
     with pytest.raises(WorkerLostError, match="have ended"):
         group.ask("epoch")
@@ -88,7 +83,11 @@ def test_the_end_ends_all_processes(start):
     [
         pytest.param("dies", WorkerLostError, r"worker 1 died", id="death"),
         pytest.param(
-            "freezes", WorkerLostError, r"worker 1 has given no sign of life", id="frozen"
+            "freezes",
+            WorkerLostError,
+            r"worker 1 has given no sign of life",
+            marks=pytest.mark.slow,
+            id="frozen",
         ),
         pytest.param("raises", WorkerError, "worker 1 on .*of the user's making", id="an error"),
     ],
@@ -101,6 +100,7 @@ def test_one_that_goes_wrong_ends_all(start, tmp_path, fault, error, message):
     assert have_ended([pids[0] for pids in processes(tmp_path)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -114,6 +114,7 @@ def test_workers_that_cannot_train_together_are_refused(start, tmp_path, fault, 
     assert have_ended([pids[0] for pids in processes(tmp_path)])
 
 
+@pytest.mark.slow
 def test_a_port_that_was_taken_is_retried_with_another(start, tmp_path):
     answers = start("port").ask("epoch")
 
@@ -123,6 +124,7 @@ def test_a_port_that_was_taken_is_retried_with_another(start, tmp_path):
     assert have_ended([pids[0] for pids in tried])
 
 
+@pytest.mark.slow
 def test_a_workload_that_a_node_does_not_have_is_told(start):
     with pytest.raises(WorkloadError, match=r"worker \d on .*only_on_the_laptop.*runtime_env"):
         start(workload=NotInstalledHere(), actor=WorkerActor)
