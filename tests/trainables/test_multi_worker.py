@@ -45,7 +45,7 @@ class Uneven(Workload):
             [
                 keras.Input((6,)),
                 keras.layers.Dense(width, "relu", kernel_regularizer=keras.regularizers.L2(1e-3)),
-                keras.layers.BatchNormalization(synchronized=True),
+                keras.layers.BatchNormalization(synchronized=config.get("synchronized", True)),
                 keras.layers.Dense(3),
             ]
         )
@@ -152,6 +152,16 @@ def test_workers_mix_rows_of_a_cache_alike(history):
 
     assert np.allclose(history["cached"], mixed, rtol=1e-5)
     assert not np.allclose(history["cached"], history["first"], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_batch_norm_over_all_workers_gives_the_numbers_of_one_device(begin):
+    config = {"learning_rate": 0.1, "synchronized": False}
+    trial = begin(config, synchronized_batch_norm=True)
+    seen = [metrics_of(trial.train()) for _ in range(2)]
+    trial.stop()
+
+    assert np.allclose(seen, on_one_device(config, 2), rtol=1e-5)
 
 
 def test_a_reused_worker_gives_the_numbers_of_a_fresh_one(history):
