@@ -76,19 +76,9 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def inline(monkeypatch, tmp_path):
+def inline(tmp_path):
     """Let Tune's controller run its trials in this process, without a cluster."""
-    from inline_actors import InlineActorManager
-    from ray.tune.execution import tune_controller
+    from inline_actors import inlined
 
-    monkeypatch.setattr(tune_controller, "RayActorManager", InlineActorManager)
-    monkeypatch.setenv("TUNE_DISABLE_AUTO_INIT", "1")
-    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
-    monkeypatch.setattr(
-        "ray.train._internal.storage._get_ray_train_session_dir", lambda: str(tmp_path / "session")
-    )
-    monkeypatch.setattr(
-        "ray.train._internal.session._FutureTrainingResult.resolve",
-        lambda self, block=True: self.future.resolve(block),
-    )
-    monkeypatch.setenv("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
+    with inlined(tmp_path / "session"):
+        yield

@@ -5,8 +5,9 @@ import traceback
 from collections import deque
 from types import SimpleNamespace
 
+import pytest
 from ray.air.execution._internal.tracked_actor import TrackedActor
-from ray.train._internal import session
+from ray.train._internal import session, storage
 from ray.tune.error import TuneError
 from ray.tune.execution import tune_controller
 from ray.tune.experiment import Experiment
@@ -169,6 +170,27 @@ def _session_of(actor):
         yield
     finally:
         actor.session, session._session = session._session, None
+
+
+@contextlib.contextmanager
+def inlined(session_dir):
+    """Have Tune run the trials of all sweeps in this process.
+
+    Args:
+        session_dir: Where Tune keeps what it has not yet written to a sweep's folder.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tune_controller, "RayActorManager", InlineActorManager)
+        patch.setenv("TUNE_DISABLE_AUTO_INIT", "1")
+        patch.setenv("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
+        patch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
+        patch.setattr(storage, "_get_ray_train_session_dir", lambda: str(session_dir))
+        patch.setattr(
+            session._FutureTrainingResult,
+            "resolve",
+            lambda self, block=True: self.future.resolve(block),
+        )
+        yield
 
 
 def run_inline(
