@@ -11,22 +11,43 @@ pytestmark = pytest.mark.tf
 EPOCHS = 5
 BY_FIT = [name for name, case in CASES.items() if case.keras != float("inf")]
 BY_REPLICAS = [name for name, case in CASES.items() if case.replicas]
-WITH_THREE = [
-    "SGD with momentum, even",
+BY_TWO = [name for name in BY_REPLICAS if name not in ("clipnorm", "clipvalue")]
+"""Each variable's gradient is clipped after it is summed; ``test_replica_table.py`` has both."""
+BY_THREE = [
     "SGD with momentum, one row over",
-    "Adam",
-    "global_clipnorm",
     "synchronized batch normalization",
-    "L2 penalty",
-    "summed loss",
-    "sample weight",
     "two inputs, two outputs, uneven",
     "own train_step, uneven, clipped",
-    "train_step of the workload",
-    "train_step of the workload, loss by hand",
-    "accumulated gradients, averages overwrite weights, constraint",
-    "sparse gradients, Adam, clipnorm",
 ]
+GUARD_OF_FIT = [
+    "SGD with momentum, uneven",
+    "cosine decay",
+    "accumulated gradients, clipped",
+    "dropout",
+    "batch normalization",
+    "L2 penalty",
+    "class weight",
+    "sample weight",
+    "metrics that are no means",
+    "two inputs, two outputs, even",
+    "sparse gradients, Adam, clipnorm",
+    "weights made at the first call",
+    "own train_step, uneven, clipped",
+    "train_step of the workload",
+    "no validation",
+]
+GUARD_OF_REPLICAS = [
+    "SGD with momentum, one row over",
+    "averaged weights",
+    "accumulated gradients, averages overwrite weights, constraint",
+    "synchronized batch normalization",
+    "sample weight",
+    "two inputs, two outputs, uneven",
+    "sparse gradients, Adam, clipnorm",
+    "own train_step, uneven, clipped",
+    "train_step of the workload",
+]
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +58,7 @@ def with_one_replica(replicas_of):
     )
 
 
-@pytest.mark.parametrize("name", BY_FIT)
+@pytest.mark.parametrize("name", [name if name in GUARD_OF_FIT else slow(name) for name in BY_FIT])
 def test_one_replica_gives_the_numbers_of_fit(name, replicas_of, with_one_replica):
     by_fit = run_keras_fit(CASES[name].workload, replicas_of(1), epochs=EPOCHS)
 
@@ -46,7 +67,8 @@ def test_one_replica_gives_the_numbers_of_fit(name, replicas_of, with_one_replic
 
 @pytest.mark.parametrize(
     ("name", "num_replicas"),
-    [(name, 2) for name in BY_REPLICAS] + [(name, 3) for name in WITH_THREE],
+    [(name, 2) if name in GUARD_OF_REPLICAS else slow(name, 2) for name in BY_TWO]
+    + [slow(name, 3) for name in BY_THREE],
 )
 def test_several_replicas_give_the_numbers_of_one(
     name, num_replicas, replicas_of, with_one_replica
