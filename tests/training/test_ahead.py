@@ -50,8 +50,15 @@ def ahead(replicas_of):
 
 @pytest.mark.parametrize(
     ("workload", "num_replicas"),
-    [(PLAIN, 1), (CASES["synchronized batch normalization"].workload, 2)],
-    ids=["one", "two replicas"],
+    [
+        pytest.param(PLAIN, 1, id="one"),
+        pytest.param(
+            CASES["synchronized batch normalization"].workload,
+            2,
+            id="two replicas",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_each_epoch_reports_the_numbers_of_validation_that_is_waited_for(
     ahead, replicas_of, workload, num_replicas

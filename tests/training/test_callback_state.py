@@ -105,7 +105,7 @@ def weights_of(checkpoint):
     return [*checkpoint.model, *checkpoint.optimizer]
 
 
-@pytest.fixture(scope="module", params=["graph", "fit"])
+@pytest.fixture(scope="module", params=["graph", pytest.param("fit", marks=pytest.mark.slow)])
 def loop_of(request, replicas_of):
     """Return a function that makes a loop."""
     kind = GraphLoop if request.param == "graph" else FitLoop

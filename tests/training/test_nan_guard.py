@@ -69,7 +69,7 @@ UNCARRIABLE = {
 @pytest.mark.parametrize(
     ("build", "owner", "attribute", "num_programs"), UNCARRIABLE.values(), ids=UNCARRIABLE
 )
-@pytest.mark.parametrize("validation", [0, 8])
+@pytest.mark.parametrize("validation", [pytest.param(0, marks=pytest.mark.slow), 8])
 def test_a_scalar_that_cannot_be_carried_gives_the_right_numbers(
     build, owner, attribute, num_programs, validation, replicas_of, monkeypatch
 ):
@@ -99,7 +99,7 @@ def test_a_restored_trial_is_guarded_too(replicas_of, monkeypatch):
     assert loop.epoch()["loss"] == pytest.approx(expected[0][1]["loss"], rel=1e-6)
 
 
-@pytest.mark.parametrize("validation", [0, 8])
+@pytest.mark.parametrize("validation", [pytest.param(0, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("first", [True, False], ids=["the first trial", "a later trial"])
 def test_a_trial_that_diverges_says_so_and_leaves_the_next_exact(first, validation, replicas_of):
     workload = Given(leaky, draw(20, validation))

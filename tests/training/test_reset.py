@@ -54,7 +54,7 @@ def workload():
     return Given(build, draw(45, 19))
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_trial_after_another_is_the_trial_of_a_fresh_loop_bit_for_bit(
     num_replicas, replicas_of, workload
 ):
@@ -70,6 +70,7 @@ def test_a_trial_after_another_is_the_trial_of_a_fresh_loop_bit_for_bit(
     assert loop.num_programs == 1
 
 
+@pytest.mark.slow
 def test_what_three_replicas_add_up_may_differ_in_the_last_bit_only(replicas_of, workload):
     loop = GraphLoop(workload, replicas_of(3))
     _, second = (run(loop, workload, config, seed) for config, seed in ((A, 1), (B, 2)))

@@ -1,5 +1,7 @@
 """Rows of a pipeline: the numbers of arrays, read while a trial trains."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
 layers = keras.layers
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
@@ -25,8 +28,8 @@ layers = keras.layers
     [
         pytest.param(draw(37, 19), None, 1, id="shorter last batch"),
         pytest.param(draw(37, 19), as_it_is, 2, id="shorter last batch, mapped, two replicas"),
-        pytest.param(draw(32, 16, weights=True), as_it_is, 1, id="weights, mapped"),
-        pytest.param(draw(32, 16, weights=True), None, 3, id="weights, three replicas"),
+        slow(draw(32, 16, weights=True), as_it_is, 1, id="weights, mapped"),
+        slow(draw(32, 16, weights=True), None, 3, id="weights, three replicas"),
     ],
 )
 def test_a_pipeline_trains_to_the_numbers_of_arrays(replicas_of, data, mapping, num):
@@ -48,8 +51,12 @@ def test_only_the_training_rows_may_come_from_a_pipeline(replicas_of):
 
 @pytest.mark.parametrize(
     ("memory_bytes", "streamed_parts"),
-    [(None, []), (4000, []), (1500, ["train"]), (700, ["train", "validation"])],
-    ids=["a CPU", "room for all", "room for validation rows", "no room"],
+    [
+        slow(None, [], id="a CPU"),
+        slow(4000, [], id="room for all"),
+        pytest.param(1500, ["train"], id="room for validation rows"),
+        slow(700, ["train", "validation"], id="no room"),
+    ],
 )
 def test_arrays_that_a_device_has_no_room_for_are_streamed(memory_bytes, streamed_parts):
     data = draw(37, 19)  # 37 and 19 rows of 6 floats and a label, 28 or 32 bytes each
@@ -67,7 +74,7 @@ def test_arrays_that_a_device_has_no_room_for_are_streamed(memory_bytes, streame
     )
 
 
-@pytest.mark.parametrize("num", [1, 2])
+@pytest.mark.parametrize("num", [1, slow(2)])
 def test_a_train_step_of_its_own_gets_the_rows_too(replicas_of, num):
     data = draw(37, 19)
     resident = run_fresh(ByTape(without_dropout, data), replicas_of(num))
@@ -93,7 +100,9 @@ def test_what_is_computed_of_a_row_has_the_same_seeds(replicas_of):
     assert furthest(run_fresh(Noisy(classifier, streamed(data)), replicas_of(1)), resident) < 1e-6
 
 
-@pytest.mark.parametrize("settings", [{}, {"cache": "memory"}], ids=["read anew", "cached"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param({}, id="read anew"), slow({"cache": "memory"}, id="cached")]
+)
 def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of, settings):
     data = draw(37, 19)
     workload = Given(classifier, streamed(data, **settings))
@@ -121,7 +130,9 @@ def test_the_next_trial_of_a_process_has_the_numbers_of_a_fresh_one(replicas_of)
     assert loop.num_programs == 1
 
 
-@pytest.mark.parametrize("settings", [{}, {"cache": "memory"}], ids=["read anew", "cached"])
+@pytest.mark.parametrize(
+    "settings", [slow({}, id="read anew"), pytest.param({"cache": "memory"}, id="cached")]
+)
 def test_the_same_seed_gives_the_same_batches(settings):
     def epochs(seed):
         stream = Stream(Pipeline(draw(20).train, augment=noisy, **settings), "train")
@@ -193,6 +204,7 @@ def test_the_first_rows_are_those_that_a_model_sees():
     np.testing.assert_array_equal(y, draw(20).train[1][:1])
 
 
+@pytest.mark.slow
 def test_rows_that_xla_trains_on_may_come_from_a_pipeline(replicas_of):
     def jitted(config):
         model = without_dropout(config)

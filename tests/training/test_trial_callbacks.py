@@ -250,7 +250,7 @@ def plain_calls(calls):
     ]
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_call_is_that_of_fit_with_the_same_logs_and_weights(num_replicas, both_ways):
     calls = {"loop": [], "fit": []}
     in_loop, by_fit = both_ways(
