@@ -10,7 +10,7 @@ import pytest
 from pairwise import pairwise
 from trials import Given, draw, furthest, run_fresh, run_keras_fit
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("unchecked")]
 layers, optimizers = keras.layers, keras.optimizers
 
 BATCH, EPOCHS = 8, 3

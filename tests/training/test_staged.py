@@ -12,11 +12,23 @@ from trials import Given, begin, draw, furthest, furthest_values, run, run_fresh
 from tune_tf.errors import WorkloadError
 from tune_tf.training.graph_nodes import nodes_of
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("unchecked")]
 
 REFUSED = ("own train_step", "train_step of", "synchronized", "weights made at the first call")
-OF_ONE_VARIABLE = ("SGD with momentum, even", "AdamW", "RMSprop", "clipnorm", "clipvalue")
-"""The optimizer's step alone, as under "Adam": where the gradient came from is not asked."""
+OF_ONE_VARIABLE = (
+    "SGD with momentum, even",
+    "SGD with momentum, one row over",
+    "AdamW",
+    "RMSprop",
+    "clipnorm",
+    "clipvalue",
+    "exponential decay",
+    "sparse gradients",
+    "sparse gradients, Adam, accumulated",
+    "batch of all rows",
+    "list of inputs",
+)
+"""The step of a variable, as under "Adam", or what another case has in it."""
 CUT = [
     name
     for name, case in CASES.items()

@@ -421,6 +421,7 @@ def test_a_callback_of_keras_does_what_it_does_in_fit(name, both_ways, tmp_path)
     assert written == by_keras
 
 
+@pytest.mark.slow
 def test_two_replicas_are_validated_by_averages_as_in_fit(both_ways):
     assert_same(*both_ways(lambda who: [callbacks.SwapEMAWeights()], {"ema": True}, num_replicas=2))
 

@@ -21,7 +21,7 @@ from tune_tf.training.seeds import epoch_order, seed_everything, trial_seed
 from tune_tf.workloads.digits import DigitsMLP
 from tune_tf.workloads.hypermodel import from_hypermodel
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 EPOCHS, SEED, NUM_TRIALS = 2, 5, 8
 NAMES = {"learning_rate": "learning.rate"}  # ours and KerasTuner's, where they differ
