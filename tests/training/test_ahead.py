@@ -162,6 +162,7 @@ def test_what_callbacks_add_to_the_logs_is_reported_one_epoch_later(ahead):
     assert "added" not in saved.untold
 
 
+@pytest.mark.slow
 def test_a_trial_that_stops_early_ends_with_its_best_weights_and_trains_no_more(ahead, replicas_of):
     def stopping(config):
         return [
@@ -250,6 +251,7 @@ def test_a_workload_without_validation_rows_is_refused(ahead):
         begin(ahead(workload), workload)
 
 
+@pytest.mark.slow
 def test_what_is_computed_of_single_rows_is_validated_alike(ahead, replicas_of):
     class Noisy(Given):
         def per_example(self, config, *, training):

@@ -64,6 +64,7 @@ def test_a_second_trial_gives_the_numbers_of_a_fresh_one(replicas_of):
     assert other != first
 
 
+@pytest.mark.slow
 def test_callbacks_keep_their_patience_over_epochs(replicas_of):
     stopping = callbacks.EarlyStopping("loss", min_delta=1e6, patience=2)
     loop = begun(replicas_of(1), stopping)
@@ -139,6 +140,7 @@ def test_a_trial_goes_on_from_a_checkpoint(lazy, replicas_of, tmp_path):
     restored.finish()
 
 
+@pytest.mark.slow
 def test_a_running_trial_can_be_taken_back(replicas_of):
     loop = begun(replicas_of(1))
     before = loop.state()

@@ -98,7 +98,7 @@ def test_layers_inside_layers_are_synchronized_too(replicas_of):
     [
         (1, "L2 penalty"),
         (2, "sample weight"),
-        (2, "metrics that are no means"),
+        slow(2, "metrics that are no means"),
         slow(1, "sample weight"),
         slow(2, "L2 penalty"),
         slow(2, "summed loss"),
@@ -255,6 +255,7 @@ def each_structure(num, replicas):
     return losses
 
 
+@pytest.mark.slow
 def test_replicas_train_one_structure_after_another(replicas_of):
     losses = each_structure(5, replicas_of(2))
 

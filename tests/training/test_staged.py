@@ -38,7 +38,6 @@ GUARD = [
     "accumulated gradients, clipped",
     "averaged weights",
     "sample weight",
-    "metrics that are no means",
     "two inputs, two outputs, uneven",
     "sparse gradients, Adam, clipnorm",
 ]
@@ -46,7 +45,7 @@ LAYOUTS = [
     tuple(row.values())
     for row in pairwise({"replicas": (1, 2), "stages": (1, 2, 3), "pieces": (1, 2, 3, 4)})
 ]
-GUARDS_LAYOUTS = [(1, 3, 3), (2, 2, 1), (2, 3, 4)]
+GUARDS_LAYOUTS = [(1, 3, 3), (2, 3, 4)]
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
@@ -111,6 +110,7 @@ def test_each_feature_gives_the_numbers_of_one_device(name, cut, whole):
     assert furthest(cut(workload, layout), whole(workload)) <= CASES[name].replicas
 
 
+@pytest.mark.slow
 def test_an_output_of_an_early_stage_is_trained_too(cut, whole):
     data = draw(45, 19)
     y = {"early": data.train[1], "late": keras.utils.to_categorical(data.train[1])}
@@ -178,6 +178,7 @@ def test_products_forwards_and_backwards_are_computed_on_their_stage(loop_on_gri
     assert products == {"0", "1", "2", "3", "4", "5"}
 
 
+@pytest.mark.slow
 def test_the_second_trial_costs_no_trace_and_is_as_in_a_fresh_process(loop_on_grid):
     loop = loop_on_grid(SKIPPING, 2, 2, 2)
     run(loop, SKIPPING, {"learning_rate": 0.05}, seed=1)
@@ -208,6 +209,7 @@ def test_a_trial_goes_on_in_another_layout(first, second, loop_on_grid, whole):
     assert furthest((begun, arrays), (history, values)) <= 1e-5
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_into_the_uncut_model_and_back(loop_on_grid, replicas_of, whole):
     from trials import GraphLoop
 

@@ -42,6 +42,7 @@ print(json.dumps([[list(x.shape), str(x.dtype), len(y)] for x, y in parts]))
     ]
 
 
+@pytest.mark.slow
 def test_without_network_and_cache_it_is_told_which_file_belongs_where(tmp_path):
     script = """
 from tune_tf.workloads.keras_datasets import KerasDatasetModel
