@@ -67,7 +67,11 @@ UNCARRIABLE = {
 
 
 @pytest.mark.parametrize(
-    ("build", "owner", "attribute", "num_programs"), UNCARRIABLE.values(), ids=UNCARRIABLE
+    ("build", "owner", "attribute", "num_programs"),
+    [
+        pytest.param(*case, id=name, marks=() if name == "gives NaN" else pytest.mark.slow)
+        for name, case in UNCARRIABLE.items()
+    ],
 )
 def test_a_scalar_that_cannot_be_carried_gives_the_right_numbers(
     build, owner, attribute, num_programs, replicas_of, monkeypatch

@@ -106,6 +106,7 @@ def service():
     return ray.get_actor(found[0], namespace=NAMESPACE) if found else None
 
 
+@pytest.mark.slow
 def test_trials_share_an_epoch_in_batches_of_their_own(started, tmp_path):
     from tune_tf.training.stream import Stream
 
@@ -128,6 +129,7 @@ def test_trials_share_an_epoch_in_batches_of_their_own(started, tmp_path):
             np.testing.assert_array_equal(rows, np.concatenate([r[0] for _, r in expected]))
 
 
+@pytest.mark.slow
 def test_an_epoch_is_made_once_for_trials_that_come_one_after_another(started, tmp_path):
     first, second = started(pipeline(tmp_path, shared=True), 2)
     numbers, rows = ray.get(first.epoch.remote(0, 16))
@@ -140,6 +142,7 @@ def test_an_epoch_is_made_once_for_trials_that_come_one_after_another(started, t
     np.testing.assert_array_equal(rows, rows_too)
 
 
+@pytest.mark.slow
 def test_epochs_differ_and_each_has_every_row_once(started, tmp_path):
     (trial,) = started(pipeline(tmp_path, shared=True))
     orders, rows = zip(*ray.get([trial.epoch.remote(epoch, 100) for epoch in (0, 1)]), strict=True)
@@ -149,6 +152,7 @@ def test_epochs_differ_and_each_has_every_row_once(started, tmp_path):
     assert np.abs(rows[0][np.argsort(orders[0][0])] - rows[1][np.argsort(orders[1][0])]).min() > 0
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_mixed_are_shared_over_epochs(started):
     (trial,) = started(pipeline(shared=True))
     orders = [ray.get(trial.epoch.remote(epoch, 100, False))[0] for epoch in (0, 1)]

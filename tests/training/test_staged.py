@@ -192,7 +192,7 @@ def test_the_second_trial_costs_no_trace_and_is_as_in_a_fresh_process(loop_on_gr
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [((1, 3, 2), (1, 1, 1)), slow((1, 1, 1), (2, 2, 1)), slow((2, 3, 1), (1, 2, 4))],
+    [((1, 3, 2), (1, 1, 1)), slow((2, 3, 1), (1, 2, 4))],
     ids=str,
 )
 def test_a_trial_goes_on_in_another_layout(first, second, loop_on_grid, whole):
