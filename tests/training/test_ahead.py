@@ -104,6 +104,7 @@ def steered(config):
     return [keras.callbacks.ReduceLROnPlateau("val_loss", factor=0.5, patience=0, min_delta=10)]
 
 
+@pytest.mark.slow
 def test_a_restored_trial_goes_on_as_if_it_had_not_stopped(ahead, replicas_of):
     workload = Given(regularised, DATA, callbacks=steered)
     loop = begin(ahead(workload), workload)

@@ -32,6 +32,7 @@ def in_a_process(code):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_devices_are_claimed_once_and_for_all():
     printed = in_a_process(
         """

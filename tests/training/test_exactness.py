@@ -40,13 +40,9 @@ BY_THREE = [
 ]
 GUARD_OF_FIT = [
     "SGD with momentum, uneven",
-    "accumulated gradients, clipped",
     "dropout",
     "batch normalization",
-    "class weight",
     "sample weight",
-    "two inputs, two outputs, even",
-    "weights made at the first call",
     "own train_step, uneven, clipped",
     "train_step of the workload",
 ]

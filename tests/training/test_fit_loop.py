@@ -121,7 +121,13 @@ def test_the_end_of_a_trial_ends_its_thread(num_epochs, replicas_of):
     assert len(ended) == num_epochs
 
 
-@pytest.mark.parametrize("lazy", [False, True], ids=["built", "built by the first batch"])
+@pytest.mark.parametrize(
+    "lazy",
+    [
+        pytest.param(False, id="built", marks=pytest.mark.slow),
+        pytest.param(True, id="built by the first batch"),
+    ],
+)
 def test_a_trial_goes_on_from_a_checkpoint(lazy, replicas_of, tmp_path):
     seen = []
     noting = callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(epoch))

@@ -95,6 +95,7 @@ def test_a_trial_in_a_warm_process_is_traced_only_if_what_is_computed_differs():
     assert loop.num_programs == 2
 
 
+@pytest.mark.slow
 def test_a_restored_trial_draws_what_it_would_have_drawn():
     loop = begin(GraphLoop(NOISY, replicas(1), Mirrored()), NOISY, CONFIG)
     loop.epoch()

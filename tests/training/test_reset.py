@@ -70,6 +70,7 @@ def test_a_trial_after_another_is_the_trial_of_a_fresh_loop_bit_for_bit(
     assert loop.num_programs == 1
 
 
+@pytest.mark.slow
 def test_trials_of_another_structure_in_between_change_nothing(replicas_of, workload):
     loop = GraphLoop(workload, replicas_of(1))
     first, _, again = (bits(run(loop, workload, config, 1)) for config in (A, A | {"width": 4}, A))
@@ -78,6 +79,7 @@ def test_trials_of_another_structure_in_between_change_nothing(replicas_of, work
     assert loop.num_programs == 2
 
 
+@pytest.mark.slow
 def test_a_trial_that_stopped_early_leaves_nothing_to_the_next(replicas_of, workload):
     loop = GraphLoop(workload, replicas_of(1))
     run(loop, workload, A, 1, epochs=1)
@@ -85,6 +87,7 @@ def test_a_trial_that_stopped_early_leaves_nothing_to_the_next(replicas_of, work
     assert bits(run(loop, workload, B, 2)) == bits(run_fresh(workload, replicas_of(1), B, 2))
 
 
+@pytest.mark.slow
 def test_other_rows_of_the_same_shape_need_no_trace(replicas_of):
     class Changing(Given):
         def load_data(self, config):

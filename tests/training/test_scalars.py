@@ -208,6 +208,7 @@ def test_every_carried_scalar_is_tested():
     assert tested >= {f"{o.__name__}.{a}" for o, names in scalars._CARRIED.items() for a in names}
 
 
+@pytest.mark.slow
 def test_several_replicas_carry_too(replicas_of):
     def build(config):
         return of_optimizer(optimizers.SGD, config)

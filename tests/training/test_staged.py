@@ -36,7 +36,6 @@ CUT = [
 ]
 GUARD = [
     "accumulated gradients, clipped",
-    "averaged weights",
     "sample weight",
     "two inputs, two outputs, uneven",
     "sparse gradients, Adam, clipnorm",
@@ -45,7 +44,7 @@ LAYOUTS = [
     tuple(row.values())
     for row in pairwise({"replicas": (1, 2), "stages": (1, 2, 3), "pieces": (1, 2, 3, 4)})
 ]
-GUARDS_LAYOUTS = [(1, 3, 3), (2, 3, 4)]
+GUARDS_LAYOUTS = [(2, 3, 4)]
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 

@@ -85,6 +85,7 @@ def test_a_train_step_of_its_own_gets_the_rows_too(replicas_of):
     assert furthest(of_pipeline, resident) < 1e-6
 
 
+@pytest.mark.slow
 def test_stages_of_a_model_get_the_rows_too(replicas_of, loop_on_grid):
     data = draw(40, 19)
     whole = run_fresh(Given(without_dropout, data), replicas_of(1))
@@ -93,6 +94,7 @@ def test_stages_of_a_model_get_the_rows_too(replicas_of, loop_on_grid):
     assert furthest(run(loop_on_grid(workload, 2, 2, 2), workload), whole) < 1e-5
 
 
+@pytest.mark.slow
 def test_what_is_computed_of_a_row_has_the_same_seeds(replicas_of):
     data = draw(37, 19)
     resident = run_fresh(Noisy(classifier, data), replicas_of(1))
@@ -117,6 +119,7 @@ def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of):
     assert bits(([*first, *second], found)) == bits((whole, values))
 
 
+@pytest.mark.slow
 def test_the_next_trial_of_a_process_has_the_numbers_of_a_fresh_one(replicas_of):
     workload = Given(classifier, streamed(draw(37, 19), cache="memory"))
     fresh = run_fresh(workload, replicas_of(1), seed=2)

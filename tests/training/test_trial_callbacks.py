@@ -507,7 +507,7 @@ def carrying(config):
     return model
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_callback_reads_copies_and_writes_the_numbers_of_its_own_trial(
     num_replicas, replicas_of, tmp_path
 ):
