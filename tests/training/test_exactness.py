@@ -8,7 +8,7 @@ from trials import furthest, furthest_values, run_fresh, run_keras_fit
 
 pytestmark = pytest.mark.tf
 
-EPOCHS = 5
+EPOCHS = 3
 TOLD_ELSEWHERE = {
     "SGD with momentum, even",
     "Adam",
