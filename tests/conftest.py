@@ -82,3 +82,12 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
     connect(f"sqlite:///{path}").search_experiments()
     return path
+
+
+@pytest.fixture
+def inline(tmp_path):
+    """Let Tune's controller run its trials in this process, without a cluster."""
+    from inline_actors import inlined
+
+    with inlined(tmp_path / "session"):
+        yield

@@ -11,8 +11,6 @@ from tune_tf.outcome import Outcome
 from tune_tf.report import write_report
 from tune_tf.report.history import History
 
-pytestmark = pytest.mark.slow  # one report takes a second, all of them half a minute
-
 PICTURES = [
     "history",
     "importances",
@@ -69,7 +67,6 @@ ENDS = {
         {},
         "No trial reported a finite val_accuracy, so there is no best one.",
     ),
-    "one trial": ([Told([0.5])], {}, "Best val_accuracy: 0.5, by trial 0."),
     "NaN": (
         [Told([math.nan], Outcome.DIVERGED, cause="NaN"), Told([0.5])],
         {},
@@ -96,20 +93,15 @@ ENDS = {
         "The sweep has not ended: it was interrupted, or it ran when this was written.",
     ),
     "minimised": ([Told([3.0, 1.0]), Told([2.0])], LOSS, "Best loss: 1, by trial 0."),
-    "no rungs": (
-        [Told([0.5])],
-        {"scheduler": {"name": "median_stopping", "max_t": 9}},
-        "Not shown: the scheduler median_stopping has no rungs.",
-    ),
     "only constants": (
         [Told([0.5])],
         {"space": {"width": 3}},
         "Not shown: the space holds nothing but constants.",
     ),
-    "few trials": ([Told([0.5])], {}, "Not shown: only 1 trial completed with a finite value"),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("told", "settings", "text"), ENDS.values(), ids=ENDS.keys())
 def test_a_report_is_written_whatever_became_of_the_sweep(tmp_path, told, settings, text):
     page = page_of(sweep_on_disk(tmp_path, told, **settings), tmp_path)
@@ -117,6 +109,16 @@ def test_a_report_is_written_whatever_became_of_the_sweep(tmp_path, told, settin
     assert "could not be drawn" not in page
 
 
+def test_a_report_of_one_trial_tells_what_is_missing(tmp_path):
+    settings = {"scheduler": {"name": "median_stopping", "max_t": 9}}
+    page = page_of(sweep_on_disk(tmp_path, [Told([0.5])], **settings), tmp_path)
+    assert "Best val_accuracy: 0.5, by trial 0." in page
+    assert "Not shown: the scheduler median_stopping has no rungs." in page
+    assert "Not shown: only 1 trial completed with a finite value" in page
+    assert "could not be drawn" not in page
+
+
+@pytest.mark.slow
 def test_an_infeasible_trial_is_drawn_hollow(tmp_path):
     told = [Told([0.9], feasible=False), Told([0.5])]
     result = sweep_on_disk(tmp_path, told, constraints={"size": "<= 5"})
@@ -125,6 +127,7 @@ def test_an_infeasible_trial_is_drawn_hollow(tmp_path):
     assert '"symbol":"circle-open"' in page
 
 
+@pytest.mark.slow
 def test_a_sweep_with_two_objectives_shows_their_front(tmp_path):
     told = [
         Told([loss], metrics={"accuracy": accuracy})
@@ -136,6 +139,7 @@ def test_a_sweep_with_two_objectives_shows_their_front(tmp_path):
     assert "ringed are the 2 trials of the front" in files["report.html"].read_text()
 
 
+@pytest.mark.slow
 def test_without_result_files_what_rests_on_them_is_missing(tmp_path):
     result = sweep_on_disk(tmp_path, [Told([0.5]), Told([0.6])])
     for file in result.path.glob("trial_*/result.json"):
@@ -176,6 +180,7 @@ def test_secrets_stand_in_no_file(tmp_path):
     assert not [name for name, file in files.items() if secret.encode() in file.read_bytes()]
 
 
+@pytest.mark.slow
 def test_a_fault_in_one_picture_costs_no_other(usual_sweep, tmp_path, monkeypatch):
     monkeypatch.setattr(History, "draw", lambda self, figure: 1 / 0)
     files = write_report(usual_sweep, tmp_path)
@@ -184,6 +189,7 @@ def test_a_fault_in_one_picture_costs_no_other(usual_sweep, tmp_path, monkeypatc
     assert "it could not be drawn: ZeroDivisionError" in files["report.html"].read_text()
 
 
+@pytest.mark.slow
 def test_a_population_may_leave_the_declared_ranges(tmp_path):
     told = [Told([0.1 * at], config={"x": 0.4 * at}) for at in range(5)]
     result = sweep_on_disk(

@@ -1,4 +1,4 @@
-"""Every scheduler in a real sweep beside our searcher: Tune, the last result and Optuna agree."""
+"""Every scheduler under Tune beside our searcher: Tune, the last result and Optuna agree."""
 
 import functools
 import json
@@ -15,8 +15,6 @@ from killed_driver import bring_up_to_date
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
 from tune_tf.space import Float, SearchSpace
-
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 LOSS = Objective("loss", "min")
 LIMIT = 4
@@ -149,6 +147,7 @@ def swept(tmp_path_factory):
     return run
 
 
+@pytest.mark.usefixtures("inline")
 @pytest.mark.filterwarnings("ignore")  # PB2's process and Ray's calls of SciPy
 @pytest.mark.parametrize("name", SETTINGS)
 def test_tune_the_last_result_and_optuna_agree_on_every_end(name, swept):
@@ -165,6 +164,7 @@ def test_tune_the_last_result_and_optuna_agree_on_every_end(name, swept):
     } == {LIMIT}
 
 
+@pytest.mark.usefixtures("inline")
 @pytest.mark.parametrize(
     ("name", "who"), [("asha", "worst"), ("median_stopping", "worst"), ("bohb", "bad")]
 )
@@ -178,6 +178,7 @@ def test_who_falls_behind_is_pruned_and_keeps_its_last_report(name, who, swept):
     assert states(storage)[behind.trial_id] == "PRUNED"
 
 
+@pytest.mark.usefixtures("inline")
 def test_who_goes_on_from_another_trial_says_since_when(swept):
     analysis, _ = swept("pbt_synch")
     changed = [trial for trial in analysis.trials if CONFIG_CHANGED_AT in trial.last_result]
@@ -188,6 +189,8 @@ def test_who_goes_on_from_another_trial_says_since_when(swept):
     assert all(0.1 <= rate <= 1.0 for rate in rates)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
 def test_a_trial_that_is_alone_gets_the_free_devices(tmp_path):
     import optuna
 
@@ -241,6 +244,8 @@ def begin_and_die(name, tmp_path, address, die_at):
     sweep(tmp_path, scheduler, storage=f"sqlite:///{tmp_path}/study.db", callbacks=[dying])
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("name", ["hyperband", "pbt_synch"])
 def test_a_sweep_that_is_killed_and_resumed_ends_each_trial_once(name, tmp_path, monkeypatch):
     import ray

@@ -1,4 +1,4 @@
-"""Promotion in real sweeps: trials are paused and taken up again by Ray Tune."""
+"""Promotion under Ray Tune: trials are paused and taken up again."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from tune_tf.outcome import STOP_REASON
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+on_a_cluster = [pytest.mark.slow, pytest.mark.cluster]
 
 NUM_SAMPLES, NUM_CONCURRENT, MAX_T = 12, 2, 9
 SPACE = SearchSpace({"x": Float(0.0, 1.0)})
@@ -103,17 +103,19 @@ STATES = {"completed": "COMPLETE", "pruned": "PRUNED"}
 
 
 @pytest.mark.parametrize(
-    ("make_scheduler", "options", "completed_at", "pruned_at"),
+    ("under", "make_scheduler", "options", "completed_at", "pruned_at"),
     [
-        (asha, {}, {9}, {1, 3}),
-        (asha, {"reuse_actors": False, "num_samples": 9}, {9}, {1, 3}),
-        (pasha, {}, {3}, {1}),
+        ("inline", asha, {}, {9}, {1, 3}),
+        ("inline", asha, {"reuse_actors": False, "num_samples": 9}, {9}, {1, 3}),
+        ("inline", pasha, {}, {3}, {1}),
+        pytest.param("ray_cluster", asha, {}, {9}, {1, 3}, marks=on_a_cluster),
     ],
-    ids=["asha", "asha with fresh actors", "pasha"],
+    ids=["asha", "asha with fresh actors", "pasha", "asha on a cluster"],
 )
 def test_every_iteration_is_done_once_and_every_trial_ends_alike(
-    tmp_path, make_scheduler, options, completed_at, pruned_at
+    tmp_path, request, under, make_scheduler, options, completed_at, pruned_at
 ):
+    request.getfixturevalue(under)
     trials, told, iterations, watch = sweep(tmp_path, make_scheduler(), **options)
     assert len(trials) == options.get("num_samples", NUM_SAMPLES) == len(told)
     assert {trial.status for trial in trials} == {"TERMINATED"}
@@ -136,6 +138,7 @@ def test_every_iteration_is_done_once_and_every_trial_ends_alike(
     assert (tmp_path / "taken_up.txt").exists(), "no trial was taken up again"
 
 
+@pytest.mark.usefixtures("inline")
 @pytest.mark.parametrize("limiter", ["ConcurrencyLimiter", "BasicVariantGenerator"])
 def test_a_sweep_ends_where_rays_limit_of_one_counts_waiting_trials(tmp_path, limiter):
     from ray import tune
@@ -163,6 +166,7 @@ def test_a_sweep_ends_where_rays_limit_of_one_counts_waiting_trials(tmp_path, li
     assert reasons <= {"completed", "pruned"}
 
 
+@pytest.mark.usefixtures("inline")
 def test_the_end_of_a_trial_that_waited_stands_in_tunes_snapshot(tmp_path):
     sweep(tmp_path, asha(), num_samples=4, name="sweep")
     [snapshot] = Path(tmp_path, "sweep").glob("experiment_state-*.json")

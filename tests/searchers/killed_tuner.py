@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+import ray
 from killed_driver import bring_up_to_date
 from ray import tune
 from ray.tune.search import ConcurrencyLimiter, Repeater
@@ -38,10 +39,10 @@ class Counting(OptunaSearcher):
 
 
 class DieOnce(tune.Callback):
-    """Kills the driver when three trials have ended, unless it did before."""
+    """Ends the driver by a function when three trials have ended, unless it did before."""
 
-    def __init__(self, folder):
-        self.marker, self.num_ended = Path(folder, "died"), 0
+    def __init__(self, folder, die):
+        self.marker, self.die, self.num_ended = Path(folder, "died"), die, 0
 
     def on_trial_complete(self, iteration, trials, trial, **info):
         self.num_ended += 1
@@ -50,7 +51,12 @@ class DieOnce(tune.Callback):
         if self.num_ended == 3 and not self.marker.exists():
             self.marker.touch()
             bring_up_to_date(trials[0])
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.die()
+
+
+def kill():
+    """End this process at once."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def train(config):
@@ -59,11 +65,8 @@ def train(config):
         tune.report({"loss": config["rate"] / iteration + config.get("__trial_index__", 0)})
 
 
-def main(folder, address, wrapper):
+def run(folder, wrapper, die):
     """Run the Tuner until it dies."""
-    import ray
-
-    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     tune.Tuner(
         train,
         tune_config=tune.TuneConfig(
@@ -72,11 +75,13 @@ def main(folder, address, wrapper):
             reuse_actors=True,
         ),
         run_config=tune.RunConfig(
-            name="run", storage_path=folder, callbacks=[DieOnce(folder)], verbose=0
+            name="run", storage_path=folder, callbacks=[DieOnce(folder, die)], verbose=0
         ),
     ).fit()
 
 
 if __name__ == "__main__":
     os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = "0"
-    main(*sys.argv[1:])
+    folder, address, wrapper = sys.argv[1:]
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    run(folder, wrapper, kill)

@@ -1,7 +1,6 @@
 """How many trials a searcher lets run, under Ray's wrappers and where a scheduler pauses some."""
 
 import math
-import sys
 
 import pytest
 
@@ -131,17 +130,6 @@ def test_bohbs_notes_of_pauses_are_taken():
     searcher.on_unpause("a")
 
 
-@pytest.fixture
-def by_value():
-    """Send what stands in this file to Ray's workers whole: they cannot import tests."""
-    from ray import cloudpickle
-
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)
-    yield
-    cloudpickle.unregister_pickle_by_value(module)
-
-
 def steps():
     from ray import tune
 
@@ -158,8 +146,7 @@ def steps():
     return Steps
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("ray_cluster", "by_value")
+@pytest.mark.usefixtures("inline")
 def test_a_scheduler_that_pauses_is_not_starved_and_its_stops_are_pruned(tmp_path):
     """HyperBand waits for full brackets: with paused trials counted, two never fill one."""
     from ray import tune

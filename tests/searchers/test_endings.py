@@ -1,4 +1,4 @@
-"""The table of endings under real sweeps: plain Ray trainables, Ray's schedulers and ours."""
+"""The table of endings under Tune: plain Ray trainables, Ray's schedulers and ours."""
 
 import math
 import sys
@@ -9,8 +9,6 @@ import pytest
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.space import Choice, SearchSpace
-
-pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 LOSS = Objective("loss", "min")
 LIMIT = 4
@@ -138,10 +136,14 @@ def sweep(tmp_path, trainable, endings=ENDINGS, **settings):
     return searcher, trials, analysis
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["function", "class"])
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_each_trial_ends_in_optuna_as_it_did_in_tune(scheduler, kind, tmp_path):
+CASES = [(scheduler, kind, "inline") for scheduler in SCHEDULERS for kind in ("function", "class")]
+on_a_cluster = [pytest.mark.slow, pytest.mark.cluster]
+CASES += [pytest.param("our asha", "function", "ray_cluster", marks=on_a_cluster)]
+
+
+@pytest.mark.parametrize(("scheduler", "kind", "under"), CASES)
+def test_each_trial_ends_in_optuna_as_it_did_in_tune(scheduler, kind, under, tmp_path, request):
+    request.getfixturevalue(under)
     trainable = function_trainable if kind == "function" else class_trainable()
     made, stop = SCHEDULERS[scheduler]()
     _, trials, _ = sweep(tmp_path, trainable, scheduler=made, stop=stop)
@@ -176,6 +178,7 @@ def test_each_trial_ends_in_optuna_as_it_did_in_tune(scheduler, kind, tmp_path):
     assert set(trials["flaky"].intermediate_values) == {1, 2, 3, 4}
 
 
+@pytest.mark.usefixtures("inline")
 @pytest.mark.parametrize("name", ["asha", "fifo"])
 def test_our_schedulers_write_the_reason_where_callbacks_and_a_resume_find_it(name, tmp_path):
     from ray.tune import Callback
@@ -198,6 +201,7 @@ def test_our_schedulers_write_the_reason_where_callbacks_and_a_resume_find_it(na
     assert {t.config["ending"]: t.last_result[STOP_REASON] for t in analysis.trials} == expected
 
 
+@pytest.mark.usefixtures("inline")
 @pytest.mark.parametrize("config", [None, {"other": 1}], ids=["no config", "config"])
 def test_the_limit_is_known_whether_tune_tells_it_or_not(config, tmp_path):
     """Tune tells stop criteria to a searcher only if it was given a config."""
@@ -212,7 +216,7 @@ def test_the_limit_is_known_whether_tune_tells_it_or_not(config, tmp_path):
     assert trials["bad"].user_attrs[STOP_REASON] == "completed"
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("inline")
 def test_a_driver_that_dies_and_resumes_leaves_each_trial_once(tmp_path):
     from ray import tune
     from ray.tune import Callback

@@ -6,14 +6,13 @@ left RUNNING, and the values are Tune's last ones.
 
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
-pytestmark = pytest.mark.usefixtures("ray_cluster")
+inline = pytest.mark.usefixtures("inline")
 
 LOSS = Objective("loss", "min")
 SPACE = SearchSpace({"rate": Float(1, 2)})
@@ -96,6 +95,7 @@ def agree(trials, of_tune, metric="loss"):
             assert trial.user_attrs["epochs"] == last["training_iteration"]
 
 
+@inline
 def test_a_define_by_run_function_that_returns_constants(tmp_path):
     def space(trial):
         trial.suggest_float("rate", 1, 2)
@@ -109,6 +109,7 @@ def test_a_define_by_run_function_that_returns_constants(tmp_path):
         assert trial.config["group"] == {"shape": (2, 3)}
 
 
+@inline
 def test_a_repeater_tells_the_mean_of_its_trials_and_what_is_left_over_does_not_count(tmp_path):
     from ray.tune.search import Repeater
 
@@ -132,6 +133,7 @@ def test_a_repeater_tells_the_mean_of_its_trials_and_what_is_left_over_does_not_
     assert [trial.user_attrs["epochs"] for trial in trials[:2]] == [2, 2]
 
 
+@inline
 def test_a_limiter_of_batches_asks_for_none_before_all_of_a_batch_have_ended(tmp_path):
     from ray.tune.search import ConcurrencyLimiter
 
@@ -150,6 +152,7 @@ def test_a_limiter_of_batches_asks_for_none_before_all_of_a_batch_have_ended(tmp
     assert all(trial.datetime_start >= ended for trial in trials[2:])
 
 
+@inline
 def test_a_limit_holds_and_trials_end_one_by_one(tmp_path):
     trials, of_tune = run(falling, make(), tmp_path, num_samples=3, max_concurrent_trials=2)
     agree(trials, of_tune)
@@ -177,6 +180,7 @@ def stopper(name):
     }[name]
 
 
+@inline
 @pytest.mark.parametrize("name", ["function", "MaximumIterationStopper", "TrialPlateauStopper"])
 def test_what_a_stopper_ends_is_complete_also_at_a_rung_of_rays_asha(name, tmp_path):
     """ASHA would stop the second one there; Tune asks the stopper first, and then not ASHA."""
@@ -195,6 +199,7 @@ def test_what_a_stopper_ends_is_complete_also_at_a_rung_of_rays_asha(name, tmp_p
     assert [max(trial.intermediate_values) for trial in trials] == [4, 4]
 
 
+@inline
 def test_what_rays_asha_ends_is_pruned_beside_a_stopper(tmp_path):
     searcher = make(points_to_evaluate=[{"rate": 1.1}, {"rate": 1.9}])
     trials, of_tune = run(
@@ -227,6 +232,7 @@ def after_six():
     return AfterSix()
 
 
+@inline
 def test_trials_that_the_end_of_a_run_stops_have_an_end(tmp_path):
     """Tune tells nobody of them; those that had not begun are failed, the others pruned."""
     trials, of_tune = run(
@@ -246,12 +252,14 @@ def test_trials_that_the_end_of_a_run_stops_have_an_end(tmp_path):
     assert set(reasons(trials)) == {"out_of_budget"}
 
 
+@inline
 def test_trials_that_time_budget_s_stops_have_an_end(tmp_path):
     trials, of_tune = run(endless, make(), tmp_path, time_budget_s=1, num_samples=2)
     agree(trials, of_tune)
     assert set(reasons(trials)) == {"out_of_budget"}
 
 
+@inline
 def test_a_batch_that_the_end_of_a_run_stops_has_an_end(tmp_path):
     """The limiter holds what it was told of the first for ever."""
     from ray.tune.search import ConcurrencyLimiter
@@ -294,6 +302,7 @@ def failing():
     return Failing
 
 
+@inline
 def test_trials_that_fail_for_good_are_failed_and_those_before_are_not(tmp_path):
     rates = [1.9, 1.1, 1.3]
     trials, of_tune = run(
@@ -313,6 +322,7 @@ def test_trials_that_fail_for_good_are_failed_and_those_before_are_not(tmp_path)
     assert trials[2].intermediate_values == {1: 1.3}
 
 
+@inline
 def test_fail_fast_leaves_no_trial_without_an_end(tmp_path):
     trials, of_tune = run(
         failing(),
@@ -326,6 +336,7 @@ def test_fail_fast_leaves_no_trial_without_an_end(tmp_path):
     assert reasons(trials) == ["out_of_budget", "error"]
 
 
+@inline
 def test_a_function_that_reports_nothing_fails_in_optuna_whenever_it_comes(tmp_path):
     def silent(config):
         from ray import tune
@@ -375,6 +386,7 @@ def steps():
     return Steps
 
 
+@inline
 @pytest.mark.parametrize("name", ["median", "bohb"])
 def test_rays_other_schedulers_prune_what_they_stop(name, tmp_path):
     rates = [1.1, 1.9, 1.5]
@@ -395,6 +407,7 @@ def test_rays_other_schedulers_prune_what_they_stop(name, tmp_path):
         assert trial.state.name == ("COMPLETE" if whole else "PRUNED")
 
 
+@inline
 def test_nested_metrics_and_tune_runs_own_metric_and_mode(tmp_path):
     def grouped(config):
         from ray import tune
@@ -417,6 +430,7 @@ def test_nested_metrics_and_tune_runs_own_metric_and_mode(tmp_path):
         assert trial.intermediate_values == {1: trial.params["rate"], 2: trial.params["rate"] / 2}
 
 
+@inline
 def test_one_searcher_for_two_runs_takes_nothing_of_the_first_but_what_it_learned(tmp_path):
     """Not its limit of trials at a time, and not its stop criteria."""
     searcher = make()
@@ -433,32 +447,16 @@ def test_one_searcher_for_two_runs_takes_nothing_of_the_first_but_what_it_learne
     searcher.study.enqueue_trial({"rate": 1.1})
     searcher.study.enqueue_trial({"rate": 1.9})
 
-    begun, ahead = tmp_path / "begun", tmp_path / "ahead"
-
-    def in_turn(config):
-        """Begin with the other; the better one is at the first rung before the worse."""
-        from ray import tune
-
-        better = config["rate"] < 1.5
-        if not better:
-            begun.touch()
-        awaited, end = begun if better else ahead, time.monotonic() + 240
-        while not awaited.exists() and time.monotonic() < end:
-            time.sleep(0.05)
-        for iteration in range(1, 9):
-            tune.report({"loss": config["rate"] / iteration})
-            if better and iteration == 4:
-                ahead.touch()
-
     from ray.tune.schedulers import AsyncHyperBandScheduler
 
     asha = AsyncHyperBandScheduler("training_iteration", "loss", "min", 8, 4, 2)
-    trials, of_tune = run(in_turn, searcher, tmp_path / "second", num_samples=2, scheduler=asha)
+    trials, of_tune = run(falling, searcher, tmp_path / "second", num_samples=2, scheduler=asha)
     assert states(trials) == ["COMPLETE"] * 3 + ["PRUNED"]
     assert trials[3].datetime_start < trials[2].datetime_complete
     agree(trials[2:], of_tune)
 
 
+@inline
 def test_a_run_that_is_interrupted_and_resumed_has_each_trial_once(tmp_path):
     import os
     import signal
@@ -481,25 +479,57 @@ def test_a_run_that_is_interrupted_and_resumed_has_each_trial_once(tmp_path):
     assert states(trials) == ["COMPLETE"] * 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("wrapper", ["limiter", "batches", "repeater"])
-def test_a_killed_tuner_is_restored_with_its_own_searcher(wrapper, tmp_path):
+def kill_in_a_process(folder, wrapper):
+    """Run a Tuner in a process of its own, on this one's cluster, which is killed."""
     import os
     import subprocess
 
     import killed_tuner
     import ray
-    from ray import tune
 
-    script = Path(killed_tuner.__file__)
     address = ray.get_runtime_context().gcs_address
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), address, wrapper],
+        [sys.executable, killed_tuner.__file__, str(folder), address, wrapper],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=False,
         capture_output=True,
     )
     assert done.returncode == -9, done.stderr.decode()
+
+
+def leave_in_the_middle(folder, wrapper):
+    """Run a Tuner in this process, which is left as if it were killed."""
+    import killed_tuner
+
+    def leave():
+        raise SystemExit("left")
+
+    with pytest.raises(SystemExit, match="left"):
+        killed_tuner.run(str(folder), wrapper, leave)
+
+
+on_a_cluster = [pytest.mark.slow, pytest.mark.cluster]
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "under", "begin_and_die"),
+    [
+        ("limiter", "inline", leave_in_the_middle),
+        ("batches", "inline", leave_in_the_middle),
+        ("repeater", "inline", leave_in_the_middle),
+        pytest.param("limiter", "ray_cluster", kill_in_a_process, marks=on_a_cluster),
+    ],
+    ids=["limiter", "batches", "repeater", "limiter on a cluster"],
+)
+def test_a_killed_tuner_is_restored_with_its_own_searcher(
+    wrapper, under, begin_and_die, tmp_path, request, monkeypatch
+):
+    import killed_tuner
+    from ray import tune
+
+    request.getfixturevalue(under)
+    monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "0")
+    begin_and_die(tmp_path, wrapper)
     tuner = tune.Tuner.restore(str(tmp_path / "run"), trainable=killed_tuner.train)
     results = tuner.fit()
     searcher = tuner._local_tuner._tune_config.search_alg

@@ -28,14 +28,28 @@ CASES = {
     "hyperband, which pauses trials": ("hyperband", 4),
     "median_stopping, which pauses trials": ("median_stopping", 3),
 }
+on_a_cluster = pytest.param(
+    *CASES["hyperband, which pauses trials"],
+    "ray_cluster",
+    id="hyperband on a cluster",
+    marks=[pytest.mark.slow, pytest.mark.cluster],
+)
 
 
-@pytest.mark.parametrize(("name", "concurrent"), CASES.values(), ids=CASES.keys())
-def test_one_worker_gives_the_calls_of_tune(ray_cluster, tmp_path, problem, name, concurrent):
+@pytest.mark.parametrize(
+    ("name", "concurrent", "under"),
+    [*(pytest.param(*case, "inline", id=name) for name, case in CASES.items()), on_a_cluster],
+)
+def test_one_worker_gives_the_calls_of_tune(
+    tmp_path, problem, name, concurrent, under, request, monkeypatch
+):
+    from inline_actors import InlineActorManager
     from recording import Log, ScriptedSearcher, recorded
 
     from tune_tf.simulation import simulate
 
+    request.getfixturevalue(under)
+    monkeypatch.setattr(InlineActorManager, "slots", 1)
     ours = Log()
     simulate(
         problem,

@@ -118,7 +118,7 @@ def test_a_promotion_stops_no_waiting_trial_while_new_ones_are_held_back():
 
 
 @pytest.fixture
-def run(ray_cluster, tmp_path):
+def run(inline, tmp_path):
     """Run trials of one iteration under a guard; return Tune's trials."""
     from ray import tune
 

@@ -61,21 +61,3 @@ def trial_of(tmp_path):
         return trial
 
     return trial_of
-
-
-@pytest.fixture
-def inline(monkeypatch, tmp_path):
-    """Let Tune's controller run its trials in this process, without a cluster."""
-    from inline_actors import InlineActorManager
-    from ray.tune.execution import tune_controller
-
-    monkeypatch.setattr(tune_controller, "RayActorManager", InlineActorManager)
-    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
-    monkeypatch.setattr(
-        "ray.train._internal.storage._get_ray_train_session_dir", lambda: str(tmp_path / "session")
-    )
-    # PBT asks for a checkpoint in memory, for which Ray would start a cluster and find none.
-    monkeypatch.setattr(
-        "ray.train._internal.session._FutureTrainingResult.resolve", lambda self, block=True: None
-    )
-    monkeypatch.setenv("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")

@@ -30,6 +30,7 @@ print(before, fit())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch_on", ["mlflow.autolog", "mlflow.sklearn.autolog"])
 def test_what_was_switched_on_makes_no_more_runs(switch_on, store_uri, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store_uri)

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hooks import report, start
+from hooks import complete, report, start
 from store import Store
 
 from tune_tf.outcome import Outcome
@@ -25,10 +25,7 @@ def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):
     second.set_state(state)
     second.setup()
     trial = trial_of("t1", last_result=trial.last_result)
-    start(second, trial)
-    report(second, trial, 2, done=True)
-    second.on_trial_complete(1, [trial], trial)
-    trial.set_status("TERMINATED")
+    complete(second, trial, 2)
     second.on_experiment_end([trial])
 
     store = Store(client)
@@ -221,10 +218,7 @@ def test_a_sweep_that_is_interrupted_between_two_trials_is_interrupted(
     callback = callback_of()
     callback.setup()
     trial = trial_of("t1")
-    start(callback, trial)
-    report(callback, trial, 1, done=True)
-    callback.on_trial_complete(1, [trial], trial)
-    trial.set_status("TERMINATED")
+    complete(callback, trial)
     monkeypatch.setattr("tune_tf.tracking.parent_page.asks_for_more", lambda: True)
     callback.on_experiment_end([trial])
     assert Store(client).parent.info.status == "KILLED"

@@ -13,9 +13,11 @@ from tune_tf.outcome import STOP_REASON
 
 
 @pytest.fixture
-def sweep(ray_cluster, callback_of, client, tmp_path):
-    """Run a sweep with Ray Tune and return what MLflow has of it."""
+def sweep(request, callback_of, client, tmp_path):
+    """Run a sweep with Ray Tune, in this process or on a cluster; return what MLflow has of it."""
     from ray import tune
+
+    request.getfixturevalue(getattr(request, "param", "inline"))
 
     def sweep(trainable, config, *, callback=None, more=(), **settings):
         callback = callback or callback_of()
@@ -68,6 +70,11 @@ def class_trainable(fails_at=0, at_step=lambda step: None):
     return Scripted
 
 
+@pytest.mark.parametrize(
+    "sweep",
+    ["inline", pytest.param("ray_cluster", id="on a cluster", marks=pytest.mark.cluster)],
+    indirect=True,
+)
 def test_a_sweep_is_a_parent_and_a_child_for_each_trial(sweep, callback_of):
     from ray import tune
 
@@ -148,7 +155,6 @@ def test_what_rays_asha_stops_is_pruned_and_the_rest_completed(sweep):
     assert store.points(store.child(rate=1.0), "val_accuracy") == [(1, 1.0)]
 
 
-@pytest.mark.slow
 def test_what_hyperband_stops_while_paused_is_pruned(sweep):
     from ray import tune
     from ray.tune.schedulers import HyperBandScheduler
@@ -331,7 +337,7 @@ def test_under_pbt_the_lineage_says_who_went_on_from_whom_and_when(population, t
 
 def _pbt_log(tmp_path):
     """Return what Ray's PBT itself wrote of its exploits."""
-    (path,) = tmp_path.rglob("pbt_global.txt")
+    (path,) = Path(tmp_path, "ray").rglob("pbt_global.txt")
     return path.read_text().splitlines()
 
 
@@ -341,7 +347,19 @@ def test_under_pbt_every_report_stands_exactly_once(population, recorded):
         assert population.points(run, "val_accuracy") == sorted(reported)
 
 
-def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_from(sweep, tmp_path):
+@pytest.mark.parametrize(
+    ("sweep", "max_t"),
+    [
+        pytest.param("inline", 12, id="inline"),
+        pytest.param(
+            "ray_cluster", 5, id="on a cluster", marks=[pytest.mark.cluster, pytest.mark.slow]
+        ),
+    ],
+    indirect=["sweep"],
+)
+def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_from(
+    sweep, max_t, tmp_path
+):
     from tune_tf.schedulers import scheduler
     from tune_tf.searchers import OptunaSearcher
     from tune_tf.space import Float, SearchSpace
@@ -349,7 +367,7 @@ def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_fr
     names = [f"p{number}" for number in range(7)]
     space = SearchSpace({name: Float(0.1, 10.0) for name in ["rate", *names]})
     objective = Objective("val_accuracy", "max")
-    settings = {"max_t": 12, "perturbation_interval": 2, "quantile_fraction": 0.5, "synch": True}
+    settings = {"max_t": max_t, "perturbation_interval": 2, "quantile_fraction": 0.5, "synch": True}
     store = sweep(
         class_trainable(),
         {},

@@ -1,7 +1,7 @@
 """Examples that come with Ray Tune, each with one part of ours in the place of Ray's."""
 
 import pytest
-from inline_actors import InlineActorManager, run_inline
+from inline_actors import run_inline
 from ray import tune
 from ray.tune import schedulers
 from ray.tune.examples import async_hyperband_example, hyperband_function_example, pbt_function
@@ -15,9 +15,8 @@ pytestmark = [pytest.mark.mlflow, pytest.mark.usefixtures("inline")]
 
 
 @pytest.fixture(autouse=True)
-def one_function_at_a_time(monkeypatch):
-    """A process holds the session of one function; and no example has to wait."""
-    monkeypatch.setattr(InlineActorManager, "slots", 1)
+def no_waiting(monkeypatch):
+    """No example has to wait."""
     monkeypatch.setattr(async_hyperband_example.time, "sleep", lambda seconds: None)
 
 

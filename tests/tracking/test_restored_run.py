@@ -78,7 +78,7 @@ def begin_and_die(folder, uri, results):
 
 
 @pytest.mark.usefixtures("inline")
-@pytest.mark.parametrize("results", [3, 14])
+@pytest.mark.parametrize("results", [3, pytest.param(14, marks=pytest.mark.slow)])
 def test_after_a_kill_each_trial_has_one_run_and_none_runs(
     results, tmp_path, store_uri, callback_of, client
 ):

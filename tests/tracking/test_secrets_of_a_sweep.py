@@ -94,6 +94,7 @@ def test_no_planted_secret_is_in_anything_that_a_sweep_wrote(written, tmp_path, 
     assert not [path for path in with_config if "mlruns" in path or "mlflow" in Path(path).name]
 
 
+@pytest.mark.slow
 def test_what_a_masked_error_was_can_still_be_read(written):
     from ray.tune import ExperimentAnalysis, TuneError
 

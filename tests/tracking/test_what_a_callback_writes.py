@@ -4,7 +4,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from hooks import report, start
+from hooks import complete, report, start
 from store import Store
 
 from tune_tf.constraint import Constraint
@@ -94,10 +94,7 @@ def test_files_are_attached_to_the_parent_of_a_sweep_that_has_ended(
     callback = callback_of()
     callback.setup()
     trial = trial_of("t1")
-    start(callback, trial)
-    report(callback, trial, 1, done=True)
-    callback.on_trial_complete(1, [trial], trial)
-    trial.set_status("TERMINATED")
+    complete(callback, trial)
     callback.on_experiment_end([trial])
     page = tmp_path / "page.html"
     page.write_text("<p>all of it</p>")

@@ -19,6 +19,12 @@ def replicas_of():
     return replicas
 
 
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Leave the check of reused programs out, where each loop has one trial and reuses nothing."""
+    monkeypatch.setenv("TUNE_TF_REUSE_CHECK", "off")
+
+
 @pytest.fixture(scope="session")
 def loop_on_grid(replicas_of):
     """Return a function to make a loop on so many replicas, stages and micro-batches."""

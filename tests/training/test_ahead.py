@@ -50,8 +50,15 @@ def ahead(replicas_of):
 
 @pytest.mark.parametrize(
     ("workload", "num_replicas"),
-    [(PLAIN, 1), (CASES["synchronized batch normalization"].workload, 2)],
-    ids=["one", "two replicas"],
+    [
+        pytest.param(PLAIN, 1, id="one"),
+        pytest.param(
+            CASES["synchronized batch normalization"].workload,
+            2,
+            id="two replicas",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_each_epoch_reports_the_numbers_of_validation_that_is_waited_for(
     ahead, replicas_of, workload, num_replicas
@@ -97,6 +104,7 @@ def steered(config):
     return [keras.callbacks.ReduceLROnPlateau("val_loss", factor=0.5, patience=0, min_delta=10)]
 
 
+@pytest.mark.slow
 def test_a_restored_trial_goes_on_as_if_it_had_not_stopped(ahead, replicas_of):
     workload = Given(regularised, DATA, callbacks=steered)
     loop = begin(ahead(workload), workload)
@@ -155,6 +163,7 @@ def test_what_callbacks_add_to_the_logs_is_reported_one_epoch_later(ahead):
     assert "added" not in saved.untold
 
 
+@pytest.mark.slow
 def test_a_trial_that_stops_early_ends_with_its_best_weights_and_trains_no_more(ahead, replicas_of):
     def stopping(config):
         return [
@@ -243,6 +252,7 @@ def test_a_workload_without_validation_rows_is_refused(ahead):
         begin(ahead(workload), workload)
 
 
+@pytest.mark.slow
 def test_what_is_computed_of_single_rows_is_validated_alike(ahead, replicas_of):
     class Noisy(Given):
         def per_example(self, config, *, training):

@@ -105,7 +105,10 @@ def weights_of(checkpoint):
     return [*checkpoint.model, *checkpoint.optimizer]
 
 
-@pytest.fixture(scope="module", params=["graph", "fit"])
+FIT = pytest.param("fit", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["graph", FIT])
 def loop_of(request, replicas_of):
     """Return a function that makes a loop."""
     kind = GraphLoop if request.param == "graph" else FitLoop
@@ -121,7 +124,18 @@ def used(loop_of):
     return loop
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("loop_of", "name"),
+    [
+        *(("graph", name) for name in CASES),
+        *(
+            pytest.param("fit", name, marks=pytest.mark.slow)
+            for name in ("of one's own", "EarlyStopping", "SwapEMAWeights")
+        ),
+    ],
+    indirect=["loop_of"],
+    scope="module",
+)
 def test_a_restored_trial_goes_on_the_same_in_a_used_and_in_a_fresh_process(
     name, loop_of, used, tmp_path
 ):

@@ -32,6 +32,7 @@ def in_a_process(code):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_devices_are_claimed_once_and_for_all():
     printed = in_a_process(
         """
@@ -51,6 +52,7 @@ def test_devices_are_claimed_once_and_for_all():
     assert "cannot change to" in printed[4]
 
 
+@pytest.mark.slow
 def test_devices_that_cannot_be_had_are_told_and_others_can_be_claimed_then():
     printed = in_a_process(
         """

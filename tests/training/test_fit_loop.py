@@ -64,6 +64,7 @@ def test_a_second_trial_gives_the_numbers_of_a_fresh_one(replicas_of):
     assert other != first
 
 
+@pytest.mark.slow
 def test_callbacks_keep_their_patience_over_epochs(replicas_of):
     stopping = callbacks.EarlyStopping("loss", min_delta=1e6, patience=2)
     loop = begun(replicas_of(1), stopping)
@@ -120,7 +121,13 @@ def test_the_end_of_a_trial_ends_its_thread(num_epochs, replicas_of):
     assert len(ended) == num_epochs
 
 
-@pytest.mark.parametrize("lazy", [False, True], ids=["built", "built by the first batch"])
+@pytest.mark.parametrize(
+    "lazy",
+    [
+        pytest.param(False, id="built", marks=pytest.mark.slow),
+        pytest.param(True, id="built by the first batch"),
+    ],
+)
 def test_a_trial_goes_on_from_a_checkpoint(lazy, replicas_of, tmp_path):
     seen = []
     noting = callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(epoch))
@@ -139,6 +146,7 @@ def test_a_trial_goes_on_from_a_checkpoint(lazy, replicas_of, tmp_path):
     restored.finish()
 
 
+@pytest.mark.slow
 def test_a_running_trial_can_be_taken_back(replicas_of):
     loop = begun(replicas_of(1))
     before = loop.state()

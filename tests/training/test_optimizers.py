@@ -66,6 +66,13 @@ CASES = {
     ),
 }
 SEVERAL = [name for name in CASES if "Multi" in name]
+BY_MAP = [name for name in SEVERAL if "function" not in name]
+GUARD = "MultiOptimizer by map"
+
+
+def guarded(names):
+    """Return cases of a test, of which one is in the guard of all changes."""
+    return [name if name == GUARD else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def given(make):
@@ -79,10 +86,7 @@ def given(make):
     return Given(build, draw(20, 8))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in SEVERAL else pytest.mark.slow) for name in CASES],
-)
+@pytest.mark.parametrize("name", guarded(CASES))
 def test_an_epoch_is_that_of_fit(name, replicas_of):
     workload = given(CASES[name])
 
@@ -90,7 +94,7 @@ def test_an_epoch_is_that_of_fit(name, replicas_of):
     assert furthest(found, run_keras_fit(workload, replicas_of(1), epochs=2)) <= 1e-6
 
 
-@pytest.mark.parametrize("name", [name for name in SEVERAL if "Scale" not in name])
+@pytest.mark.parametrize("name", guarded(name for name in SEVERAL if "Scale" not in name))
 def test_several_optimizers_are_exact_on_two_replicas(name, replicas_of):
     workload = given(CASES[name])
 
@@ -111,7 +115,7 @@ def test_several_optimizers_that_two_replicas_cannot_serve_are_refused(make, mes
         begin(GraphLoop(given(make), replicas_of(2)), given(make))
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", guarded(BY_MAP))
 def test_stages_train_with_several_optimizers(name, replicas_of, loop_on_grid):
     workload = given(CASES[name])
 
@@ -119,7 +123,7 @@ def test_stages_train_with_several_optimizers(name, replicas_of, loop_on_grid):
     assert furthest(run(loop_on_grid(workload, 1, 2, 1), workload, epochs=1), one) <= 1e-6
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", guarded(BY_MAP))
 def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
     workload = given(CASES[name])
     server = begin(UpdateLoop(workload, replicas_of(1)), workload)
@@ -137,7 +141,7 @@ def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
     assert furthest(([metrics], values), one) <= 1e-6
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", guarded(BY_MAP))
 def test_a_reused_process_trains_with_the_rates_of_its_config(name, replicas_of):
     workload = given(CASES[name])
     loop = GraphLoop(workload, replicas_of(1))
@@ -148,7 +152,7 @@ def test_a_reused_process_trains_with_the_rates_of_its_config(name, replicas_of)
     assert bits(again) == bits(run_fresh(workload, replicas_of(1), config, seed=2, epochs=2))
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", guarded(SEVERAL))
 def test_a_checkpoint_of_several_optimizers_goes_on_and_new_rates_win(name, replicas_of, tmp_path):
     workload = given(CASES[name])
     loop = begin(GraphLoop(workload, replicas_of(1)), workload)

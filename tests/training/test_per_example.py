@@ -57,6 +57,7 @@ def test_every_row_gets_its_own_numbers_whatever_the_number_of_replicas():
     assert furthest(one, plain) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_replica_without_a_row_of_the_last_batch_changes_nothing():
     workload = Noisy(build, draw(9, 9), batch_size=8)  # one row is left for three replicas
     one, three = (run_fresh(workload, replicas(num), CONFIG) for num in (1, 3))
@@ -82,6 +83,7 @@ def test_rows_are_as_a_loop_over_them_makes_them():
     assert furthest(first, second) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_trial_in_a_warm_process_is_traced_only_if_what_is_computed_differs():
     loop = GraphLoop(NOISY, replicas(1), Mirrored())
     run(loop, NOISY, {"noise": 0.1, "learning_rate": 0.3})
@@ -93,6 +95,7 @@ def test_a_trial_in_a_warm_process_is_traced_only_if_what_is_computed_differs():
     assert loop.num_programs == 2
 
 
+@pytest.mark.slow
 def test_a_restored_trial_draws_what_it_would_have_drawn():
     loop = begin(GraphLoop(NOISY, replicas(1), Mirrored()), NOISY, CONFIG)
     loop.epoch()

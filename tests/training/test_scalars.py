@@ -16,6 +16,18 @@ DATA = draw(20)
 
 # Everything carried at once, with values that matter within a few updates.
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
+GUARD = (
+    "SGD.learning_rate",
+    "SGD.momentum",
+    "Adam.beta_1",
+    "AdamW.weight_decay",
+    "Adam.clipnorm",
+    "SGD.clipvalue",
+    "SGD.global_clipnorm",
+    "ExponentialDecay.initial_learning_rate",
+    "Dropout.rate",
+    "L2.l2",
+)
 _VALUES = {
     "learning_rate": (0.02, 0.1),
     "momentum": (0.9, 0.5),
@@ -54,10 +66,16 @@ def _optimizer_cases():
             others = [a for a in attributes if a not in _CLIPS] if clip == "clipnorm" else []
             base = {a: _VALUES[a][0] for a in ("learning_rate", *attributes) if a not in _CLIPS}
             base[clip] = _VALUES[clip][0]
-            for attribute in ("learning_rate", *others, clip):
+            for attribute in (*(("learning_rate", *others) if others else ()), clip):
+                name = f"{optimizer.__name__}.{attribute}"
                 yield pytest.param(
-                    optimizer, base, attribute, id=f"{optimizer.__name__}.{attribute}.{clip}"
+                    optimizer, base, attribute, id=f"{name}.{clip}", marks=_marks_of(name)
                 )
+
+
+def _marks_of(name):
+    """Return the marks of a test of a scalar: one of each kind is in the guard of all changes."""
+    return () if name in GUARD else pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +184,10 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("build", "first", "second"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize(
+    ("build", "first", "second"),
+    [pytest.param(*case, id=name, marks=_marks_of(name)) for name, case in OTHERS.items()],
+)
 def test_a_scalar_of_a_model_is_carried(build, first, second, replicas_of):
     workload = Given(build, DATA)
     loop = GraphLoop(workload, replicas_of(1))
@@ -187,13 +208,13 @@ def test_every_carried_scalar_is_tested():
     assert tested >= {f"{o.__name__}.{a}" for o, names in scalars._CARRIED.items() for a in names}
 
 
-@pytest.mark.parametrize("num_replicas", [2, 3])
-def test_several_replicas_carry_too(num_replicas, replicas_of):
+@pytest.mark.slow
+def test_several_replicas_carry_too(replicas_of):
     def build(config):
         return of_optimizer(optimizers.SGD, config)
 
     workload = Given(build, DATA)
-    loop = GraphLoop(workload, replicas_of(num_replicas))
+    loop = GraphLoop(workload, replicas_of(2))
     first = {"learning_rate": 0.1, "momentum": 0.5, "global_clipnorm": 0.1, "weight_decay": 0.1}
     second = {"learning_rate": 0.2, "momentum": 0.9, "global_clipnorm": 0.03, "weight_decay": 0.01}
     _values_after(loop, workload, first)
@@ -211,8 +232,8 @@ def test_several_replicas_carry_too(num_replicas, replicas_of):
     "first",
     [
         pytest.param({"momentum": 0.0}, id="zero"),
-        pytest.param({"clipnorm": None}, id="none"),
-        pytest.param({"weight_decay": None}, id="no decay"),
+        pytest.param({"clipnorm": None}, id="none", marks=pytest.mark.slow),
+        pytest.param({"weight_decay": None}, id="no decay", marks=pytest.mark.slow),
     ],
 )
 def test_what_switches_code_off_is_another_program(first, replicas_of):

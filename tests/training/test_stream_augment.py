@@ -17,8 +17,13 @@ pytestmark = pytest.mark.tf
 layers = keras.layers
 
 
-@pytest.mark.parametrize("num", [1, 2])
-@pytest.mark.parametrize("settings", [{}, {"map": as_it_is}], ids=["plain", "mapped"])
+@pytest.mark.parametrize(
+    ("settings", "num"),
+    [
+        pytest.param({"map": as_it_is}, 1, id="mapped"),
+        pytest.param({}, 2, id="plain, two replicas", marks=pytest.mark.slow),
+    ],
+)
 def test_rows_are_augmented_as_where_the_model_is(replicas_of, settings, num):
     data = draw(37, 19)
     ahead = Data(train=Pipeline(data.train, augment=noisy, **settings), validation=data.validation)

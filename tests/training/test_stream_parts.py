@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from pairwise import pairwise
 from streams import as_it_is, streamed
 from trials import Given, begin, draw
 
@@ -23,12 +24,30 @@ def of_worker(rank, num):
     return lambda count: (0, count) if count < num else split(count, rank, num)
 
 
-@pytest.mark.parametrize("settings", [{}, {"map": as_it_is}, {"cache": "memory"}])
-@pytest.mark.parametrize(("num_rows", "size"), [(36, 12), (37, 12), (41, 9), (10, 4), (5, 5)])
-@pytest.mark.parametrize("num", [1, 2, 3])
-def test_processes_read_their_parts_of_each_batch(settings, num_rows, size, num):
+SETTINGS = {"plain": {}, "mapped": {"map": as_it_is}, "cached": {"cache": "memory"}}
+PARTS = pairwise(
+    {
+        "kind": tuple(SETTINGS),
+        "sizes": ((36, 12), (37, 12), (41, 9), (10, 4), (5, 5)),
+        "num": (3, 2, 1),
+    }
+)
+
+
+def params(table, num_guards):
+    """Return cases of a test, of which the first are in the guard of all changes."""
+    return [
+        pytest.param(*row.values(), marks=pytest.mark.slow if number >= num_guards else ())
+        for number, row in enumerate(table)
+    ]
+
+
+@pytest.mark.parametrize(("kind", "sizes", "num"), params(PARTS, 5))
+def test_processes_read_their_parts_of_each_batch(kind, sizes, num):
+    num_rows, size = sizes
+
     def batches(window):
-        stream = Stream(Pipeline(draw(num_rows).train, **settings), "train", window)
+        stream = Stream(Pipeline(draw(num_rows).train, **SETTINGS[kind]), "train", window)
         return [
             (numbers.numpy().tolist(), rows.numpy())
             for numbers, (rows, _) in stream.batches(size, seed=1, epoch=1, shuffled=True)
@@ -72,10 +91,11 @@ def recorder(seen):
     return Recorded()
 
 
-@pytest.mark.parametrize("is_streamed", [False, True], ids=["arrays", "pipeline"])
-@pytest.mark.parametrize("num", [1, 2, 3])
-@pytest.mark.parametrize("num_rows", [36, 37, 41])
-def test_each_row_of_an_epoch_is_seen_once_over_all_shards(replicas_of, num, num_rows, is_streamed):
+SHARDS = pairwise({"num": (3, 2, 1), "num_rows": (37, 41, 36), "source": ("pipeline", "arrays")})
+
+
+@pytest.mark.parametrize(("num", "num_rows", "source"), params(SHARDS, 3))
+def test_each_row_of_an_epoch_is_seen_once_over_all_shards(replicas_of, num, num_rows, source):
     seen = []
 
     def recording(config):
@@ -86,7 +106,7 @@ def test_each_row_of_an_epoch_is_seen_once_over_all_shards(replicas_of, num, num
     x, y = draw(num_rows).train
     x[:, 0] = np.arange(num_rows)
     data = Data(train=(x, y))
-    workload = Given(recording, streamed(data) if is_streamed else data)
+    workload = Given(recording, streamed(data) if source == "pipeline" else data)
     loop = begin(GraphLoop(workload, replicas_of(num)), workload)
     for _ in range(2):
         seen.clear()

@@ -250,7 +250,7 @@ def plain_calls(calls):
     ]
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_call_is_that_of_fit_with_the_same_logs_and_weights(num_replicas, both_ways):
     calls = {"loop": [], "fit": []}
     in_loop, by_fit = both_ways(
@@ -421,6 +421,7 @@ def test_a_callback_of_keras_does_what_it_does_in_fit(name, both_ways, tmp_path)
     assert written == by_keras
 
 
+@pytest.mark.slow
 def test_two_replicas_are_validated_by_averages_as_in_fit(both_ways):
     assert_same(*both_ways(lambda who: [callbacks.SwapEMAWeights()], {"ema": True}, num_replicas=2))
 
@@ -506,7 +507,7 @@ def carrying(config):
     return model
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_callback_reads_copies_and_writes_the_numbers_of_its_own_trial(
     num_replicas, replicas_of, tmp_path
 ):

@@ -1,19 +1,18 @@
 """An unmodified KerasTuner hypermodel as a sweep, compared with KerasTuner's own building."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
 pytest.importorskip("keras_tuner")
 
-import hypermodels
 import keras
 import keras_tuner
 from hypermodels import Classifier
+from inline_actors import inlined
 from keras import layers
-from ray import cloudpickle, tune
+from ray import tune
 
 from tune_tf import Data, Objective
 from tune_tf.searchers import OptunaSearcher
@@ -22,7 +21,7 @@ from tune_tf.training.seeds import epoch_order, seed_everything, trial_seed
 from tune_tf.workloads.digits import DigitsMLP
 from tune_tf.workloads.hypermodel import from_hypermodel
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 EPOCHS, SEED, NUM_TRIALS = 2, 5, 8
 NAMES = {"learning_rate": "learning.rate"}  # ours and KerasTuner's, where they differ
@@ -57,25 +56,24 @@ def digits():
 
 
 @pytest.fixture(scope="module")
-def sweep(ray_cluster, digits, tmp_path_factory):
+def sweep(digits, tmp_path_factory):
     """Return the space, the trials and what each one's model was made of."""
     folder = tmp_path_factory.mktemp("sweep")
-    for module in (sys.modules[__name__], hypermodels):
-        cloudpickle.register_pickle_by_value(module)
     workload = from_hypermodel(Classifier, digits, callbacks=[Layers(f"{folder}/layers")])
-    analysis = tune.run(
-        trainable(workload, seed=SEED),
-        search_alg=OptunaSearcher(workload.space, Objective("val_accuracy", "max"), seed=3),
-        num_samples=NUM_TRIALS,
-        max_concurrent_trials=1,
-        stop={"training_iteration": EPOCHS},
-        storage_path=f"{folder}/results",
-        reuse_actors=True,
-        trial_name_creator=lambda trial: f"trial-{trial.trial_id}",  # no number: one seed for all
-        verbose=0,
-    )
-    for module in (sys.modules[__name__], hypermodels):
-        cloudpickle.unregister_pickle_by_value(module)
+    with inlined(folder / "session"):
+        analysis = tune.run(
+            trainable(workload, seed=SEED),
+            search_alg=OptunaSearcher(workload.space, Objective("val_accuracy", "max"), seed=3),
+            num_samples=NUM_TRIALS,
+            max_concurrent_trials=1,
+            stop={"training_iteration": EPOCHS},
+            storage_path=f"{folder}/results",
+            reuse_actors=True,
+            trial_name_creator=lambda trial: (
+                f"trial-{trial.trial_id}"
+            ),  # no number: one seed for all
+            verbose=0,
+        )
     lines = (folder / "layers").read_text().splitlines()
     return workload.space, analysis.trials, [json.loads(line) for line in lines]
 

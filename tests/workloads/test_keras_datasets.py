@@ -18,6 +18,7 @@ pytestmark = pytest.mark.tf
 REVIEWS = np.array([[5, 6, 7], [8], [9] * 5] * 10, object), np.array([0, 1, 1] * 10)
 
 
+@pytest.mark.slow
 def test_a_data_set_in_the_cache_is_read_by_the_loader_of_keras(tmp_path):
     keras_home = own_data_files.fashion(tmp_path / "keras", 40)
     script = """
@@ -42,6 +43,7 @@ print(json.dumps([[list(x.shape), str(x.dtype), len(y)] for x, y in parts]))
     ]
 
 
+@pytest.mark.slow
 def test_without_network_and_cache_it_is_told_which_file_belongs_where(tmp_path):
     script = """
 from tune_tf.workloads.keras_datasets import KerasDatasetModel

@@ -1,16 +1,53 @@
 """Tune's real controller with trials in this process: its order of calls in milliseconds."""
 
+import contextlib
 import traceback
 from collections import deque
 from types import SimpleNamespace
 
+import pytest
 from ray.air.execution._internal.tracked_actor import TrackedActor
+from ray.train._internal import session, storage
 from ray.tune.error import TuneError
 from ray.tune.execution import tune_controller
 from ray.tune.experiment import Experiment
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 _MOST_STEPS = 3000
+
+
+class Task:
+    """A call to a trial, which runs when its turn comes, or before when its result is asked for.
+
+    Args:
+        manager: Who has the actor.
+        tracked: The actor.
+        name: Of the method.
+        args: What it is called with.
+        kwargs: What it is called with.
+    """
+
+    def __init__(self, manager, tracked, name, args, kwargs):
+        self._manager, self._tracked = manager, tracked
+        self._name, self._args, self._kwargs = name, args, kwargs
+        self._is_done, self.result, self.error = False, None, None
+
+    def run(self):
+        if self._is_done:
+            return
+        self._is_done = True
+        try:
+            actor, _ = self._manager._live_actors_to_ray_actors_resources[self._tracked]
+            with _session_of(actor):
+                self.result = getattr(actor.trainable, self._name)(*self._args, **self._kwargs)
+        except Exception:
+            self.error = TuneError(traceback.format_exc())
+
+    def resolve(self, block=True):
+        """Return what Tune's ``_FutureTrainingResult.resolve`` does: None if it failed."""
+        if block:
+            self.run()
+        return self.result
 
 
 class InlineActorManager:
@@ -81,18 +118,17 @@ class InlineActorManager:
         on_error=None,
         _return_future=False,
     ):
-        def call():
-            trainable = self._live_actors_to_ray_actors_resources[tracked_actor][0].trainable
-            try:
-                result = getattr(trainable, method_name)(*args, **(kwargs or {}))
-            except Exception:
-                if on_error:
-                    on_error(tracked_actor, TuneError(traceback.format_exc()))
-                return
-            if on_result:
-                on_result(tracked_actor, result)
+        task = Task(self, tracked_actor, method_name, args, kwargs or {})
 
-        self._events.append((tracked_actor, call))
+        def tell():
+            task.run()
+            if task.error and on_error:
+                on_error(tracked_actor, task.error)
+            elif on_result and not task.error:
+                on_result(tracked_actor, task.result)
+
+        self._events.append((tracked_actor, tell))
+        return task if _return_future else None
 
     def next(self, timeout=None):
         if self._pending and self.num_live_actors < self.slots:
@@ -108,19 +144,53 @@ class InlineActorManager:
         self._pending.clear()
 
     def _start(self, tracked, cls, kwargs):
+        actor = SimpleNamespace(session=None)
         try:
-            trainable = cls(**kwargs)
+            with _session_of(actor):
+                actor.trainable = cls(**kwargs)
         except Exception:
             tracked._on_error(tracked, TuneError(traceback.format_exc()))
             return
-        filled = SimpleNamespace(remote=trainable.get_auto_filled_metrics)
-        actor = SimpleNamespace(trainable=trainable, get_auto_filled_metrics=filled)
+        actor.get_auto_filled_metrics = SimpleNamespace(
+            remote=actor.trainable.get_auto_filled_metrics
+        )
         self._live_actors_to_ray_actors_resources[tracked] = actor, None
         tracked._on_start(tracked)
 
     def _removed(self, tracked):
         if self._live_actors_to_ray_actors_resources.pop(tracked, None) and tracked._on_stop:
             tracked._on_stop(tracked)
+
+
+@contextlib.contextmanager
+def _session_of(actor):
+    """Have Tune find the actor's own session: it keeps one a process, that of a function."""
+    session._session = actor.session
+    try:
+        yield
+    finally:
+        actor.session, session._session = session._session, None
+
+
+@contextlib.contextmanager
+def inlined(session_dir):
+    """Have Tune run the trials of all sweeps in this process.
+
+    Args:
+        session_dir: Where Tune keeps what it has not yet written to a sweep's folder.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tune_controller, "RayActorManager", InlineActorManager)
+        patch.setenv("TUNE_DISABLE_AUTO_INIT", "1")
+        patch.setenv("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
+        patch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
+        patch.setattr(storage, "_get_ray_train_session_dir", lambda: str(session_dir))
+        patch.setattr(
+            session._FutureTrainingResult,
+            "resolve",
+            lambda self, block=True: self.future.resolve(block),
+        )
+        yield
 
 
 def run_inline(
