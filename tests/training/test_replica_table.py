@@ -17,10 +17,12 @@ BATCH, EPOCHS = 8, 3
 OPTIMIZERS = {
     "momentum": functools.partial(optimizers.SGD, 0.1, momentum=0.9),
     "adam": functools.partial(optimizers.Adam, 0.01),
+    "rmsprop": functools.partial(optimizers.RMSprop, 0.01, momentum=0.5),
     "lion": functools.partial(optimizers.Lion, 3e-4),
 }
 CLIPPING = {
     "unclipped": {},
+    "clipnorm": {"clipnorm": 0.05},
     "global_clipnorm": {"global_clipnorm": 0.1},
     "clipvalue": {"clipvalue": 0.01},
 }
