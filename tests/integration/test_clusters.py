@@ -220,7 +220,6 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_told(finished, sweep_file, tmp_path, free_port):
     address = f"127.0.0.1:{free_port()}"
     code, _, err = finished("run", str(sweep_file), "--address", address, cwd=tmp_path)
