@@ -189,9 +189,7 @@ def test_wrong_settings_are_told_before_any_trial(verb, sweep_file, tmp_path, se
 
 
 def test_wrong_settings_end_the_process_with_exit_code_2(finished, sweep_file, tmp_path):
-    code, _, err = finished(
-        "run", str(sweep_file), "--set", "resources={cpus: 4096}", cwd=tmp_path
-    )
+    code, _, err = finished("run", str(sweep_file), "--set", "resources={cpus: 4096}", cwd=tmp_path)
 
     assert code == 2
     assert "4096" in err
@@ -230,6 +228,7 @@ class Failing(Uncompiled):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_model_that_is_not_compiled_ends_the_sweep_with_exit_code_2(verb, sweep_file, tmp_path):
     (tmp_path / "mine.py").write_text(WORKLOAD)
@@ -242,6 +241,7 @@ def test_a_model_that_is_not_compiled_ends_the_sweep_with_exit_code_2(verb, swee
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_workload_that_raises_fails_its_trials_and_says_why(verb, sweep_file, tmp_path):
     (tmp_path / "mine.py").write_text(WORKLOAD)
