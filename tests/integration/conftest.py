@@ -96,7 +96,7 @@ def verb() -> Callable[..., tuple[int, str, str]]:
     from tune_tf.cli.exit_codes import guarded
 
     def call(*arguments: str, cwd: Path) -> tuple[int, str, str]:
-        out, err = io.StringIO(), io.StringIO()
+        out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
         with (
             contextlib.chdir(cwd),
             mock.patch.dict(os.environ, COLUMNS="120"),
@@ -106,7 +106,8 @@ def verb() -> Callable[..., tuple[int, str, str]]:
             guarded(),
         ):
             app(arguments)
-        return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+        told = [each.buffer.getvalue().decode() for each in (out, err)]
+        return int(ended.value.code or 0), *told
 
     return call
 
