@@ -18,14 +18,9 @@ def test_every_block_of_code_says_how_it_is_tested(page):
     assert len(BLOCK.findall(text)) == len(re.findall(r"^```\w+$", text, re.M))
 
 
-@pytest.mark.cluster
-@pytest.mark.tf
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "code",
-    blocks("python"),
-    ids=[
-        "tune_run",
+def pages_of_python():
+    """Return the blocks of Python by what they show; those that take long are `slow`."""
+    names = [
         "own_model",
         "prepared",
         "pipeline",
@@ -37,9 +32,34 @@ def test_every_block_of_code_says_how_it_is_tested(page):
         "folds",
         "scale",
         "keras_tuner",
-    ],
-)
-def test_the_documented_python_runs(code, tmp_path):
+    ]
+    return [
+        pytest.param(code, id=name, marks=[pytest.mark.slow] if name in ("folds", "scale") else [])
+        for name, code in zip(names, blocks("python")[1:], strict=True)
+    ]
+
+
+@pytest.mark.tf
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize("code", pages_of_python())
+def test_the_documented_python_runs(code, tmp_path, monkeypatch, capsys):
+    from tune_tf.training import devices
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ray.init", lambda **settings: None)  # a cluster is there
+    monkeypatch.setattr(
+        devices,
+        "claim_devices",  # those of this process cannot be set again
+        lambda resources, num: devices.Devices(tuple(f"CPU:{i}" for i in range(num))),
+    )
+    exec(compile(code, "documented", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_the_documented_sweep_by_plain_tune_run_runs_in_a_process_of_its_own(tmp_path):
+    code = blocks("python")[0]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
@@ -71,16 +91,17 @@ def test_a_documented_sweep_file_is_right(text, tmp_path):
     assert SweepConfig.from_yaml(path).name.startswith("digits-")
 
 
-@pytest.mark.cluster
 @pytest.mark.slow
-def test_the_documented_contract_of_a_scheduler_passes(tmp_path):
-    cluster = """
+def test_the_documented_contract_of_a_scheduler_passes(ray_cluster, tmp_path):
+    import ray
+
+    cluster = f"""
 import ray
 
 
 @pytest.fixture(scope="session")
 def ray_cluster():
-    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR")
+    ray.init({ray.get_runtime_context().gcs_address!r}, logging_level="ERROR")
     yield
     ray.shutdown()
 """

@@ -1,5 +1,7 @@
 """Sweeps from the shell, as a user starts them."""
 
+import contextlib
+import io
 import os
 import shutil
 import signal
@@ -7,8 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
+from unittest import mock
 
 import pytest
 
@@ -29,28 +33,38 @@ space:
 seed: 3
 scheduler: {name: asha, max_t: 9, grace_period: 1, reduction_factor: 3}
 resources: {cpus: 1}
-budget: {num_samples: 8}
+max_concurrent_trials: 1
+budget: {num_samples: 4}
+mlflow: {log_best_model: false}
 """
+"""Of few trials, one after the other: what a sweep costs are the processes that it starts."""
 
 
 @pytest.fixture(scope="session")
 def command() -> Callable[..., "subprocess.Popen[str]"]:
     """Start ``scripts/sweep.py`` with arguments in a folder."""
 
-    def start(
-        *arguments: str, cwd: Path, output: "int | IO[bytes]" = subprocess.PIPE
-    ) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, str(ROOT / "scripts" / "sweep.py"), *arguments],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            text=True,
-            env={**os.environ, "COLUMNS": "120", _MARK: "1"},
-        )
+    return partial(_start, ROOT / "scripts" / "sweep.py")
 
-    return start
+
+@pytest.fixture(scope="session")
+def untrained() -> Callable[..., "subprocess.Popen[str]"]:
+    """Start the same, with trials that train nothing: where the driver alone is the point."""
+    return partial(_start, Path(__file__).with_name("kill_moments.py"), "", "SIGKILL")
+
+
+def _start(
+    script: Path, *arguments: str, cwd: Path, output: "int | IO[bytes]" = subprocess.PIPE
+) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        text=True,
+        env={**os.environ, "COLUMNS": "120", _MARK: "1"},
+    )
 
 
 @pytest.fixture(scope="session")
@@ -73,18 +87,48 @@ def finished(
 
 
 @pytest.fixture(scope="session")
-def tiny_sweep() -> str:
-    """The text of a sweep file of eight short trials."""
-    return SWEEP
+def verb() -> Callable[..., tuple[int, str, str]]:
+    """Call the command line in this process; return exit code, stdout and stderr.
+
+    A sweep runs on the cluster that this process is connected to: see ``ray_cluster``.
+    """
+    from tune_tf.cli import app
+    from tune_tf.cli.exit_codes import guarded
+
+    def call(*arguments: str, cwd: Path) -> tuple[int, str, str]:
+        out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+        with (
+            contextlib.chdir(cwd),
+            mock.patch.dict(os.environ, COLUMNS="120"),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+            guarded(),
+        ):
+            app(arguments)
+        told = [each.buffer.getvalue().decode() for each in (out, err)]
+        return int(ended.value.code or 0), *told
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def write_sweep(empty_store: Path) -> Callable[[Path], Path]:
+    """Write the file of a sweep of four short trials, beside a store of MLflow's that is made."""
+
+    def write(folder: Path) -> Path:
+        shutil.copy(empty_store, folder / "mlflow.db")
+        path = folder / "tiny.yaml"
+        path.write_text(SWEEP)
+        return path
+
+    return write
 
 
 @pytest.fixture
-def sweep_file(tmp_path: Path, empty_store: Path) -> Path:
-    """A sweep of eight short trials, beside a store of MLflow's that is made already."""
-    shutil.copy(empty_store, tmp_path / "mlflow.db")
-    path = tmp_path / "tiny.yaml"
-    path.write_text(SWEEP)
-    return path
+def sweep_file(tmp_path: Path, write_sweep: Callable[[Path], Path]) -> Path:
+    """A sweep of four short trials, beside a store of MLflow's that is made already."""
+    return write_sweep(tmp_path)
 
 
 @pytest.fixture(autouse=True)

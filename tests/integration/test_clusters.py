@@ -123,7 +123,8 @@ def test_the_job_for_slurm_runs_a_sweep_on_all_its_nodes(
     job = subprocess.Popen(
         [
             *("bash", TEMPLATES / "slurm.sh", sweep_file),
-            *("workload=mine:Meeting", "budget.num_samples=4"),
+            *("workload=mine:Meeting", "budget.num_samples=4", "max_concurrent_trials=2"),
+            "mlflow.log_best_model=true",
         ],
         cwd=tmp_path,
         env={
@@ -201,6 +202,7 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
         "scheduler={name: fifo, max_t: 2}",
         f"storage_path={shared}/sweeps",
         f"mlflow.tracking_uri=sqlite:///{shared}/mlflow.db",
+        "mlflow.log_best_model=true",
     )
     port, client_port = free_port(), free_port()
     outside = ("--address", f"ray://127.0.0.1:{client_port}")
@@ -220,7 +222,6 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_told(finished, sweep_file, tmp_path, free_port):
     address = f"127.0.0.1:{free_port()}"
     code, _, err = finished("run", str(sweep_file), "--address", address, cwd=tmp_path)

@@ -35,19 +35,19 @@ def _view(cwd):
 
 
 def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
-    command, finished, sweep_file, tmp_path
+    command, verb, sweep_file, tmp_path
 ):
     (tmp_path / "mine.py").write_text(WORKLOAD)
     settings = (
         "workload=mine.py:Moody",
-        "budget.num_samples=12",
+        "budget.num_samples=5",
         "scheduler.max_t=150",
         "checkpoint_interval_s=0.1",
     )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
     until(lambda: list(tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")))
     until(lambda: any(trial.result.iterations for trial in _view(tmp_path).active))
-    code, out, err = finished("status", "tiny", "--json", cwd=tmp_path)
+    code, out, err = verb("status", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err
     status = json.loads(out)
     assert status["state"] == "running"
@@ -59,7 +59,7 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=240)
     os.rename(tmp_path / "mlflow.db", tmp_path / "away.db")  # noqa: PTH104 - no store is needed
-    code, out, err = finished("list", "--json", cwd=tmp_path)
+    code, out, err = verb("list", "--json", cwd=tmp_path)
     assert code == 0, err
     (listed,) = json.loads(out)["sweeps"]
     assert listed["state"] == "interrupted"
@@ -69,17 +69,17 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
 
     resumed = command("resume", "tiny", cwd=tmp_path)
     until(lambda: _view(tmp_path).state is SweepState.RUNNING)
-    code, _, err = finished("resume", "tiny", cwd=tmp_path)
+    code, _, err = verb("resume", "tiny", cwd=tmp_path)
     assert code == 2
     assert f"process {resumed.pid} on" in err
     drawn = in_a_terminal("status", "tiny", "--follow", cwd=tmp_path)
     assert "\x1b[2K" in drawn  # it drew again in place
-    assert "12/12 trials" in drawn
+    assert "5/5 trials" in drawn
     out, err = resumed.communicate(timeout=240)
     assert resumed.returncode == 0, err
 
     folder = SweepFolder.open("tiny", tmp_path / "sweeps").path
-    _assert_that_views_tell_the_truth(finished, folder, tmp_path)
+    _assert_that_views_tell_the_truth(verb, folder, tmp_path)
 
 
 def _addresses_that_are_listened_on(pid: int) -> set[str]:
@@ -94,48 +94,48 @@ def _addresses_that_are_listened_on(pid: int) -> set[str]:
     return found
 
 
-def _assert_that_views_tell_the_truth(finished, folder, cwd):
+def _assert_that_views_tell_the_truth(verb, folder, cwd):
     tune, truth = in_tune(folder), seen_in(folder)
-    code, out, err = finished("trials", "tiny", "--json", cwd=cwd)
+    code, out, err = verb("trials", "tiny", "--json", cwd=cwd)
     assert code == 0, err
     rows = json.loads(out)
-    assert [row["number"] for row in rows] == list(range(12))
+    assert [row["number"] for row in rows] == list(range(5))
     assert {row["trial_id"] for row in rows} == set(tune)
     outcomes = {row["trial_id"]: row["outcome"] for row in rows}
     assert outcomes == {trial_id: seen.reason for trial_id, seen in truth.items()}
     result = SweepView.of(SweepFolder.open(folder)).result
 
-    code, out, _ = finished("best", "tiny", "--json", cwd=cwd)
+    code, out, _ = verb("best", "tiny", "--json", cwd=cwd)
     assert code == 0
     best = json.loads(out)
     assert best["trial_id"] == result.best_trial.trial_id
     assert Path(best["checkpoint"], "trial.npz").is_file()
     top = ("--sort", "val_accuracy", "--where", "outcome=completed", "--limit", "1", "--csv")
-    code, out, _ = finished("trials", "tiny", *top, cwd=cwd)
+    code, out, _ = verb("trials", "tiny", *top, cwd=cwd)
     (first,) = csv.DictReader(io.StringIO(out))
     assert float(first["val_accuracy"]) == best["value"]
 
-    code, out, _ = finished("show", "tiny", best["trial_id"][:6], "--json", cwd=cwd)
+    code, out, _ = verb("show", "tiny", best["trial_id"][:6], "--json", cwd=cwd)
     shown = json.loads(out)
     assert len(shown["curve"]["values"]) == shown["iterations"]
     assert len(shown["mlflow_run_id"]) == 32
     failed = next((row for row in rows if row["outcome"] == "error"), None)
     assert failed is not None, outcomes
-    code, out, _ = finished("show", "tiny", str(failed["number"]), cwd=cwd)
+    code, out, _ = verb("show", "tiny", str(failed["number"]), cwd=cwd)
     assert "ValueError: no sgd of that width" in out
 
-    code, out, _ = finished("logs", "tiny", str(failed["number"]), "--follow", cwd=cwd)
+    code, out, _ = verb("logs", "tiny", str(failed["number"]), "--follow", cwd=cwd)
     assert (code, out.splitlines()[-1]) == (0, "building a model of width 32")
     widths = {row["number"]: row["config/width"] for row in rows}
     for number in (0, best["number"]):  # each in its own, though processes serve many trials
-        code, out, _ = finished("logs", "tiny", str(number), cwd=cwd)
+        code, out, _ = verb("logs", "tiny", str(number), cwd=cwd)
         told = {line.rpartition(" ")[2] for line in out.splitlines() if "a model of width" in line}
         assert told == {str(widths[number])}
 
-    code, _, err = finished("show", "tiny", "zzz", cwd=cwd)
+    code, _, err = verb("show", "tiny", "zzz", cwd=cwd)
     assert code == 2
     assert "has no trial 'zzz'" in err
     assert "Traceback" not in err
-    code, _, err = finished("compare", "tiny", "tinny", cwd=cwd)
+    code, _, err = verb("compare", "tiny", "tinny", cwd=cwd)
     assert code == 2
     assert "did you mean 'tiny'" in err

@@ -13,7 +13,7 @@ from browser import chromium
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
-_NUM_TRIALS = 8
+_NUM_TRIALS = 4
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +23,11 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def folder(browser, finished, tmp_path_factory, tiny_sweep):
+def folder(browser, ray_cluster, verb, write_sweep, tmp_path_factory):
     """The folder that a sweep was started in; none is run where there is no browser."""
     folder = tmp_path_factory.mktemp("sweep")
-    (folder / "tiny.yaml").write_text(tiny_sweep)
-    code, out, err = finished("run", "tiny.yaml", cwd=folder)
+    write_sweep(folder)
+    code, out, err = verb("run", "tiny.yaml", cwd=folder)
     assert code == 0, out + err
     return folder
 

@@ -1,6 +1,7 @@
 """What the user's code and the best model leave in MLflow, by a sweep from the shell."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ space:
   batch_size: 256
 scheduler: {name: fifo, max_t: 2}
 resources: {cpus: 1}
+max_concurrent_trials: 1
 budget: {num_samples: 3}
 mlflow: {register_best: noted-digits, tracking_uri: "sqlite:///mlflow.db"}
 """
@@ -47,32 +49,46 @@ print(served.predict(served.input_example).shape, model.count_params())
 """
 
 
-@pytest.fixture
-def sweep(tmp_path, finished):
-    """Run a sweep whose workload writes to its runs; return its result as the shell tells it."""
-    (tmp_path / "noted.py").write_text(WORKLOAD)
-    (tmp_path / "noted.yaml").write_text(SWEEP)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, empty_store):
+    """A folder with a store of MLflow's that is made already."""
+    folder = tmp_path_factory.mktemp("noted")
+    shutil.copy(empty_store, folder / "mlflow.db")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sweep(ray_cluster, verb, folder):
+    """Call a verb on a sweep whose workload writes to its runs; return what it tells as JSON."""
+    (folder / "noted.py").write_text(WORKLOAD)
+    (folder / "noted.yaml").write_text(SWEEP)
 
     def sweep(*arguments):
-        code, out, err = finished(*arguments, "--json", cwd=tmp_path)
+        code, out, err = verb(*arguments, "--json", cwd=folder)
         assert code == 0, err
         return json.loads(out)
 
     return sweep
 
 
+@pytest.fixture(scope="module")
+def result(sweep):
+    return sweep("run", "noted.yaml")
+
+
+@pytest.fixture
+def client(folder):
+    from mlflow import MlflowClient
+
+    return MlflowClient(f"sqlite:///{folder}/mlflow.db")
+
+
 def models_of(client, run):
     return client.search_logged_models([run.info.experiment_id])
 
 
-def test_the_best_model_is_logged_registered_and_loaded_by_its_alias(sweep, tmp_path):
-    import mlflow
-
-    result = sweep("run", "noted.yaml")
-    folder = Path(result["path"])
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    client = mlflow.MlflowClient(uri)
-    parent = parent_run(folder)
+def test_the_best_model_is_logged_registered_and_loaded_by_its_alias(sweep, result, client, folder):
+    parent = parent_run(Path(result["path"]))
     (model,) = models_of(client, parent)
     version = client.get_model_version_by_alias("noted-digits", "champion")
 
@@ -85,24 +101,24 @@ def test_the_best_model_is_logged_registered_and_loaded_by_its_alias(sweep, tmp_
     assert trial.info.status == "FINISHED"
 
     done = subprocess.run(
-        [sys.executable, "-c", LOAD, uri], capture_output=True, text=True, timeout=240, cwd=tmp_path
+        [sys.executable, "-c", LOAD, client.tracking_uri],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     assert "(5, 10)" in done.stdout
 
-    again = sweep("resume", str(folder))
+    again = sweep("resume", result["path"])
     assert again["best"] == result["best"]
     assert [each.model_id for each in models_of(client, parent)] == [model.model_id]
     assert len(client.search_model_versions("name='noted-digits'")) == 1
 
 
-def test_the_workloads_code_writes_to_its_trials_runs(sweep, tmp_path):
+def test_the_workloads_code_writes_to_its_trials_runs(result, client):
     import mlflow
 
-    result = sweep(
-        "run", "noted.yaml", "--set", "mlflow.log_best_model=false", "mlflow.register_best=null"
-    )
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     parent = parent_run(Path(result["path"]))
     runs = client.search_runs([parent.info.experiment_id])
     trials = [run for run in runs if run.info.run_id != parent.info.run_id]
@@ -119,5 +135,4 @@ def test_the_workloads_code_writes_to_its_trials_runs(sweep, tmp_path):
         assert told.read_text() == f"width {run.data.params['width']}"
         assert run.info.status == "FINISHED"
         assert "system/process_memory_usage_megabytes" in run.data.metrics
-    assert models_of(client, parent) == []
     assert not [name for name in result["best"]["metrics"] if name.startswith("system/")]

@@ -15,7 +15,7 @@ from tune_tf.view import SweepView
 
 moto_server = pytest.importorskip("moto.server")
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster]
 
 REGION = "region=us-east-1&allow_bucket_creation=true"
 
@@ -49,8 +49,9 @@ def checkpoints_in(bucket, sweep_id):
     return sorted(each.path for each in found if each.base_name == "trial.npz")
 
 
+@pytest.mark.slow
 def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
-    bucket, command, finished, sweep_file, tmp_path
+    bucket, command, finished, verb, sweep_file, tmp_path
 ):
     settings = (
         f"storage_path={bucket!r}",
@@ -58,6 +59,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
         "checkpoint_interval_s=0",
         "max_concurrent_trials=2",
         "keep_checkpoints=2",
+        "budget.num_samples=6",
     )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
     try:
@@ -75,7 +77,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
     assert code == 0, err
     assert "Traceback" not in err
     assert "the newest checkpoint, is damaged" in err, err
-    assert len(assert_truth(path)) == 8
+    assert len(assert_truth(path)) == 6
     view = SweepView.open(path)
     assert not list(path.glob("trial_*/checkpoint_[0-9]*"))
     kept = {each.split("/")[3] for each in checkpoints_in(bucket, path.name)}
@@ -83,10 +85,10 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
     assert kept == having
     assert view.best.folder.name in kept
     assert len(kept) == 2
-    code, _, err = finished("export", str(path), "--output", "model.keras", cwd=tmp_path)
+    code, _, err = verb("export", str(path), "--output", "model.keras", cwd=tmp_path)
     assert code == 0, err
     assert (tmp_path / "model.keras").stat().st_size > 10_000
-    code, out, err = finished("best", str(path), "--json", cwd=tmp_path)
+    code, out, err = verb("best", str(path), "--json", cwd=tmp_path)
     assert json.loads(out)["checkpoint"] == view.best.checkpoints[-1]
 
 
@@ -109,8 +111,9 @@ def is_on_its_way(folder):
     ],
     ids=["an unknown scheme", "no server"],
 )
-def test_a_store_that_cannot_be_reached_is_refused(finished, sweep_file, tmp_path, uri, told):
-    code, _, err = finished("run", str(sweep_file), "--set", f"storage_path={uri!r}", cwd=tmp_path)
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_store_that_cannot_be_reached_is_refused(verb, sweep_file, tmp_path, uri, told):
+    code, _, err = verb("run", str(sweep_file), "--set", f"storage_path={uri!r}", cwd=tmp_path)
     assert code == 2
     assert "storage_path" in err
     assert told in " ".join(err.split())

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 
 
-def test_it_measures_advises_and_records(finished, sweep_file, tmp_path):
+@pytest.mark.slow
+def test_it_measures_advises_and_records(verb, sweep_file, tmp_path):
     from mlflow import MlflowClient
 
-    code, out, err = finished(
+    code, out, err = verb(
         "scale", str(sweep_file), "--quick", "--max-devices=1", "--json", cwd=tmp_path
     )
 
@@ -53,10 +54,8 @@ BAD = {
 
 
 @pytest.mark.parametrize(("setting", "told"), BAD.values(), ids=BAD.keys())
-def test_wrong_settings_are_refused_as_run_refuses_them(
-    finished, sweep_file, tmp_path, setting, told
-):
-    code, _, err = finished("scale", str(sweep_file), "--set", setting, cwd=tmp_path)
+def test_wrong_settings_are_refused_as_run_refuses_them(verb, sweep_file, tmp_path, setting, told):
+    code, _, err = verb("scale", str(sweep_file), "--set", setting, cwd=tmp_path)
 
     assert code == 2
     assert told in err

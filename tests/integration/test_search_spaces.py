@@ -1,4 +1,7 @@
-"""Every ready sweep file runs: each parallelism under ASHA, with TPE, tracked by MLflow."""
+"""Every ready sweep file runs: each parallelism under ASHA, with TPE, tracked by MLflow.
+
+``digits_cnn`` is the main job, which CI runs as a user does before the tests.
+"""
 
 import json
 import os
@@ -20,8 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "search_spaces"
 OWN_DATA = {
-    "tabular csv": ("tabular", own_data_files.wine, "wines.csv", ()),
-    "tabular parquet": ("tabular", own_data_files.wine, "wines.parquet", ()),
+    "tabular": ("tabular", own_data_files.wine, "wines.parquet", ()),
     "image_folder": (
         "image_folder",
         own_data_files.digit_folders,
@@ -35,7 +37,12 @@ OWN_DATA = {
 
 OWN = {"keras_datasets", *(name for name, *_ in OWN_DATA.values())}
 FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OWN)
-SHORT = ("budget.num_samples=3", "scheduler.max_t=3", "max_concurrent_trials=1")
+SHORT = (
+    "budget.num_samples=2",
+    "scheduler.max_t=2",
+    "max_concurrent_trials=1",
+    "mlflow.log_best_model=false",
+)
 
 
 @pytest.fixture
@@ -47,7 +54,9 @@ def here(tmp_path, monkeypatch, empty_store):
 
 
 @pytest.mark.usefixtures("ray_cluster", "here")
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.stem != "digits_cnn"], ids=lambda path: path.stem
+)
 def test_a_ready_sweep_runs_and_each_trial_ends_alike_in_three_systems(path):
     config = SweepConfig.from_yaml(path, SHORT)
 
@@ -55,7 +64,7 @@ def test_a_ready_sweep_runs_and_each_trial_ends_alike_in_three_systems(path):
 
     assert config.scheduler.name == "asha"
     trials = assert_truth(result.path)
-    assert len(trials) == 3
+    assert len(trials) == 2
     assert "completed" in {trial.reason for trial in trials.values()}
     assert 0 < result.best_value <= 1
 
@@ -70,7 +79,7 @@ def test_a_ready_sweep_runs_on_files_of_ones_own(name, make, place, more, here):
     result = run_sweep(SweepConfig.from_yaml(FOLDER / f"{name}.yaml", overrides))
 
     trials = assert_truth(result.path)
-    assert len(trials) == 3
+    assert len(trials) == 2
     assert "completed" in {trial.reason for trial in trials.values()}
     assert 0 < result.best_value <= 1
     assert result.export_model(here / "best.keras").is_file()
@@ -89,7 +98,7 @@ def test_a_ready_sweep_runs_on_a_data_set_in_the_cache_of_keras(here):
     )
 
     assert done.returncode == 0, done.stderr
-    assert len(assert_truth(Path(json.loads(done.stdout)["path"]))) == 3
+    assert len(assert_truth(Path(json.loads(done.stdout)["path"]))) == 2
 
 
 def test_there_is_a_ready_sweep_for_each_parallelism():

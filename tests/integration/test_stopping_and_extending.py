@@ -12,9 +12,10 @@ from tune_tf.view import SweepState, SweepView
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 
 
-def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(finished, sweep_file, tmp_path):
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(verb, sweep_file, tmp_path):
     settings = ("scheduler={name: fifo, max_t: 6}", "budget.epochs=10", "budget.num_samples=6")
-    code, out, err = finished("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+    code, out, err = verb("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
 
     assert code == 0, err
     first = json.loads(out)
@@ -23,10 +24,10 @@ def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(finished, sweep_fi
     assert first["trials"]["out_of_budget"] >= 1
     before = assert_truth(folder)
     epochs = sum(trial.result.iterations for trial in SweepView.open(folder).trials)
-    assert 10 <= epochs <= 12  # two slots: each may be in an iteration
+    assert 10 <= epochs <= 11  # the trial may be in an iteration
     results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
 
-    code, out, err = finished("resume", "tiny", "--json", cwd=tmp_path)
+    code, out, err = verb("resume", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err
     assert json.loads(out)["trials"] == first["trials"]  # it has ended: nothing is run
 
@@ -45,13 +46,13 @@ def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(finished, sweep_fi
     assert parent_run(folder).info.status == "FINISHED"
     assert SweepView.open(folder).config.budget.num_samples == 8
 
-    code, _, err = finished("extend", "tiny", "--num-samples", "8", cwd=tmp_path)
+    code, _, err = verb("extend", "tiny", "--num-samples", "8", cwd=tmp_path)
     assert code == 2
     assert "budget: is as it was" in err
 
 
 def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
-    command, finished, sweep_file, tmp_path
+    command, verb, sweep_file, tmp_path
 ):
     settings = ("scheduler={name: fifo, max_t: 4000}", "checkpoint_interval_s=0.1")
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
@@ -63,7 +64,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
         return [trial for trial in active if trial.result.iterations]
 
     number = until(running)[0].number
-    code, out, err = finished("stop", "tiny", "--trial", str(number), "--json", cwd=tmp_path)
+    code, out, err = verb("stop", "tiny", "--trial", str(number), "--json", cwd=tmp_path)
     assert code == 0, err
     seen = SweepView.open("tiny", tmp_path / "sweeps")
     stopped = seen.trial(str(number))
@@ -71,20 +72,20 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     assert seen.state is SweepState.RUNNING
 
     until(running)
-    code, out, err = finished("stop", "tiny", cwd=tmp_path)
+    code, out, err = verb("stop", "tiny", cwd=tmp_path)
     assert code == 0, err
     assert "interrupted" in out
     out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert "tune-tf resume" in out
 
-    code, _, err = finished("stop", "tiny", cwd=tmp_path)
+    code, _, err = verb("stop", "tiny", cwd=tmp_path)
     assert code == 2
     assert "does not run, it is interrupted" in err
 
     process = command("resume", "tiny", cwd=tmp_path)
     until(running)
-    code, out, err = finished("stop", "tiny", "--end", cwd=tmp_path)
+    code, out, err = verb("stop", "tiny", "--end", cwd=tmp_path)
     assert code == 0, err
     assert "Ended early: it was ended by hand" in out
     out, err = process.communicate(timeout=240)
@@ -94,7 +95,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     assert {trial.reason for trial in trials.values()} <= {"pruned", "out_of_budget"}
 
     (folder / "report" / "report.html").unlink()
-    code, out, err = finished("report", "tiny", cwd=tmp_path)
+    code, out, err = verb("report", "tiny", cwd=tmp_path)
     assert code == 0, err
     page = Path(out.strip()).read_text()
     assert "It ended early: it was ended by hand." in page

@@ -1,80 +1,59 @@
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
+import keras
 import optuna
 import pytest
 from terminal import until
 from three_systems import assert_truth, in_tune, parent_run, seen_in, study_of
 
 from tune_tf.folder import SweepFolder
+from tune_tf.workloads.digits import DigitsMLP
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster]
 
 
-def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(finished, sweep_file, tmp_path):
-    code, out, err = finished("run", str(sweep_file), "--json", cwd=tmp_path)
+def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(
+    finished, verb, sweep_file, tmp_path
+):
+    settings = ("budget.num_samples=6", "max_concurrent_trials=2", "keep_checkpoints=2")
+    code, out, err = finished("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
 
     assert code == 0, err
+    assert "Best trial" in out
+    assert "mlflow ui --backend-store-uri sqlite:///mlflow.db" in out
+    code, out, err = verb("resume", "tiny", "--json", cwd=tmp_path)
+    assert code == 0, err
+    assert "has ended: there is nothing to go on with" in err
     result = json.loads(out)
     folder = Path(result["path"])
     trials = assert_truth(folder)
-    assert len(trials) == 8
-    assert sum(result["trials"].values()) == 8
+    assert len(trials) == 6
+    assert sum(result["trials"].values()) == 6
     assert {trial.reason for trial in trials.values()} == set(result["trials"])
     parent = parent_run(folder)
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["tune_tf.best_trial_id"] == result["best"]["trial_id"]
     assert parent.data.tags["tune_tf.best_checkpoint"] == result["best"]["checkpoint"]
+    assert "tune_tf.best_model" not in parent.data.tags  # it was not asked for
     assert Path(result["best"]["checkpoint"]).is_dir()
-    assert len({path.parent for path in folder.glob("trial_*/checkpoint_*")}) == 5  # the best
+    assert len({path.parent for path in folder.glob("trial_*/checkpoint_*")}) == 2  # the best
     value = result["best"]["metrics"]["val_accuracy"]
     assert parent.data.metrics["best/val_accuracy"] == pytest.approx(value)
 
-
-def test_the_best_model_is_exported_and_gives_the_value_that_was_reported(
-    finished, sweep_file, tmp_path
-):
-    code, out, err = finished("run", str(sweep_file), "--set", "budget.num_samples=3", cwd=tmp_path)
-
+    code, out, err = verb("export", "tiny", "--output", "best.keras", cwd=tmp_path)
     assert code == 0, err
-    assert "Best trial" in out
-    assert "mlflow ui --backend-store-uri sqlite:///mlflow.db" in out
-    script = """
-import sys
-from tune_tf import resume_sweep
-from tune_tf.workloads.digits import DigitsMLP
-import keras
-result = resume_sweep(sys.argv[1])          # a finished sweep: nothing is run, the result is read
-assert not result.interrupted and len(result.dataframe()) == 3
-path = result.export_model("best.keras")
-x, y = DigitsMLP().load_data(result.best_config).validation
-loss, accuracy = keras.models.load_model(path).evaluate(x, y, verbose=0)
-assert abs(accuracy - result.best_value) < 1e-6, (accuracy, result.best_value)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script, "tiny"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
+    x, y = DigitsMLP().load_data(result["best"]["config"]).validation
+    _, accuracy = keras.models.load_model(tmp_path / "best.keras").evaluate(x, y, verbose=0)
+    assert accuracy == pytest.approx(value, abs=1e-6)
 
 
 PAIRINGS = {
     "pbt": (
         "searcher.sampler=qmc",
         "scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",
-        "budget.num_samples=4",
-    ),
-    "promotion": (
-        "searcher.sampler=tpe_rungs",
-        "scheduler={name: asha, type: promotion, max_t: 3}",  # one in three of eight gets there
-        "objective=[{metric: val_accuracy, mode: max}]",
-        "constraints={val_loss: '<= 9'}",
+        "max_concurrent_trials=2",
     ),
     "two objectives": (
         "searcher.sampler=nsga2",
@@ -84,11 +63,13 @@ PAIRINGS = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("settings", PAIRINGS.values(), ids=PAIRINGS.keys())
 def test_a_pairing_of_sampler_and_scheduler_ends_alike_in_three_systems(
-    finished, sweep_file, tmp_path, settings
+    verb, sweep_file, tmp_path, settings
 ):
-    code, out, err = finished("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+    code, out, err = verb("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
 
     assert code == 0, err
     result = json.loads(out)
@@ -99,31 +80,28 @@ def test_a_pairing_of_sampler_and_scheduler_ends_alike_in_three_systems(
     assert result["pareto_front"]
 
 
-def _wait_for_trials(folder: Path, count: int) -> Path:
-    """Wait for checkpoints of some trials; return the sweep's folder."""
-
-    def saved() -> list[Path]:
-        found = list(folder.glob("sweeps/*/trial_*/checkpoint_*/trial.npz"))
-        return found if len(found) >= count else []
-
-    return until(saved)[0].parents[2]
+def _second_trial_saved(folder: Path) -> Path | None:
+    """Return the folder of the sweep once a trial has ended, and the next has a checkpoint."""
+    saved = list(folder.glob("sweeps/*/trial_00001*/checkpoint_*/trial.npz"))
+    return saved[0].parents[2] if saved else None
 
 
 @pytest.mark.parametrize(
     ("blow", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)],
-    ids=["ctrl-c", "sigterm", "kill -9"],
+    [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    ids=["ctrl-c", "kill -9"],
 )
 def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     command, finished, sweep_file, tmp_path, blow, code
 ):
-    settings = ("budget.num_samples=12", "scheduler.max_t=60", "checkpoint_interval_s=0.1")
+    settings = ("scheduler={name: fifo, max_t: 20}", "checkpoint_interval_s=0.1")
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
-    folder = _wait_for_trials(tmp_path, 4)
+    folder = until(lambda: _second_trial_saved(tmp_path), process=process)
     process.send_signal(blow)
     out, err = process.communicate(timeout=240)
 
     assert process.returncode == code, err
+    over = _results_of_ended_trials(folder)
     if blow is not signal.SIGKILL:
         assert "tune-tf resume" in out
         before = seen_in(folder)
@@ -131,18 +109,30 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
         assert parent_run(folder).info.status == "KILLED"
         for trial in before.values():
             assert (trial.reason == "interrupted") == (trial.optuna == "RUNNING")
+        assert over
 
     results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
-    over = _results_of_ended_trials(folder)
     code, out, err = finished("resume", "tiny", "--json", cwd=tmp_path)
 
     assert code == 0, err
-    assert len(assert_truth(folder)) == 12
+    assert len(assert_truth(folder)) == 4
     assert parent_run(folder).info.status == "FINISHED"
     if blow is not signal.SIGKILL:
         assert all(path.read_text() == results[path] for path in over)  # none was run again
     assert SweepFolder.open("tiny", tmp_path / "sweeps").path == folder
     _assert_that_optuna_draws(folder)
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_sweep_as_ctrl_c_does(untrained, sweep_file, tmp_path):
+    process = untrained("run", str(sweep_file), "--set", "scheduler.max_t=2000", cwd=tmp_path)
+    until(lambda: list(tmp_path.glob("sweeps/*/trial_00000*/result.json")), process=process)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=240)
+
+    assert process.returncode == 130, err
+    assert "tune-tf resume" in out
+    assert parent_run(next((tmp_path / "sweeps").iterdir())).info.status == "KILLED"
 
 
 def _results_of_ended_trials(folder: Path) -> set[Path]:
@@ -181,34 +171,37 @@ def _assert_that_optuna_draws(folder: Path) -> None:
 
 
 BAD = {
-    "unknown key": ("searcher: {sampler: tpee}", "tpe"),
-    "log of zero": ("space: {learning_rate: {loguniform: [0, 1]}}", "learning_rate"),
-    "too many cpus": ("resources: {cpus: 4096}", "4096"),
-    "more gpus than there are": ("resources: {cpus: 1, gpus: 1}", "GPU"),
-    "no such workload": ("workload: tune_tf.workloads.digits:DigitsMPL", "DigitsMLP"),
+    "unknown key": ("searcher={sampler: tpee}", "tpe"),
+    "log of zero": ("space.learning_rate.loguniform=[0, 1]", "learning_rate"),
+    "more gpus than there are": ("resources={cpus: 1, gpus: 1}", "GPU"),
+    "no such workload": ("workload=tune_tf.workloads.digits:DigitsMPL", "DigitsMLP"),
 }
 
 
-@pytest.mark.parametrize(("change", "told"), BAD.values(), ids=BAD.keys())
-def test_wrong_settings_end_with_exit_code_2_before_any_trial(
-    finished, sweep_file, tmp_path, change, told
-):
-    key, _, value = change.partition(": ")
-    overrides = [f"{key}={value}"]
-    if key == "space":
-        overrides = ["space.learning_rate.loguniform=[0, 1]"]
-    code, _, err = finished("run", str(sweep_file), "--set", *overrides, cwd=tmp_path)
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize(("setting", "told"), BAD.values(), ids=BAD.keys())
+def test_wrong_settings_are_told_before_any_trial(verb, sweep_file, tmp_path, setting, told):
+    code, _, err = verb("run", str(sweep_file), "--set", setting, cwd=tmp_path)
 
     assert code == 2
     assert told in err
+    assert not list(tmp_path.glob("sweeps/*/trial_*"))
+
+
+def test_wrong_settings_end_the_process_with_exit_code_2(finished, sweep_file, tmp_path):
+    code, _, err = finished("run", str(sweep_file), "--set", "resources={cpus: 4096}", cwd=tmp_path)
+
+    assert code == 2
+    assert "4096" in err
     assert "Traceback" not in err
     assert not list(tmp_path.glob("sweeps/*/trial_*"))
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_a_metric_that_is_not_reported_is_told_after_the_first_iteration(
-    finished, sweep_file, tmp_path
+    verb, sweep_file, tmp_path
 ):
-    code, _, err = finished(
+    code, _, err = verb(
         "run", str(sweep_file), "--set", "objective.metric=val_acuracy", cwd=tmp_path
     )
 
@@ -235,11 +228,11 @@ class Failing(Uncompiled):
 """
 
 
-def test_a_model_that_is_not_compiled_ends_the_sweep_with_exit_code_2(
-    finished, sweep_file, tmp_path
-):
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_model_that_is_not_compiled_ends_the_sweep_with_exit_code_2(verb, sweep_file, tmp_path):
     (tmp_path / "mine.py").write_text(WORKLOAD)
-    code, _, err = finished(
+    code, _, err = verb(
         "run", str(sweep_file), "--set", "workload=mine.py:Uncompiled", cwd=tmp_path
     )
 
@@ -248,10 +241,12 @@ def test_a_model_that_is_not_compiled_ends_the_sweep_with_exit_code_2(
     assert "Traceback" not in err
 
 
-def test_a_workload_that_raises_fails_its_trials_and_says_why(finished, sweep_file, tmp_path):
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_workload_that_raises_fails_its_trials_and_says_why(verb, sweep_file, tmp_path):
     (tmp_path / "mine.py").write_text(WORKLOAD)
-    settings = ("workload=mine.py:Failing", "budget.num_samples=2")
-    code, out, err = finished("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    settings = ("workload=mine.py:Failing", "budget.num_samples=1")
+    code, out, err = verb("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
 
     assert code == 1, err
     assert "no such activation" in out

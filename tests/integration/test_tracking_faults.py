@@ -18,7 +18,7 @@ from tracking_server import TrackingServer
 
 from tune_tf.tracking.spool import SPOOL
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.mlflow]
 
 ROOT = Path(__file__).parents[2]
 NUM_TRIALS, NUM_STEPS = 3, 20
@@ -183,7 +183,7 @@ def test_a_server_killed_and_started_again_has_every_point_once(sweep, server, p
     )
 
 
-@pytest.mark.parametrize("fault", ["refuse", "hang", "forget"])
+@pytest.mark.parametrize("fault", [pytest.param("hang", marks=pytest.mark.slow), "forget"])
 def test_a_server_that_fails_for_a_while_has_every_point_once(sweep, server, proxy, fault, caplog):
     caplog.set_level("INFO", "tune_tf")
 
@@ -198,18 +198,18 @@ def test_a_server_that_fails_for_a_while_has_every_point_once(sweep, server, pro
     assert told == ["MLflow cannot be written to", "MLflow can be written to again"]
 
 
-@pytest.mark.parametrize("fault", ["refuse", "forget"])
-def test_with_every_third_request_failing_there_is_one_run_a_trial(sweep, server, proxy, fault):
-    proxy.become(fault, every=3)
+@pytest.mark.slow
+def test_with_every_third_request_failing_there_is_one_run_a_trial(sweep, server, proxy):
+    proxy.become("forget", every=3)
     folder = sweep()
 
     assert proxy.num_failed >= 5
     assert_exact(server, folder)
 
 
-@pytest.mark.parametrize("fault", ["refuse", "hang"])
+@pytest.mark.slow
 def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_later(
-    sweep, server, proxy, fault, caplog
+    sweep, server, proxy, caplog
 ):
     from tune_tf.tracking.runs import Sweep
     from tune_tf.tracking.sync import deliver
@@ -217,7 +217,7 @@ def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_lat
     ended_at = []
 
     def fail():
-        proxy.become(fault)
+        proxy.become("hang")
         ended_at.append(time.monotonic())
 
     folder = sweep(at_result(NUM_TRIALS * NUM_STEPS - 5, fail))
@@ -286,15 +286,16 @@ def drive(uri, folder, killed_at, timeout_s=240):
     )
 
 
-@pytest.mark.parametrize("down", [False, True], ids=["the store up", "the store down"])
-def test_a_driver_killed_and_resumed_has_every_point_once(server, proxy, tmp_path, down):
-    folder = tmp_path / f"killed-{down}"
-    proxy.become("refuse" if down else "pass")
+@pytest.mark.slow
+def test_a_driver_killed_while_the_store_is_down_and_resumed_has_every_point_once(
+    server, proxy, tmp_path
+):
+    folder = tmp_path / "killed"
+    proxy.become("refuse")
     killed = drive(proxy.uri, folder, killed_at=31)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (folder / SPOOL).is_dir()
-    if down:
-        assert stored(server.database, folder.name) == {}
+    assert stored(server.database, folder.name) == {}
     proxy.become("pass")
 
     resumed = drive(proxy.uri, folder, killed_at=0)
@@ -305,6 +306,7 @@ def test_a_driver_killed_and_resumed_has_every_point_once(server, proxy, tmp_pat
     assert {max(points)[1] for _, _, points in runs.values()} == {20.0, 40.0, 60.0}
 
 
+@pytest.mark.slow
 def test_a_server_that_asks_for_a_password_or_a_token_gets_it(sweep, server, proxy, monkeypatch):
     proxy.authorization = "Basic YWRhOmxvdmVsYWNl"
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
@@ -336,21 +338,22 @@ def test_a_password_in_the_uri_is_sent_and_not_told(sweep, server, proxy, caplog
 
 
 def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
-    finished, sweep_file, tmp_path, server, proxy
+    untrained, verb, sweep_file, tmp_path, server, proxy
 ):
     proxy.become("refuse")
     settings = (f"mlflow.tracking_uri={proxy.uri}", "budget.num_samples=2", "scheduler.max_t=3")
-    code, out, err = finished("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
-    assert code == 0, err
+    process = untrained("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
     folder = Path(json.loads(out)["path"])
     assert f"sweep.py sync {folder}" in err
     assert stored(server.database, folder.name) == {}
 
     proxy.become("pass")
-    code, out, err = finished("sync", "tiny", "--json", cwd=tmp_path)
+    code, out, err = verb("sync", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err
     assert json.loads(out)["num_left"] == 0
-    code, out, err = finished("sync", str(folder), cwd=tmp_path)
+    code, out, err = verb("sync", str(folder), cwd=tmp_path)
     assert (code, out) == (0, "MLflow has all of the sweep; there was nothing to deliver.\n")
 
     runs = stored(server.database, folder.name, "val_accuracy")
@@ -361,19 +364,19 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
     assert all("tune_tf.stop_reason" in tags for _, tags, _ in runs.values())
 
 
-def test_a_killed_sweep_is_closed_but_not_while_it_runs(command, finished, sweep_file, tmp_path):
-    settings = ("budget.num_samples=12", "scheduler.max_t=60")
-    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+@pytest.mark.slow
+def test_a_killed_sweep_is_closed_but_not_while_it_runs(untrained, verb, sweep_file, tmp_path):
+    process = untrained("run", str(sweep_file), "--set", "scheduler.max_t=2000", cwd=tmp_path)
     until(lambda: list(tmp_path.glob("sweeps/*/trial_*/result.json")), process=process)
     (folder,) = (tmp_path / "sweeps").iterdir()
     process.send_signal(signal.SIGSTOP)  # else it may end before it is looked at
-    code, out, err = finished("close", "tiny", cwd=tmp_path)
+    code, out, err = verb("close", "tiny", cwd=tmp_path)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=240)
     assert code == 2
     assert "is still running" in err
 
-    code, out, err = finished("close", "tiny", "--json", cwd=tmp_path)
+    code, out, err = verb("close", "tiny", "--json", cwd=tmp_path)
 
     assert code == 0, err
     runs = stored(tmp_path / "mlflow.db", folder.name, "val_accuracy")
@@ -381,5 +384,5 @@ def test_a_killed_sweep_is_closed_but_not_while_it_runs(command, finished, sweep
     ends = [(status, tags["tune_tf.stop_reason"]) for status, tags, _ in runs.values()]
     interrupted = ends.count(("KILLED", "interrupted"))
     assert len(json.loads(out)["run_ids"]) == interrupted > 0
-    code, out, err = finished("close", "tiny", cwd=tmp_path)
+    code, out, err = verb("close", "tiny", cwd=tmp_path)
     assert "0 runs ended" in out

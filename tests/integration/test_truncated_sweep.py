@@ -22,15 +22,20 @@ from tune_tf.view.trial_rows import TrialRows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-NUM_CUTS = 50
+NUM_CUTS = 12
 
 
 @pytest.fixture(scope="module")
-def killed_once(command, tiny_sweep, tmp_path_factory):
+def killed_once(command, write_sweep, tmp_path_factory):
     """The folder of a sweep whose driver was killed while some trials had ended and two ran."""
     root = tmp_path_factory.mktemp("killed")
-    (root / "tiny.yaml").write_text(tiny_sweep)
-    settings = ("scheduler.max_t=60", "checkpoint_interval_s=0", "max_concurrent_trials=2")
+    write_sweep(root)
+    settings = (
+        "budget.num_samples=8",
+        "scheduler.max_t=60",
+        "checkpoint_interval_s=0",
+        "max_concurrent_trials=2",
+    )
     process = command("run", "tiny.yaml", "--set", *settings, cwd=root)
     try:
         until(lambda: _is_on_its_way(root), process=process)

@@ -279,3 +279,11 @@ def test_a_trial_that_a_resume_took_up_again_is_read_anew(sweep):
     sweep.report(0, 0.6)
     after = SweepView.of(sweep.folder, lambda: sweep.now, before)
     assert (after.trials[0].state, after.trials[0].result.iterations) == ("running", 2)
+
+
+def test_a_checkpoint_that_goes_while_it_is_looked_at_is_none(sweep):
+    sweep.run(0, 0.5)
+    kept = sweep.checkpoint(0, 1)
+    kept.with_name("checkpoint_000000").symlink_to("gone")  # listed, and not there any more
+    (trial,) = SweepView.open(sweep.path).trials
+    assert trial.checkpoints == [kept]

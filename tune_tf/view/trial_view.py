@@ -211,7 +211,7 @@ def _begun(last: Mapping[str, Any]) -> float | None:
 
 
 def _checkpoints(folder: Path) -> Sequence[CheckpointPlace]:
-    there = [path for path in sorted(folder.glob(_CHECKPOINTS)) if any(path.iterdir())]
+    there = [path for path in sorted(folder.glob(_CHECKPOINTS)) if _holds_files(path)]
     if there:
         return there
     try:
@@ -219,6 +219,13 @@ def _checkpoints(folder: Path) -> Sequence[CheckpointPlace]:
     except OSError:
         return ()
     return [uri] if uri else ()
+
+
+def _holds_files(path: Path) -> bool:
+    try:
+        return any(path.iterdir())
+    except FileNotFoundError:  # the sweep has removed it meanwhile
+        return False
 
 
 def _last_checkpoint(folder: Path) -> CheckpointPlace | None:
