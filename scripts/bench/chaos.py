@@ -10,6 +10,7 @@ without faults, and the same trial has to be the best.
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,6 @@ from measuring.verdict import Target, print_table, print_verdict
 from tune_tf.testing.chaos import ChaosDrill, assert_as_without_faults, draw_kills
 
 _COMMAND = [sys.executable, str(Path(__file__).parents[1] / "sweep.py")]
-_PORT = 5077
 _PATIENCE_S = 300
 _TARGETS = {"rounds_wrong": Target(0, "at most")}
 _SWEEP = """\
@@ -91,15 +91,16 @@ def main() -> None:
         parser.add_argument(f"--{kind}", type=int, default=count, help=f"kills of the {kind}")
     parser.add_argument("--quick", action="store_true", help="smoke run: one round, few kills")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--port", type=int, default=_PORT, help="of the MLflow server")
+    parser.add_argument("--port", type=int, help="of the MLflow server; any that is free")
     given = parser.parse_args()
     counts = {kind: getattr(given, kind) for kind in ("driver", "raylet", "trial", "server")}
     if given.quick:
-        given.rounds, given.trials, counts = 1, 6, dict.fromkeys(counts, 1)
+        given.rounds, given.trials = 1, 12
+        counts = {"driver": 2, "raylet": 1, "trial": 5, "server": 2}
     rows, wrong, began = [], 0, time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        server = _Server(root, given.port)
+        server = _Server(root, given.port or _free_port())
         server.start()
         try:
             quiet = _drill(root / "quiet", given.trials, "null", None, 0).run()
@@ -121,6 +122,12 @@ def main() -> None:
     print_table(("round", "kills", "seconds", "what came of it"), rows)
     values = {"rounds_wrong": float(wrong), "seconds": time.monotonic() - began}
     print_verdict("chaos", values, _TARGETS, kills=counts, trials=given.trials)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _drill(
