@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import optuna
 from matplotlib.figure import Figure
-from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
 from tune_tf.outcome import Outcome
 from tune_tf.report.outcome_style import INK, STYLES
@@ -146,9 +145,8 @@ def importance_shares(record: SweepRecord) -> ImportanceShares:
         return ImportanceShares({}, fault="no parameter is part of every completed trial")
     try:
         study = _study(record, chosen, everywhere)
-        shares = get_param_importances(
-            study, evaluator=FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
-        )
+        evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
+        shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     except (ValueError, RuntimeError) as error:  # Optuna's, for what it cannot tell apart
         return ImportanceShares({}, fault=f"Optuna could not compare the trials: {error}")
     return ImportanceShares(
