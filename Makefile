@@ -11,7 +11,7 @@ SWEEP  ?= search_spaces/digits_cnn.yaml
 # Hundreds of processes import the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install sweep test test-all test-fast fuzz kills mutants reuse-contract lint audit api format bench bench-guard clean
+.PHONY: help install sweep test test-all test-fast fuzz kills mutants reuse-contract lint audit api format bench bench-quick bench-guard clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -29,13 +29,13 @@ sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spac
 	@$(BIN)/python scripts/sweep.py run $(SWEEP)
 
 test: install    ## the tests that guard every promise, in ten minutes
-	@$(BIN)/python -m pytest $(TESTS) -m "not slow and not alone and not kills"
+	@$(BIN)/python -m pytest $(TESTS) -m "not slow and not alone and not long"
 
-test-all: install ## all tests but those of `make kills`, in half an hour
+test-all: install ## all tests but those of `make kills` and `make bench-quick`, in half an hour
 	@$(BIN)/python .ci/tests.py
 
 test-fast: install ## the tests that start no cluster and trace no graph
-	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not cluster and not mlflow and not slow and not alone and not kills"
+	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not cluster and not mlflow and not slow and not alone and not long"
 
 fuzz: install    ## so many simulated sweeps that are killed and resumed (make fuzz SEEDS=5000)
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS)
@@ -73,6 +73,9 @@ format: install  ## write the format that lint asks for
 
 bench: install   ## all benchmarks, each with its ratios as JSON on the last line
 	@for b in scripts/bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+bench-quick: install ## each benchmark once, briefly: whether it runs and tells its ratios; half an hour
+	@$(BIN)/python -m pytest tests/test_benchmarks.py
 
 bench-guard: install ## six headline ratios against their floors, in ten minutes
 	@$(BIN)/python scripts/bench/measuring/floors.py

@@ -8,21 +8,14 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(1800)]
 
 BENCHMARKS = sorted(Path(__file__).parents[1].glob("scripts/bench/*.py"))
-ALONE = ("chaos",)  # each of its kills has processes start again, which others slow down
 QUICK_LEAVES_OUT = {"epoch_loop": "cnn_", "strategies": ("cnn_", "mlp_b256_")}
 WRONG = {"rounds_wrong", "missing_points"}  # no figures that a busy machine changes
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.alone] * (path.stem in ALONE))
-        for path in BENCHMARKS
-    ],
-)
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
 def test_a_benchmark_measures_all_that_it_has_targets_for(path, tmp_path):
     done = subprocess.run(
         [sys.executable, path, "--quick"], cwd=tmp_path, capture_output=True, text=True

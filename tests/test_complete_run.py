@@ -39,7 +39,7 @@ def ran(tmp_path):
             (tmp_path / f"test_{name}.py").write_text(text)
         plain = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
         return subprocess.run(
-            [sys.executable, str(RUNNER)],
+            [sys.executable, str(RUNNER), "--no-skips"],
             cwd=tmp_path,
             env=plain,
             capture_output=True,

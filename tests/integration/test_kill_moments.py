@@ -160,7 +160,7 @@ def moments(names, *marks):
     [
         FIRST,
         *moments(NEXT, pytest.mark.slow),
-        *moments((name for name in MOMENTS if name not in (FIRST, *NEXT)), pytest.mark.kills),
+        *moments((name for name in MOMENTS if name not in (FIRST, *NEXT)), pytest.mark.long),
     ],
 )
 def test_one_resume_settles_a_sweep_killed(moment, sweep_file, verb):
@@ -192,7 +192,7 @@ def contents_of(root):
     }
 
 
-@pytest.mark.kills
+@pytest.mark.long
 @pytest.mark.parametrize(
     "moment",
     [
@@ -216,7 +216,7 @@ def test_a_resume_that_is_killed_itself_is_followed_by_one_that_settles(moment, 
     assert_settled(folder, json.loads(out))
 
 
-@pytest.mark.kills
+@pytest.mark.long
 @pytest.mark.parametrize(
     "moment",
     [
@@ -240,7 +240,7 @@ def test_an_interrupt_at_the_end_of_a_sweep_costs_nothing(moment, sweep_file):
     assert_settled(folder, json.loads(out))
 
 
-@pytest.mark.kills
+@pytest.mark.long
 def test_what_a_store_has_not_taken_at_the_end_is_delivered_by_a_resume(tmp_path, empty_store):
     server = TrackingServer(tmp_path, empty_store)
     server.database.rename(tmp_path / "mlflow.db")
@@ -264,7 +264,7 @@ def test_what_a_store_has_not_taken_at_the_end_is_delivered_by_a_resume(tmp_path
         server.kill()
 
 
-@pytest.mark.kills
+@pytest.mark.long
 @pytest.mark.parametrize(("batch_size", "outcome"), [(FAILS, "error"), (IS_PRUNED, "pruned")])
 @pytest.mark.parametrize("moment", ["after the last end", "before the diary is closed"])
 def test_a_sweep_without_a_completed_trial_is_settled_as_that(
