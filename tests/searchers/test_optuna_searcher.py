@@ -391,3 +391,23 @@ def test_a_grid_is_finished_when_all_of_it_was_proposed():
     assert searcher.suggest("d") == Searcher.FINISHED
     searcher.on_trial_complete("a", {"loss": 0.5, "training_iteration": 1, "done": True})
     assert searcher.suggest("e") == Searcher.FINISHED
+
+
+def test_another_end_of_a_trial_that_ran_again_after_a_kill_is_noted_with_the_study(tmp_path):
+    from tune_tf.searchers.facts import RELINKED
+
+    searcher = make(storage=tmp_path / "study.journal")
+    searcher.suggest("a")
+    searcher.save(str(tmp_path / "saved"))
+    searcher.on_trial_complete("a", error=True)
+    resumed = make(storage=tmp_path / "study.journal")
+    resumed.restore(str(tmp_path / "saved"))
+    resumed.on_trial_complete("a", error=True)
+    assert RELINKED not in resumed._book.study.user_attrs
+
+    result = {"loss": 0.5, "training_iteration": 1, "done": True}
+    resumed.on_trial_result("a", result)
+    resumed.on_trial_complete("a", result)
+    (trial,) = trials_of(resumed)
+    assert (trial.state.name, trial.user_attrs["stop_reason"]) == ("FAIL", "error")
+    assert resumed._book.study.user_attrs[RELINKED] == {"0": "a"}

@@ -206,8 +206,11 @@ class TrialBook:
             facts: User attributes of the trial.
             violations: By how much each constraint is broken, if the trial did not fail.
         """
+        if verdict.outcome is Outcome.INTERRUPTED:
+            return
         trial = self._trial(tune_id)
-        if trial is None or verdict.outcome is Outcome.INTERRUPTED:
+        if trial is None:
+            self._note_another_end(tune_id, verdict)
             return
         if verdict.value is not None and verdict.iteration is not None:
             self.report(tune_id, verdict.iteration, verdict.value, verdict.others)
@@ -298,8 +301,7 @@ class TrialBook:
         frozen = self._frozen(number)
         entry = self.page.entries[tune_id] = Entry(number, finished=frozen.state.is_finished())
         if entry.finished:
-            known = self.study.user_attrs.get(RELINKED, {})
-            self.study.set_user_attr(RELINKED, {**known, str(number): tune_id})
+            self._relink(number, tune_id)
             return self._suggest(FixedTrial(frozen.params, number))
         entry.reported = last_step(frozen)
         return self._fill(tune_id, optuna.Trial(self.desk.study, self._id_of(number)))
@@ -314,6 +316,18 @@ class TrialBook:
             cause = f"no parameters: {type(error).__name__}: {error}"
             self.tell(tune_id, Verdict(Outcome.ERROR, cause=cause))
             raise
+
+    def _note_another_end(self, tune_id: str, verdict: Verdict) -> None:
+        """Note a trial that ended in another way when it ran again, as after a kill it may."""
+        entry = self.page.entries.get(tune_id)
+        if entry is None or not entry.finished:
+            return
+        if self._frozen(entry.number).user_attrs.get(STOP_REASON) != verdict.outcome.value:
+            self._relink(entry.number, tune_id)
+
+    def _relink(self, number: int, tune_id: str) -> None:
+        known = self.study.user_attrs.get(RELINKED, {})
+        self.study.set_user_attr(RELINKED, {**known, str(number): tune_id})
 
     def _state_of(self, tune_id: str, verdict: Verdict) -> tuple[TrialState, dict[str, Any]]:
         """Return what Optuna calls an end, and the user attributes that explain it."""

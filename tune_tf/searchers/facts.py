@@ -15,7 +15,8 @@ RELINKED: Final = "tune_trial_ids"
 """User attribute of the study: Tune's id by number, of trials that had ended and were run again.
 
 A trial that ended in the last moments before a kill, which Tune had not saved, runs again under its
-number and another id of Tune's; Optuna lets nothing be changed on a trial that has ended.
+number, perhaps with another id of Tune's or to another end; Optuna lets nothing be changed on a
+trial that has ended.
 """
 
 LATE_RUN_IDS: Final = "mlflow_run_ids"
