@@ -402,12 +402,13 @@ def test_another_end_of_a_trial_that_ran_again_after_a_kill_is_noted_with_the_st
     searcher.on_trial_complete("a", error=True)
     resumed = make(storage=tmp_path / "study.journal")
     resumed.restore(str(tmp_path / "saved"))
-    resumed.on_trial_complete("a", error=True)
+    resumed.finish({"a": Outcome.ERROR})
     assert RELINKED not in resumed._book.study.user_attrs
 
     result = {"loss": 0.5, "training_iteration": 1, "done": True}
     resumed.on_trial_result("a", result)
     resumed.on_trial_complete("a", result)
+    resumed.finish({"a": Outcome.COMPLETED})
     (trial,) = trials_of(resumed)
     assert (trial.state.name, trial.user_attrs["stop_reason"]) == ("FAIL", "error")
     assert resumed._book.study.user_attrs[RELINKED] == {"0": "a"}

@@ -206,11 +206,8 @@ class TrialBook:
             facts: User attributes of the trial.
             violations: By how much each constraint is broken, if the trial did not fail.
         """
-        if verdict.outcome is Outcome.INTERRUPTED:
-            return
         trial = self._trial(tune_id)
-        if trial is None:
-            self._note_another_end(tune_id, verdict)
+        if trial is None or verdict.outcome is Outcome.INTERRUPTED:
             return
         if verdict.value is not None and verdict.iteration is not None:
             self.report(tune_id, verdict.iteration, verdict.value, verdict.others)
@@ -229,6 +226,15 @@ class TrialBook:
         except UpdateFinishedTrialError:
             pass  # somebody told its end in the meantime: it stands once, as it should
         self._close(tune_id)
+
+    def note_other_end(self, tune_id: str, outcome: Outcome) -> None:
+        """Note with the study a trial that ended otherwise when it ran again, as after a kill."""
+        entry = self.page.entries.get(tune_id)
+        if entry is None or not entry.finished:
+            return
+        told = self._frozen(entry.number).user_attrs.get(STOP_REASON)
+        if told not in (None, outcome.value):
+            self._relink(entry.number, tune_id)
 
     def last_values(self, tune_id: str) -> tuple[float, ...]:
         """Return the objectives' last values, as far as they are known; the leading one first."""
@@ -316,14 +322,6 @@ class TrialBook:
             cause = f"no parameters: {type(error).__name__}: {error}"
             self.tell(tune_id, Verdict(Outcome.ERROR, cause=cause))
             raise
-
-    def _note_another_end(self, tune_id: str, verdict: Verdict) -> None:
-        """Note a trial that ended in another way when it ran again, as after a kill it may."""
-        entry = self.page.entries.get(tune_id)
-        if entry is None or not entry.finished:
-            return
-        if self._frozen(entry.number).user_attrs.get(STOP_REASON) != verdict.outcome.value:
-            self._relink(entry.number, tune_id)
 
     def _relink(self, number: int, tune_id: str) -> None:
         known = self.study.user_attrs.get(RELINKED, {})

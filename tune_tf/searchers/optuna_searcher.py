@@ -287,6 +287,7 @@ class OptunaSearcher(Searcher):
                 last = (results or {}).get(trial_id, {})
                 verdict = dropped(outcome, book.last_values(trial_id), self.goals)
                 self._tell(trial_id, verdict, last)
+                book.note_other_end(trial_id, outcome)
             book.link({key: last.get(MLFLOW_RUN_ID) for key, last in (results or {}).items()})
             if len(ended) == len(outcomes) and not asks_for_more():
                 book.give_up_orphans()
