@@ -1,5 +1,9 @@
 """Which parameters a sweep lets its scheduler change in running trials."""
 
+import os
+from pathlib import Path
+
+import psutil
 import pytest
 
 from tune_tf.config import SweepConfig
@@ -22,11 +26,11 @@ SETTINGS = {
 }
 
 
-def allowed(scheduler, space=None):
+def allowed(scheduler, space=None, workload=None):
     from tune_tf.sweep.mutations import allowed_mutations
 
     config = SweepConfig.from_dict({**SETTINGS, **(space or {}), "scheduler": scheduler})
-    return allowed_mutations(config, DigitsMLP())
+    return allowed_mutations(config, workload or DigitsMLP())
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -55,3 +59,17 @@ def test_a_space_in_which_nothing_may_change_is_refused():
     space = {"space": {"width": {"int": [8, 16]}, "batch_size": 64}}
     with pytest.raises(InvalidSettingsError, match="no parameter can change while a trial runs"):
         allowed({"name": "pbt"}, space)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_no_trial_gets_the_process_that_looked(tmp_path):
+    class Noting(DigitsMLP):
+        def build_model(self, config):
+            Path(tmp_path, str(os.getpid())).touch()
+            return super().build_model(config)
+
+    assert allowed({"name": "pbt"}, workload=Noting())
+    (process,) = map(int, os.listdir(tmp_path))
+    # TensorFlow's devices and threads are fixed there, with other numbers than a trial wants.
+    psutil.wait_procs([psutil.Process(process)] if psutil.pid_exists(process) else [], timeout=30)
+    assert not psutil.pid_exists(process)

@@ -50,7 +50,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         TrialBook,
         "_hand_out",
         _hand_out_unlinked,
-        993,
+        1908,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (

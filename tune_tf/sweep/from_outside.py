@@ -66,8 +66,7 @@ def driven_there(drive: Callable[..., SweepResult], *arguments: Any, **options: 
     Raises:
         TuneTfError: As ``drive`` does.
     """
-    there = ray.remote(drive).options(num_cpus=0, max_retries=0)
-    driven = there.remote(*arguments, **options)
+    driven = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(drive).remote(*arguments, **options)
     try:
         result: SweepResult = ray.get(driven)
     except KeyboardInterrupt:

@@ -41,7 +41,7 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
     return allowed
 
 
-@ray.remote(num_cpus=1, max_retries=0)
+@ray.remote(num_cpus=1, max_retries=0, max_calls=1)  # TensorFlow is set up once a process
 def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     from tune_tf.tracking.trial_run import throwaway_run
     from tune_tf.training.mutability import structural_parameters  # TensorFlow loads there

@@ -69,7 +69,12 @@ class TrainableContract:
     def played(cls) -> Played:
         """What the Trainable reported."""
         with _sent_along(sys.modules[cls.__module__]):
-            found: Played = ray.get(ray.remote(num_cpus=0, max_calls=1)(_play).remote(cls))
+            # Only its environment makes Ray start a process, and not take one that is idle, in
+            # which TensorFlow may have been used with other devices.
+            alone = ray.remote(
+                num_cpus=0, max_calls=1, runtime_env={"env_vars": {"TUNE_TF_CONTRACT": "1"}}
+            )
+            found: Played = ray.get(alone(_play).remote(cls))
         return found
 
     def test_each_iteration_reports_its_metrics(self, played: Played) -> None:
