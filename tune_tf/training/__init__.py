@@ -2,3 +2,7 @@
 
 Importing the package is cheap; its modules load TensorFlow.
 """
+
+from tune_tf.training.lazy_keras import load_lazily
+
+load_lazily()
