@@ -8,20 +8,14 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(1800)]
 
 BENCHMARKS = sorted(Path(__file__).parents[1].glob("scripts/bench/*.py"))
 QUICK_LEAVES_OUT = {"epoch_loop": "cnn_", "strategies": ("cnn_", "mlp_b256_")}
 WRONG = {"rounds_wrong", "missing_points"}  # no figures that a busy machine changes
 
 
-def marked(path):
-    """Return a benchmark; that of kills tells what no other test does, and needs the machine."""
-    mark = pytest.mark.alone if path.stem == "chaos" else pytest.mark.long
-    return pytest.param(path, id=path.stem, marks=mark)
-
-
-@pytest.mark.parametrize("path", map(marked, BENCHMARKS))
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
 def test_a_benchmark_measures_all_that_it_has_targets_for(path, tmp_path):
     done = subprocess.run(
         [sys.executable, path, "--quick"], cwd=tmp_path, capture_output=True, text=True

@@ -70,10 +70,13 @@ def until(
 ) -> Found:
     """Wait until something is true, while a process runs, if one is given; return it."""
     deadline = time.monotonic() + timeout_s
-    while not (found := holds()):
+    while True:
+        looked_at = time.monotonic()
+        if found := holds():
+            return found
         if process is not None and process.poll() is not None:
             pytest.fail(f"it ended before: {process.communicate()}")
         if time.monotonic() > deadline:
             pytest.fail(f"it did not come to be in {timeout_s} s")
-        time.sleep(0.05)
-    return found
+        took_s = time.monotonic() - looked_at
+        time.sleep(max(0.05, 5 * took_s))  # to look takes time from what it waits for

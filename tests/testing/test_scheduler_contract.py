@@ -40,15 +40,6 @@ class TestAsha(OfOurs):
 
 
 @pytest.mark.slow
-class TestHyperband(OfOurs):
-    """A bracket goes on with the trials proposed so far: all of them are, at once."""
-
-    name = "hyperband"
-    max_concurrent_trials = 8
-    settings: ClassVar = {"reduction_factor": 2}
-
-
-@pytest.mark.slow
 class TestPbt(OfOurs):
     """The worst trials go on as others, and to their limit."""
 

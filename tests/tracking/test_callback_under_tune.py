@@ -347,19 +347,7 @@ def test_under_pbt_every_report_stands_exactly_once(population, recorded):
         assert population.points(run, "val_accuracy") == sorted(reported)
 
 
-@pytest.mark.parametrize(
-    ("sweep", "max_t"),
-    [
-        pytest.param("inline", 12, id="inline"),
-        pytest.param(
-            "ray_cluster", 5, id="on a cluster", marks=[pytest.mark.cluster, pytest.mark.slow]
-        ),
-    ],
-    indirect=["sweep"],
-)
-def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_from(
-    sweep, max_t, tmp_path
-):
+def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_from(sweep, tmp_path):
     from tune_tf.schedulers import scheduler
     from tune_tf.searchers import OptunaSearcher
     from tune_tf.space import Float, SearchSpace
@@ -367,7 +355,7 @@ def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_fr
     names = [f"p{number}" for number in range(7)]
     space = SearchSpace({name: Float(0.1, 10.0) for name in ["rate", *names]})
     objective = Objective("val_accuracy", "max")
-    settings = {"max_t": max_t, "perturbation_interval": 2, "quantile_fraction": 0.5, "synch": True}
+    settings = {"max_t": 12, "perturbation_interval": 2, "quantile_fraction": 0.5, "synch": True}
     store = sweep(
         class_trainable(),
         {},

@@ -1,4 +1,4 @@
-"""Several nodes on this machine, of which a trial loses one; prints what came of it.
+"""Two nodes on this machine, of which a trial loses one; prints what came of it.
 
 A process of its own: the tests' process is connected to another Ray cluster.
 """
@@ -129,14 +129,12 @@ def sweep(parallelism, cluster):
 
 
 def main():
-    num_nodes, min_workers = map(int, sys.argv[1:])
-    apart = MultiWorker(2, placement="strict_spread", min_workers=min_workers)
+    apart = MultiWorker(2, placement="strict_spread", min_workers=1)
     os.environ[MARK] = uuid.uuid4().hex
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
-    for _ in range(num_nodes - 1):
-        cluster.add_node(num_cpus=1)
+    cluster.add_node(num_cpus=1)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     try:
         told = sweep(apart, cluster)

@@ -5,12 +5,14 @@ from collections import defaultdict
 import pytest
 from ray import tune
 
-from tune_tf import SweepConfig, run_sweep
+from tune_tf import SweepConfig, run_sweep, trainable
+from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 LIMIT = 3
+SEED = 4
 
 
 class Recorded(tune.Callback):
@@ -24,46 +26,31 @@ class Recorded(tune.Callback):
 
 
 @pytest.fixture(scope="module")
-def swept(ray_cluster, tmp_path_factory):
-    """Return a function that runs two trials on four CPUs and returns the results of each."""
-
-    def swept(scheduler):
-        config = SweepConfig.from_dict(
-            {
-                "name": "grows",
-                "workload": "tune_tf.workloads.digits:DigitsMLP",
-                "objective": {"metric": "val_loss", "mode": "min"},
-                "space": {
-                    "width": {"choice": [8, 16]},
-                    "batch_size": 100,  # neither it nor the last batch divides by three
-                    "learning_rate": {"loguniform": [1e-3, 1e-2]},
-                },
-                "searcher": {"sampler": "random"},
-                "scheduler": scheduler,
-                "resources": {"cpus": 1},
-                "budget": {"num_samples": 2},
-                "mlflow": None,
-                "storage_path": str(tmp_path_factory.mktemp("sweeps")),
-            }
-        )
-        recorded = Recorded()
-        result = run_sweep(config, callbacks=[recorded])
-        assert [trial.outcome.value for trial in result.trials] == ["completed"] * 2
-        return recorded.results
-
-    return swept
-
-
-@pytest.fixture(scope="module")
-def grown(swept):
-    """The results of trials that are given what is free."""
-    return swept({"name": "resource_changing", "base": {"name": "fifo", "max_t": LIMIT}})
-
-
-@pytest.fixture(scope="module")
-def undisturbed(swept):
-    """The results of the same trials, each on one CPU to its end."""
-    return swept({"name": "fifo", "max_t": LIMIT})
+def grown(ray_cluster, tmp_path_factory):
+    """The results of two trials on four CPUs, which are given what is free."""
+    config = SweepConfig.from_dict(
+        {
+            "name": "grows",
+            "workload": "tune_tf.workloads.digits:DigitsMLP",
+            "objective": {"metric": "val_loss", "mode": "min"},
+            "space": {
+                "width": {"choice": [8, 16]},
+                "batch_size": 100,  # neither it nor the last batch divides by three
+                "learning_rate": {"loguniform": [1e-3, 1e-2]},
+            },
+            "seed": SEED,
+            "searcher": {"sampler": "random"},
+            "scheduler": {"name": "resource_changing", "base": {"name": "fifo", "max_t": LIMIT}},
+            "resources": {"cpus": 1},
+            "budget": {"num_samples": 2},
+            "mlflow": None,
+            "storage_path": str(tmp_path_factory.mktemp("sweeps")),
+        }
+    )
+    recorded = Recorded()
+    result = run_sweep(config, callbacks=[recorded])
+    assert [trial.outcome.value for trial in result.trials] == ["completed"] * 2
+    return recorded.results
 
 
 def test_trials_go_on_with_more_replicas_where_devices_are_free(grown):
@@ -76,10 +63,12 @@ def test_trials_go_on_with_more_replicas_where_devices_are_free(grown):
         assert num_replicas[-1] >= 2
 
 
-def test_a_trial_that_grows_keeps_the_curve_of_an_undisturbed_one(grown, undisturbed):
-    for number, results in undisturbed.items():
-        assert {result["devices"] for result in results} == {"CPU:0"}
-        for grew, alone in zip(grown[number], results, strict=True):
-            assert grew["config"] == alone["config"]
+def test_a_trial_that_grows_keeps_the_curve_of_an_undisturbed_one(grown):
+    for results in grown.values():
+        alone = trainable(DigitsMLP, seed=SEED)(config=results[0]["config"])
+        for grew in results:
+            undisturbed = alone.train()
+            assert undisturbed["devices"] == "CPU:0"
             for name in METRICS:
-                assert grew[name] == pytest.approx(alone[name], rel=1e-5), (number, name)
+                assert grew[name] == pytest.approx(undisturbed[name], rel=1e-5), name
+        alone.stop()
