@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,19 @@ settings.register_profile("tests", deadline=None)  # a busy machine is no fault
 settings.load_profile("tests")
 
 NUM_LOGICAL_CPUS = 6
+
+
+_DESELECTED = re.compile(r"not (\w+)")
+_MARKED_WHOLE = re.compile(r"^pytestmark = (.*)$", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file that is marked as a whole with what is not to run: importing takes long."""
+    if not collection_path.match("test_*.py") or " or " in config.option.markexpr:
+        return None
+    marks = "".join(_MARKED_WHOLE.findall(collection_path.read_text()))
+    left_out = _DESELECTED.findall(config.option.markexpr)
+    return True if any(re.search(rf"mark\.{mark}\b", marks) for mark in left_out) else None
 
 
 @pytest.hookimpl(tryfirst=True)
