@@ -33,18 +33,31 @@ def allowed(scheduler, space=None, workload=None):
 
 
 @pytest.mark.usefixtures("ray_cluster")
-@pytest.mark.parametrize(
-    ("scheduler", "paths"),
-    [
-        ({"name": "pbt"}, ("learning_rate", "dropout", "batch_size")),
-        ({"name": "pb2"}, ("learning_rate", "dropout")),
-        ({"name": "resource_changing", "base": {"name": "pb2"}}, ("learning_rate", "dropout")),
-        ({"name": "asha"}, None),
-    ],
-    ids=["pbt", "pb2", "base", "asha"],
-)
-def test_all_that_do_not_shape_the_model_may_change(scheduler, paths):
-    assert allowed(scheduler) == paths
+def test_all_that_do_not_shape_the_model_may_change_and_no_trial_gets_the_process_that_looked(
+    tmp_path,
+):
+    class Noting(DigitsMLP):
+        def build_model(self, config):
+            (tmp_path / "process").write_text(str(os.getpid()))
+            return super().build_model(config)
+
+    assert allowed({"name": "pbt"}, workload=Noting()) == ("learning_rate", "dropout", "batch_size")
+    process = int((tmp_path / "process").read_text())
+    # TensorFlow's devices and threads are fixed there, with other numbers than a trial wants.
+    psutil.wait_procs([psutil.Process(process)] if psutil.pid_exists(process) else [], timeout=30)
+    assert not psutil.pid_exists(process)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_pb2_changes_what_moves_evenly():
+    assert allowed({"name": "resource_changing", "base": {"name": "pb2"}}) == (
+        "learning_rate",
+        "dropout",
+    )
+
+
+def test_a_scheduler_that_changes_nothing_is_not_asked():
+    assert allowed({"name": "asha"}) is None
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -58,17 +71,3 @@ def test_a_space_in_which_nothing_may_change_is_refused():
     space = {"space": {"width": {"int": [8, 16]}, "batch_size": 64}}
     with pytest.raises(InvalidSettingsError, match="no parameter can change while a trial runs"):
         allowed({"name": "pbt"}, space)
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_no_trial_gets_the_process_that_looked(tmp_path):
-    class Noting(DigitsMLP):
-        def build_model(self, config):
-            (tmp_path / "process").write_text(str(os.getpid()))
-            return super().build_model(config)
-
-    assert allowed({"name": "pbt"}, workload=Noting())
-    process = int((tmp_path / "process").read_text())
-    # TensorFlow's devices and threads are fixed there, with other numbers than a trial wants.
-    psutil.wait_procs([psutil.Process(process)] if psutil.pid_exists(process) else [], timeout=30)
-    assert not psutil.pid_exists(process)
