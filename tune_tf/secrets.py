@@ -103,6 +103,7 @@ def values_in(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> f
     )
 
 
+@functools.lru_cache(maxsize=1024)  # asked for each text that is written
 def is_secret_name(name: str) -> bool:
     """Return whether an environment variable's name says that its value is a secret."""
     words = re.split(r"[^A-Za-z0-9]+", name)
