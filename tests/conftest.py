@@ -84,6 +84,8 @@ def ray_cluster() -> Iterator[None]:
         log_to_driver=False,
         logging_level="ERROR",
     )
+    # It looks at all logs all the time, which takes a twentieth of the CPU, and tells nobody.
+    ray._private.worker._global_node.kill_log_monitor()
     yield
     ray.shutdown()
 

@@ -52,10 +52,10 @@ def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(verb, sweep_file, 
 
 
 def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
-    command, verb, sweep_file, tmp_path
+    untrained, verb, sweep_file, tmp_path
 ):
     settings = ("scheduler={name: fifo, max_t: 4000}", "checkpoint_interval_s=0.1")
-    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    process = untrained("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
 
     def running():
         if not list(tmp_path.glob("sweeps/*/diary.lines")):
@@ -83,7 +83,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     assert code == 2
     assert "does not run, it is interrupted" in err
 
-    process = command("resume", "tiny", cwd=tmp_path)
+    process = untrained("resume", "tiny", cwd=tmp_path)
     until(running)
     code, out, err = verb("stop", "tiny", "--end", cwd=tmp_path)
     assert code == 0, err

@@ -22,7 +22,7 @@ from tune_tf.view.trial_rows import TrialRows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-NUM_CUTS = 12
+NUM_CUTS = 5
 
 
 @pytest.fixture(scope="module")
