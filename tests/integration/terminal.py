@@ -79,4 +79,4 @@ def until(
         if time.monotonic() > deadline:
             pytest.fail(f"it did not come to be in {timeout_s} s")
         took_s = time.monotonic() - looked_at
-        time.sleep(max(0.05, 5 * took_s))  # to look takes time from what it waits for
+        time.sleep(max(0.05, took_s))  # to look takes time from what it waits for

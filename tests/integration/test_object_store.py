@@ -55,11 +55,11 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
 ):
     settings = (
         f"storage_path={bucket!r}",
-        "scheduler.max_t=9",
+        "scheduler.max_t=15",
         "checkpoint_interval_s=0",
         "max_concurrent_trials=2",
         "keep_checkpoints=2",
-        "budget.num_samples=4",
+        "budget.num_samples=6",
     )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
     try:
@@ -77,7 +77,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
     assert code == 0, err
     assert "Traceback" not in err
     assert "the newest checkpoint, is damaged" in err, err
-    assert len(assert_truth(path)) == 4
+    assert len(assert_truth(path)) == 6
     view = SweepView.open(path)
     assert not list(path.glob("trial_*/checkpoint_[0-9]*"))
     kept = {each.split("/")[3] for each in checkpoints_in(bucket, path.name)}
