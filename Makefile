@@ -34,7 +34,7 @@ test: install    ## the tests that guard every promise, in ten minutes
 test-all: install ## all tests but those of `make kills` and `make bench-quick`, in half an hour
 	@$(BIN)/python .ci/tests.py
 
-test-fast: install ## the tests that start no cluster and trace no graph
+test-fast: install ## the tests that start no cluster and train nothing large, in a minute and a half
 	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not cluster and not mlflow and not slow and not alone and not long"
 
 fuzz: install    ## so many simulated sweeps that are killed and resumed (make fuzz SEEDS=5000)

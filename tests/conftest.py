@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import re
 import sys
@@ -7,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TUNE_TF_REUSE_CHECK", "raise")  # a program that is wrongly reused fails
+os.environ.setdefault("RAY_worker_niceness", "0")  # else trials wait for tests that compute
+os.environ.setdefault("TUNE_TF_REUSE_CHECK", "off")  # a third of a test's time: see `checked`
 
 import pytest
 from complete_run import pytest_addoption, pytest_configure  # noqa: F401  hooks of pytest's
+from filelock import FileLock
 from hypothesis import settings
 
 settings.register_profile("tests", deadline=None)  # a busy machine is no fault
@@ -39,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Processes take a file each as they become free: a long one must not be the last.
     """
     for item in items:
-        for fixture, mark in (("ray_cluster", "cluster"), ("empty_store", "mlflow")):
+        for fixture, mark in (("ray_cluster", "cluster"), ("store_uri", "mlflow")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
@@ -61,10 +64,10 @@ def _is_on_a_cluster() -> bool:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Split the CPU for tests of several replicas: TensorFlow takes one choice a process."""
-    if any(item.get_closest_marker("tf") for item in session.items):
-        import tensorflow as tf
-
+    """Keep the modules from the collector; split the CPU, of which TensorFlow takes one choice."""
+    gc.collect()
+    gc.freeze()
+    if tf := sys.modules.get("tensorflow"):
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices("CPU")[0],
             [tf.config.LogicalDeviceConfiguration() for _ in range(NUM_LOGICAL_CPUS)],
@@ -92,12 +95,23 @@ def ray_cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite store of MLflow's; making one runs all its migrations, which takes seconds."""
-    from tune_tf.tracking.runs import connect
+    """An empty SQLite store of MLflow's: its migrations, which take seconds, run once."""
+    folder = tmp_path_factory.getbasetemp()
+    path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "mlflow.db"
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            from tune_tf.tracking.runs import connect
 
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    connect(f"sqlite:///{path}").search_experiments()
+            made = path.with_suffix(".made")
+            connect(f"sqlite:///{made}").search_experiments()
+            made.rename(path)
     return path
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where a program gives other numbers than a fresh model: for tests of what is shared."""
+    monkeypatch.setenv("TUNE_TF_REUSE_CHECK", "raise")
 
 
 @pytest.fixture

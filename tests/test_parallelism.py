@@ -241,20 +241,17 @@ def test_a_staleness_bound_of_zero_is_refused_with_the_reason():
 
 
 def test_all_faults_of_asynchronous_workers_are_told_at_once():
-    with pytest.raises(InvalidSettingsError, match="backend") as caught:
-        Asynchronous(
-            0, max_staleness=1.5, backend="actor", server_cpus=-1, placement="far", micro_batches=0
-        )
+    with pytest.raises(InvalidSettingsError, match="placement") as caught:
+        Asynchronous(0, max_staleness=1.5, server_cpus=-1, placement="spred", micro_batches=0)
 
     assert [fault.what.split()[0] for fault in caught.value.faults] == [
         "num_workers",
         "micro_batches",
         "max_staleness",
         "server_cpus",
-        "backend",
         "placement",
     ]
-    assert "did you mean 'actors'?" in str(caught.value)
+    assert "did you mean 'spread'?" in str(caught.value)
 
 
 @pytest.mark.parametrize(

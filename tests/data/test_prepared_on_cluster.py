@@ -100,7 +100,12 @@ def dear(fn, first):
     ("made", "is_of_many"),
     [
         pytest.param(lambda fn: fn, False, id="here"),
-        pytest.param(lambda fn: dear(fn, 70), True, id="a pool for what would take long"),
+        pytest.param(
+            lambda fn: dear(fn, 70),
+            True,
+            id="a pool for what would take long",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_rows_are_those_of_a_plain_loop_in_its_order(made, is_of_many):
@@ -245,6 +250,7 @@ def with_offset(record):
     return np.full(2, record + OFFSET)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("by_value")
 def test_a_global_value_makes_another_content(monkeypatch, counted):
     for offset, num_run in [(1, 1), (2, 2), (1, 2)]:
@@ -261,6 +267,7 @@ def test_a_function_defined_anew_makes_another_content(counted):
     assert counted().num_run == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("by_value")
 def test_what_cannot_be_compared_is_prepared_anew(counted):
     class Opaque:

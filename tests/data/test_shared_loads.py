@@ -182,6 +182,7 @@ def test_a_lost_keeper_is_replaced(tmp_path, processes):
     assert workload.num_loads == 2
 
 
+@pytest.mark.slow
 def test_what_the_loader_raises_is_raised_where_it_was_asked_for(tmp_path, processes):
     workload = Counted(tmp_path)
     (process,) = processes(1, workload, "raises")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 SIMULATE = Path(__file__).with_name("simulate.py")
 PARTS = [(0, 200), *((first, 1200) for first in range(200, 5000, 1200))]
@@ -30,6 +30,7 @@ def simulated(*arguments):
     return done.returncode, done.stdout
 
 
+@pytest.mark.mlflow
 @pytest.mark.parametrize(
     ("first", "count"),
     [pytest.param(*part, marks=[pytest.mark.slow] * (part[0] > 0)) for part in PARTS],
@@ -42,10 +43,11 @@ def test_a_sweep_stands_in_one_way_everywhere_whenever_its_driver_is_killed(firs
 
 
 def test_a_seed_repeats():
-    code, told = simulated("--seeds", "10", "--twice")
+    code, told = simulated("--seeds", "8", "--twice")
     assert code == 0, told
 
 
+@pytest.mark.mlflow
 def test_faults_of_earlier_versions_are_found_when_they_are_put_back():
     code, told = simulated("--bugs")
     assert code == 0, told

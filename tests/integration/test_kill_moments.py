@@ -46,8 +46,11 @@ budget: {{num_samples: {num_trials}}}
 mlflow: {{register_best: tiny, tracking_uri: "{tracking_uri}"}}
 storage_path: {root}/sweeps
 """
-FIRST = "after the last end"
-NEXT = ("the report is half written", "the version is made and has no alias")
+REAL_KILLS = (
+    "after the last end",
+    "the report is half written",
+    "the version is made and has no alias",
+)
 
 
 @pytest.fixture
@@ -158,9 +161,8 @@ def moments(names, *marks):
 @pytest.mark.parametrize(
     "moment",
     [
-        FIRST,
-        *moments(NEXT, pytest.mark.slow),
-        *moments((name for name in MOMENTS if name not in (FIRST, *NEXT)), pytest.mark.long),
+        *moments(REAL_KILLS, pytest.mark.slow),
+        *moments((name for name in MOMENTS if name not in REAL_KILLS), pytest.mark.long),
     ],
 )
 def test_one_resume_settles_a_sweep_killed(moment, sweep_file, verb):

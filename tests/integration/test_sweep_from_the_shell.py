@@ -86,15 +86,23 @@ def _second_trial_saved(folder: Path) -> Path | None:
     return saved[0].parents[2] if saved else None
 
 
+ONE_STRUCTURE = (
+    "space={learning_rate: {loguniform: [1.0e-4, 1.0e-1]}, dropout: {uniform: [0.1, 0.5]}, "
+    "optimizer: adamw, momentum: 0.0, width: 16, batch_size: 64}"
+)
+
+
+@pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize(
-    ("blow", "code"),
-    [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    ("blow", "code", "how"),
+    [(signal.SIGINT, 130, "verb"), (signal.SIGKILL, -signal.SIGKILL, "finished")],
     ids=["ctrl-c", "kill -9"],
 )
 def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
-    command, finished, sweep_file, tmp_path, blow, code
+    command, request, sweep_file, tmp_path, blow, code, how
 ):
-    settings = ("scheduler={name: fifo, max_t: 20}", "checkpoint_interval_s=0.1")
+    resume = request.getfixturevalue(how)
+    settings = ("scheduler={name: fifo, max_t: 20}", "checkpoint_interval_s=0.1", ONE_STRUCTURE)
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
     folder = until(lambda: _second_trial_saved(tmp_path), process=process)
     process.send_signal(blow)
@@ -112,7 +120,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
         assert over
 
     results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
-    code, out, err = finished("resume", "tiny", "--json", cwd=tmp_path)
+    code, out, err = resume("resume", "tiny", "--json", cwd=tmp_path)
 
     assert code == 0, err
     assert len(assert_truth(folder)) == 4
@@ -197,6 +205,7 @@ def test_wrong_settings_end_the_process_with_exit_code_2(finished, sweep_file, t
     assert not list(tmp_path.glob("sweeps/*/trial_*"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_metric_that_is_not_reported_is_told_after_the_first_iteration(
     verb, sweep_file, tmp_path

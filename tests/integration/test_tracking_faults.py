@@ -183,7 +183,8 @@ def test_a_server_killed_and_started_again_has_every_point_once(sweep, server, p
     )
 
 
-@pytest.mark.parametrize("fault", [pytest.param("hang", marks=pytest.mark.slow), "forget"])
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["hang", "forget"])
 def test_a_server_that_fails_for_a_while_has_every_point_once(sweep, server, proxy, fault, caplog):
     caplog.set_level("INFO", "tune_tf")
 
@@ -199,8 +200,8 @@ def test_a_server_that_fails_for_a_while_has_every_point_once(sweep, server, pro
 
 
 @pytest.mark.slow
-def test_with_every_third_request_failing_there_is_one_run_a_trial(sweep, server, proxy):
-    proxy.become("forget", every=3)
+def test_with_a_third_of_all_requests_failing_there_is_one_run_a_trial(sweep, server, proxy):
+    proxy.become("forget", share=1 / 3)
     folder = sweep()
 
     assert proxy.num_failed >= 5
@@ -320,6 +321,7 @@ def test_a_server_that_asks_for_a_password_or_a_token_gets_it(sweep, server, pro
     assert_exact(server, sweep(sweep_id="by-token"))
 
 
+@pytest.mark.slow
 def test_a_password_in_the_uri_is_sent_and_not_told(sweep, server, proxy, caplog, capfd, tmp_path):
     proxy.authorization = "Basic YWRhOmxvdmVsYWNl"
     proxy.uri = proxy.uri.replace("//", "//ada:lovelace@")
@@ -337,6 +339,7 @@ def test_a_password_in_the_uri_is_sent_and_not_told(sweep, server, proxy, caplog
     assert b"lovelace" not in written
 
 
+@pytest.mark.slow
 def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
     untrained, verb, sweep_file, tmp_path, server, proxy
 ):

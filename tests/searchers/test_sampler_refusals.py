@@ -17,7 +17,7 @@ from tune_tf.space import Choice, Float, SearchSpace
 def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
     with pytest.raises(
         InvalidSettingsError,
-        match=r"unknown sampler 'tpes': it must be one of 'bohb', .* did you mean 'tpe'",
+        match=r"unknown sampler 'tpes': it must be one of 'bruteforce', .* did you mean 'tpe'",
     ):
         make_sampler("tpes", 1, space=MIXED)
 
@@ -32,7 +32,7 @@ REFUSED = {
     "cmaes-choice-in-group": (
         "cmaes",
         SearchSpace({"g": {"act": Choice([1, 2])}}),
-        r"^g\.act: is a choice, .*: make it a range, or use 'tpe', .* or 'bohb'$",
+        r"^g\.act: is a choice, .*: make it a range, or use 'tpe', .* or 'bruteforce'$",
     ),
     "cmaes-choice-in-dict": (
         "cmaes",
@@ -49,7 +49,6 @@ REFUSED = {
         "'grid' would try 1030301 configs, more than 1000000",
     ),
     "bruteforce-endless": ("bruteforce", MIXED, "^rate: has endlessly many values"),
-    "bohb-callable": ("bohb", define, "'bohb' must know the space beforehand"),
 }
 
 
@@ -64,7 +63,7 @@ def test_a_grid_of_a_conditional_space_is_refused_and_who_can_is_named():
         make_sampler("grid", 1, space=CONDITIONAL)
 
 
-@pytest.mark.parametrize("name", ["cmaes", "tpe_rungs", "bohb"])
+@pytest.mark.parametrize("name", ["cmaes", "tpe_rungs"])
 def test_several_objectives_are_refused_by_samplers_of_one(name):
     with pytest.raises(InvalidSettingsError, match=f"'{name}' takes one objective, not 2: .*'tpe'"):
         make_sampler(name, 1, space=NUMBERS, num_objectives=2)
@@ -82,7 +81,6 @@ def test_all_that_is_wrong_is_told_at_once(monkeypatch):
         ("cmaes", "needs cmaes, which is not installed: pip install cmaes$"),
         ("gp", "needs torch and scipy and greenlet, .* are .*: pip install torch scipy greenlet$"),
         ("qmc", "needs scipy, which is not installed: pip install scipy$"),
-        ("bohb", "needs hpbandster and ConfigSpace, .*: pip install hpbandster ConfigSpace$"),
     ],
 )
 def test_a_missing_package_is_named_with_the_command(name, message, monkeypatch):

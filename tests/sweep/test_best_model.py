@@ -14,8 +14,6 @@ from tune_tf.sweep import best_model
 from tune_tf.sweep.best_model import log_best_model
 from tune_tf.sweep.model_writer import ModelFolder, ModelWriter
 
-pytestmark = pytest.mark.mlflow
-
 CONFIG = {
     "name": "digits",
     "workload": "tune_tf.workloads.digits:DigitsMLP",

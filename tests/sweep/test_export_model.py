@@ -97,7 +97,6 @@ def trained(tmp_path_factory):
     )
 
 
-@pytest.mark.tf
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file_format", "name"),
@@ -132,7 +131,6 @@ def test_a_clean_process_predicts_what_the_trial_did(trained, file_format, name,
     assert "(36, 3)" in done.stdout
 
 
-@pytest.mark.tf
 def test_what_was_there_is_left_if_the_model_cannot_be_written(trained, tmp_path, monkeypatch):
     import keras
 

@@ -100,7 +100,6 @@ def test_arrays_in_two_files(init, tmp_path):
     assert "num_layers" in written.plan.config.space.parameters
 
 
-@pytest.mark.tf
 def test_records_with_the_features_of_the_first_one(init, tmp_path):
     own_data_files.digit_records(tmp_path / "d.tfrecord", 60)
     written = init("d.tfrecord")
@@ -115,7 +114,6 @@ def test_records_with_the_features_of_the_first_one(init, tmp_path):
     assert written.task == "classification"
 
 
-@pytest.mark.tf
 def test_records_of_encoded_pictures_are_refused(init, tmp_path):
     import tensorflow as tf
 
@@ -129,7 +127,6 @@ def test_records_of_encoded_pictures_are_refused(init, tmp_path):
         init("p.tfrecord")
 
 
-@pytest.mark.tf
 def test_the_workload_of_ones_own_trains_as_it_stands(init):
     from tune_tf import trainable
 
@@ -144,7 +141,6 @@ def test_the_workload_of_ones_own_trains_as_it_stands(init):
     assert accuracies[-1] > 0.7
 
 
-@pytest.mark.tf
 def test_a_workload_on_a_table_has_the_model_of_the_ready_one(init, tmp_path):
     own_data_files.wine(tmp_path / "wine.csv")
     written = init("wine.csv", target="class", workload="mine.py")

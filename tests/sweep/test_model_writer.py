@@ -70,7 +70,6 @@ def test_a_writer_that_was_never_needed_ends_nothing():
         pass
 
 
-@pytest.mark.tf
 def test_what_a_clean_process_needs_is_pinned():
     import keras
     import tensorflow as tf
@@ -127,7 +126,6 @@ print("tune_tf" in sys.modules, told.shape, model.optimizer.name, served.metadat
 """
 
 
-@pytest.mark.tf
 @pytest.mark.slow
 def test_a_process_that_knows_nothing_of_the_sweep_loads_it(write):
     from tune_tf.workloads.digits import DigitsMLP
@@ -149,7 +147,6 @@ def test_a_process_that_knows_nothing_of_the_sweep_loads_it(write):
     assert set(requirements()) <= set(lines)
 
 
-@pytest.mark.tf
 def test_inputs_by_name_have_a_signature_by_name(write):
     from input_workloads import TwoInputs
     from mlflow.models import Model
@@ -159,14 +156,12 @@ def test_inputs_by_name_have_a_signature_by_name(write):
     assert Model.load(str(written.path)).signature.inputs.input_names() == ["left", "right"]
 
 
-@pytest.mark.tf
 def test_the_users_own_classes_are_named(write):
     from input_workloads import OwnLayer
 
     assert write(OwnLayer(), {}).custom == ("Halved", "own_loss")
 
 
-@pytest.mark.tf
 def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
     from input_workloads import TwoInputs
 

@@ -10,8 +10,6 @@ from tune_tf.folder import SweepFolder
 from tune_tf.sweep import store as sweep_store
 from tune_tf.sweep.store import SweepStore
 
-pytestmark = pytest.mark.mlflow
-
 
 @pytest.fixture
 def folder(empty_store, tmp_path, monkeypatch):

@@ -34,6 +34,7 @@ class OfOurs(SchedulerContract):
         return scheduler(cls.name, cls.objective, space=SPACE, max_t=cls.max_t, **cls.settings)
 
 
+@pytest.mark.slow
 class TestAsha(OfOurs):
     name = "asha"
     settings: ClassVar = {"reduction_factor": 2}

@@ -72,7 +72,12 @@ def class_trainable(fails_at=0, at_step=lambda step: None):
 
 @pytest.mark.parametrize(
     "sweep",
-    ["inline", pytest.param("ray_cluster", id="on a cluster", marks=pytest.mark.cluster)],
+    [
+        "inline",
+        pytest.param(
+            "ray_cluster", id="on a cluster", marks=[pytest.mark.cluster, pytest.mark.slow]
+        ),
+    ],
     indirect=True,
 )
 def test_a_sweep_is_a_parent_and_a_child_for_each_trial(sweep, callback_of):

@@ -1,7 +1,6 @@
 """Workers that send gradients to a parameter server, driven by hand on a Ray cluster."""
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -16,7 +15,6 @@ import ray
 
 from tune_tf.bookkeeping import PEAK_MEMORY
 from tune_tf.data import rows_of
-from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Asynchronous
 from tune_tf.trainables import trainable
 from tune_tf.trainables.trial_number import seed_of_trial
@@ -263,52 +261,3 @@ def test_no_gradient_older_than_the_bound_is_applied(killed):
     results, *_ = killed
 
     assert max(result["async/staleness_max"] for result in results) <= 1
-
-
-@pytest.fixture(scope="module")
-def carried_by_tensorflow(ray_cluster, tmp_path_factory):
-    """What a trial told whose only worker was killed between its third epoch and its fourth."""
-    folder = tmp_path_factory.mktemp("strategy")
-    spread = Asynchronous(1, server_cpus=0, backend="parameter_server_strategy")
-    with driven(trainable(Mortal(folder), spread, seed=1), {"learning_rate": 0.1}) as trial:
-        told = {"folder": folder, "results": [trial.train() for _ in range(2)]}
-        trial.save_checkpoint(str(folder))
-        trial.reset({"learning_rate": 0.1})
-        trial.load_checkpoint(str(folder))
-        told["results"].append(trial.train())
-        pids = {int(each.name.rpartition("-")[2]) for each in folder.glob("process-*")}
-        (worker,) = pids - {int(Path(folder, "server").read_text()), os.getpid()}
-        os.kill(worker, signal.SIGKILL)
-        told["killed"] = [trial.train() for _ in range(2)]
-        trial.save_checkpoint(str(folder))
-        told["iterations"] = iterations_of(Checkpoint.read(folder))
-        with pytest.raises(WorkloadError, match=r"\w") as refused:
-            trial.reset({"learning_rate": 0.1, "mortal": True})
-    told["refusal"] = str(refused.value)
-    return told
-
-
-@pytest.mark.slow
-def test_tensorflows_parameter_servers_give_the_numbers_of_one_device(carried_by_tensorflow):
-    told = carried_by_tensorflow
-    seen = [metrics_of(result) for result in told["results"]]
-
-    assert np.allclose(seen, on_one_device(told["folder"], 3), rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_memory_that_is_not_known_of_all_processes_is_not_reported(carried_by_tensorflow):
-    assert PEAK_MEMORY not in carried_by_tensorflow["results"][-1]
-
-
-@pytest.mark.slow
-def test_a_worker_of_tensorflows_is_replaced_and_no_batch_lost(carried_by_tensorflow):
-    told = carried_by_tensorflow
-
-    assert sum(result["async/workers_lost"] for result in told["killed"]) == 1
-    assert told["iterations"] == 5 * NUM_BATCHES
-
-
-@pytest.mark.slow
-def test_steps_that_tensorflows_workers_cannot_do_are_refused(carried_by_tensorflow):
-    assert re.search(r"calls Python \(.*PyFunc.*backend='actors'", carried_by_tensorflow["refusal"])

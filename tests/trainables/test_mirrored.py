@@ -17,8 +17,6 @@ from tune_tf.trainables.memory_saving import MemorySaving
 from tune_tf.trainables.recycling import RECYCLE, Recycling
 from tune_tf.workload import Data, Workload
 
-pytestmark = pytest.mark.tf
-
 THREE_CPUS = PlacementGroupFactory([{"CPU": 3}])
 
 

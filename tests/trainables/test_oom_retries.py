@@ -84,6 +84,7 @@ def test_each_retry_takes_twice_as_many_pieces_from_the_last_checkpoint(run, cap
     ]
 
 
+@pytest.mark.slow
 def test_a_trial_that_has_had_its_retries_fails_for_want_of_memory(run):
     trial, outcome = run(StandInTrial, {"pieces": 64}, oom_retries=1)
 
@@ -98,6 +99,7 @@ def test_without_retries_it_fails_at_once(run):
     assert Path(trial.error_file).read_text().count("Failure #") == 1
 
 
+@pytest.mark.slow
 def test_another_failure_is_not_forgiven_and_not_taken_for_one_of_memory(run):
     trial, outcome = run(StandInTrial, {"pieces": 64, "raises": True})
 

@@ -19,12 +19,6 @@ def replicas_of():
     return replicas
 
 
-@pytest.fixture
-def unchecked(monkeypatch):
-    """Leave the check of reused programs out, where each loop has one trial and reuses nothing."""
-    monkeypatch.setenv("TUNE_TF_REUSE_CHECK", "off")
-
-
 @pytest.fixture(scope="session")
 def loop_on_grid(replicas_of):
     """Return a function to make a loop on so many replicas, stages and micro-batches."""
@@ -39,8 +33,3 @@ def loop_on_grid(replicas_of):
         return StagedLoop(workload, Grid(devices, num_stages), spread)
 
     return loop
-
-
-def pytest_ignore_collect(collection_path, config):
-    """Leave these files alone where no TensorFlow is wanted: reading them imports it."""
-    return True if "not tf" in config.option.markexpr else None

@@ -127,10 +127,17 @@ def used(loop_of):
 @pytest.mark.parametrize(
     ("loop_of", "name"),
     [
-        *(("graph", name) for name in CASES),
+        *(("graph", name) for name in ("EarlyStopping", "of one's own")),
         *(
-            pytest.param("fit", name, marks=pytest.mark.slow)
-            for name in ("of one's own", "EarlyStopping", "SwapEMAWeights")
+            pytest.param(loop, name, marks=pytest.mark.slow)
+            for loop, name in (
+                *(
+                    ("graph", name)
+                    for name in CASES
+                    if name not in ("EarlyStopping", "of one's own")
+                ),
+                *(("fit", name) for name in ("of one's own", "EarlyStopping", "SwapEMAWeights")),
+            )
         ),
     ],
     indirect=["loop_of"],

@@ -10,8 +10,6 @@ import tensorflow as tf
 from tune_tf.training.carried import CarriedFloat, CarriedScalars
 from tune_tf.training.scalars import Scalar
 
-pytestmark = pytest.mark.tf
-
 
 class Owner:
     def __init__(self, rate):

@@ -4,6 +4,7 @@ import functools
 
 import pytest
 from exactness_cases import CASES
+from guards import guarded, slow
 from trials import furthest, furthest_values, run_fresh, run_keras_fit
 
 pytestmark = pytest.mark.tf
@@ -40,21 +41,15 @@ BY_THREE = [
 ]
 GUARD_OF_FIT = [
     "SGD with momentum, uneven",
-    "dropout",
     "batch normalization",
     "sample weight",
     "own train_step, uneven, clipped",
-    "train_step of the workload",
 ]
 GUARD_OF_REPLICAS = [
     "SGD with momentum, one row over",
-    "accumulated gradients, averages overwrite weights, constraint",
     "synchronized batch normalization",
-    "two inputs, two outputs, uneven",
-    "own train_step, uneven, clipped",
     "train_step of the workload",
 ]
-slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +60,14 @@ def with_one_replica(replicas_of):
     )
 
 
-@pytest.mark.parametrize("name", [name if name in GUARD_OF_FIT else slow(name) for name in BY_FIT])
+@pytest.mark.usefixtures("checked")
+@pytest.mark.parametrize("name", guarded(BY_FIT, GUARD_OF_FIT))
 def test_one_replica_gives_the_numbers_of_fit(name, replicas_of, with_one_replica):
     by_fit = run_keras_fit(CASES[name].workload, replicas_of(1), epochs=EPOCHS)
 
     assert furthest(with_one_replica(name), by_fit) <= CASES[name].keras
 
 
-@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("name", "num_replicas"),
     [(name, 2) if name in GUARD_OF_REPLICAS else slow(name, 2) for name in BY_TWO]

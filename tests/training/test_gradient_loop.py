@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from guards import slow
 from trials import ByTape, Given, begin, draw, run
 
 from tune_tf.data import rows_of
@@ -121,10 +122,10 @@ def run_apart(workload, replicas, config, server=None, worker=None):
         pytest.param(Given, dense, draw(29, 9), id="statistics-masks-clipping"),
         pytest.param(ByTape, dense, draw(29, 9), id="own-step"),
         pytest.param(Given, embedded, of_words(), id="sparse"),
-        pytest.param(Given, accumulating, draw(29, 9), id="accumulating-and-averaging"),
-        pytest.param(Given, scaled, draw(29, 9), id="scaled-loss"),
-        pytest.param(Given, frozen, draw(29, 9), id="frozen-layer"),
-        pytest.param(Given, dense, draw(29, 9, weights=True), id="sample-weights"),
+        slow(Given, accumulating, draw(29, 9), id="accumulating-and-averaging"),
+        slow(Given, scaled, draw(29, 9), id="scaled-loss"),
+        slow(Given, frozen, draw(29, 9), id="frozen-layer"),
+        slow(Given, dense, draw(29, 9, weights=True), id="sample-weights"),
     ],
 )
 def test_gradients_applied_elsewhere_give_the_numbers_of_one_device(kind, build, data, replicas_of):

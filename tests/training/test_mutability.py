@@ -1,13 +1,9 @@
 """Which parameters a trial can change in mid-run."""
 
-import pytest
-
 from tune_tf.space import Choice, Float, Int, SearchSpace
 from tune_tf.training.mutability import structural_parameters
 from tune_tf.workload import Data, Workload
 from tune_tf.workloads.digits import DigitsMLP
-
-pytestmark = pytest.mark.tf
 
 
 def test_scalars_and_the_batch_size_can_change_and_shapes_and_optimizers_cannot():

@@ -5,6 +5,7 @@ import inspect
 import keras
 import numpy as np
 import pytest
+from guards import guarded
 from trials import (
     Given,
     GraphLoop,
@@ -70,11 +71,6 @@ BY_MAP = [name for name in SEVERAL if "function" not in name]
 GUARD = "MultiOptimizer by map"
 
 
-def guarded(names):
-    """Return cases of a test, of which one is in the guard of all changes."""
-    return [name if name == GUARD else pytest.param(name, marks=pytest.mark.slow) for name in names]
-
-
 def given(make):
     """Return a workload whose optimizer is made by a function of the config."""
 
@@ -86,7 +82,7 @@ def given(make):
     return Given(build, draw(20, 8))
 
 
-@pytest.mark.parametrize("name", guarded(CASES))
+@pytest.mark.parametrize("name", guarded(CASES, [GUARD]))
 def test_an_epoch_is_that_of_fit(name, replicas_of):
     workload = given(CASES[name])
 
@@ -94,7 +90,9 @@ def test_an_epoch_is_that_of_fit(name, replicas_of):
     assert furthest(found, run_keras_fit(workload, replicas_of(1), epochs=2)) <= 1e-6
 
 
-@pytest.mark.parametrize("name", guarded(name for name in SEVERAL if "Scale" not in name))
+@pytest.mark.parametrize(
+    "name", guarded([name for name in SEVERAL if "Scale" not in name], [GUARD])
+)
 def test_several_optimizers_are_exact_on_two_replicas(name, replicas_of):
     workload = given(CASES[name])
 
@@ -115,7 +113,7 @@ def test_several_optimizers_that_two_replicas_cannot_serve_are_refused(make, mes
         begin(GraphLoop(given(make), replicas_of(2)), given(make))
 
 
-@pytest.mark.parametrize("name", guarded(BY_MAP))
+@pytest.mark.parametrize("name", guarded(BY_MAP, [GUARD]))
 def test_stages_train_with_several_optimizers(name, replicas_of, loop_on_grid):
     workload = given(CASES[name])
 
@@ -123,25 +121,27 @@ def test_stages_train_with_several_optimizers(name, replicas_of, loop_on_grid):
     assert furthest(run(loop_on_grid(workload, 1, 2, 1), workload, epochs=1), one) <= 1e-6
 
 
-@pytest.mark.parametrize("name", guarded(BY_MAP))
+@pytest.mark.parametrize("name", guarded(BY_MAP, [GUARD]))
 def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
     workload = given(CASES[name])
     server = begin(UpdateLoop(workload, replicas_of(1)), workload)
     worker = begin(GradientLoop(workload, replicas_of(1)), workload)
     server.open_epoch()
     program = server.program
+
+    def do(version, batch=None, rows=None):
+        return worker.do(Errand(1, batch, rows, version, program.values(), program.loss_scale))
+
     for batch in range(program.num_batches):
-        rows = server.rows_of(batch)
-        errand = Errand(1, batch, rows, batch, program.values(), program.loss_scale)
-        server.apply(worker.do(errand).gradient)
-    metrics = server.close_epoch([])
+        server.apply(do(batch, batch, server.rows_of(batch)).gradient)
+    metrics = server.close_epoch([], do(program.num_batches).validation)
     values = [v.numpy() for v in (*program.model.variables, *program.model.optimizer.variables)]
 
     one = run_fresh(workload, replicas_of(1), epochs=1)
     assert furthest(([metrics], values), one) <= 1e-6
 
 
-@pytest.mark.parametrize("name", guarded(BY_MAP))
+@pytest.mark.parametrize("name", guarded(BY_MAP, [GUARD]))
 def test_a_reused_process_trains_with_the_rates_of_its_config(name, replicas_of):
     workload = given(CASES[name])
     loop = GraphLoop(workload, replicas_of(1))
@@ -152,7 +152,7 @@ def test_a_reused_process_trains_with_the_rates_of_its_config(name, replicas_of)
     assert bits(again) == bits(run_fresh(workload, replicas_of(1), config, seed=2, epochs=2))
 
 
-@pytest.mark.parametrize("name", guarded(SEVERAL))
+@pytest.mark.parametrize("name", guarded(SEVERAL, [GUARD]))
 def test_a_checkpoint_of_several_optimizers_goes_on_and_new_rates_win(name, replicas_of, tmp_path):
     workload = given(CASES[name])
     loop = begin(GraphLoop(workload, replicas_of(1)), workload)

@@ -13,6 +13,7 @@ from pathlib import Path
 import keras
 import psutil
 import pytest
+from guards import guarded
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from reuse_findings import FINDINGS, NUMBERS, stacked
@@ -22,7 +23,7 @@ from tune_tf.testing.reuse_cases import NOT_BUILT, compare_arguments, subjects
 from tune_tf.testing.reuse_contract import compare, write_table
 from tune_tf.training.loop import GraphLoop
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
 
 WHOLE = os.environ.get("TUNE_TF_REUSE") == "whole"
 CLASSES_IN_TURN = 1 if WHOLE else 8
@@ -57,7 +58,24 @@ def worker_id(request):
     return getattr(request.config, "workerinput", {}).get("workerid", "alone")
 
 
-@pytest.mark.parametrize("name", FINDINGS)
+GUARDS = (
+    "delta of Huber",
+    "Normalization.adapt",
+    "train_step reads the workload",
+    "activation called like one of Keras'",
+    "exclude_from_weight_decay",
+    "trainable of a variable",
+    "callback that freezes a layer",
+    "LSTM with dropout",
+    "stateful GRU, batches of 8",
+    "MixUp",
+    "closure",
+    "carried number as text",
+)
+"""One for each kind of thing that a program may depend on."""
+
+
+@pytest.mark.parametrize("name", guarded(FINDINGS, GUARDS))
 def test_a_trial_is_that_of_a_fresh_process_whatever_it_depends_on(name, replicas_of):
     finding = FINDINGS[name]
     by_fit = finding.by_fit and (WHOLE or is_in_turn(name, 10))
@@ -95,6 +113,7 @@ UNVARIED = {
 """Arguments for which no other value trains in some classes."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_every_argument_of_a_class_is_that_of_the_trial(subject, found, replicas_of):
     def chosen(argument):

@@ -6,6 +6,7 @@ import os
 import keras
 import pytest
 import tensorflow as tf
+from guards import guarded
 from trials import Given, bits, draw, run, run_fresh
 
 from tune_tf.errors import WorkloadError
@@ -13,7 +14,7 @@ from tune_tf.training import reuse_check
 from tune_tf.training.loop import GraphLoop
 from tune_tf.training.reuse_check import ReuseRecord
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
 layers = keras.layers
 DATA = draw(45, 19)
 
@@ -67,7 +68,7 @@ def num_checks(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize("num_replicas", guarded([1, 2], [1]))
 def test_a_hidden_value_is_found_and_its_trials_are_those_of_a_fresh_process(
     num_replicas, replicas_of, warn, caplog, monkeypatch
 ):

@@ -17,13 +17,9 @@ DATA = draw(20)
 # Everything carried at once, with values that matter within a few updates.
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 GUARD = (
-    "SGD.learning_rate",
     "SGD.momentum",
-    "Adam.beta_1",
     "AdamW.weight_decay",
     "Adam.clipnorm",
-    "SGD.clipvalue",
-    "SGD.global_clipnorm",
     "ExponentialDecay.initial_learning_rate",
     "Dropout.rate",
     "L2.l2",

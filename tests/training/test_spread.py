@@ -1,12 +1,11 @@
 """How batches go over the replicas: what one may choose, and what is refused."""
 
-import functools
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from exactness_cases import CASES
+from guards import slow
 from trials import ByTape, Given, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
@@ -16,8 +15,7 @@ from tune_tf.training.devices import Devices
 from tune_tf.training.loop import GraphLoop
 from tune_tf.training.replicas import Replicas
 
-pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("unchecked")]
-slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+pytestmark = pytest.mark.tf
 layers = keras.layers
 crossentropy = keras.losses.SparseCategoricalCrossentropy
 

@@ -7,8 +7,6 @@ from tune_tf.errors import WorkloadError
 from tune_tf.training.model_graph import calls_of
 from tune_tf.training.stage_plan import balanced, stage_plan
 
-pytestmark = pytest.mark.tf
-
 dense = keras.layers.Dense
 
 

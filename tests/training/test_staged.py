@@ -6,13 +6,14 @@ import keras
 import numpy as np
 import pytest
 from exactness_cases import CASES
+from guards import guarded, slow
 from pairwise import pairwise
 from trials import Given, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.graph_nodes import nodes_of
 
-pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("unchecked")]
+pytestmark = pytest.mark.tf
 
 REFUSED = ("own train_step", "train_step of", "synchronized", "weights made at the first call")
 OF_ONE_VARIABLE = (
@@ -35,8 +36,6 @@ CUT = [
     if case.replicas and not name.startswith(REFUSED) and name not in OF_ONE_VARIABLE
 ]
 GUARD = [
-    "accumulated gradients, clipped",
-    "sample weight",
     "two inputs, two outputs, uneven",
     "sparse gradients, Adam, clipnorm",
 ]
@@ -44,8 +43,6 @@ LAYOUTS = [
     tuple(row.values())
     for row in pairwise({"replicas": (1, 2), "stages": (1, 2, 3), "pieces": (1, 2, 3, 4)})
 ]
-GUARDS_LAYOUTS = [(2, 3, 4)]
-slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
 def skipping(config):
@@ -94,14 +91,14 @@ SKIPPING = Given(skipping, draw(45, 19))
 
 @pytest.mark.parametrize(
     "layout",
-    [layout if layout in GUARDS_LAYOUTS else slow(layout) for layout in LAYOUTS],
+    guarded(LAYOUTS, [(2, 3, 4)]),
     ids=str,
 )
 def test_every_layout_gives_the_numbers_of_one_device(layout, cut, whole):
     assert furthest(cut(SKIPPING, layout), whole(SKIPPING)) <= 1e-5
 
 
-@pytest.mark.parametrize("name", [name if name in GUARD else slow(name) for name in CUT])
+@pytest.mark.parametrize("name", guarded(CUT, GUARD))
 def test_each_feature_gives_the_numbers_of_one_device(name, cut, whole):
     workload = CASES[name].workload
     layout = (2, 1, 2) if name == "metrics that are no means" else (2, 2, 2)  # has one layer

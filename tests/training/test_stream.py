@@ -1,11 +1,10 @@
 """Rows of a pipeline: the numbers of arrays, read while a trial trains."""
 
-import functools
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from guards import slow
 from streams import Noisy, as_it_is, classifier, noisy, streamed, without_dropout
 from trials import ByTape, Given, begin, bits, draw, furthest, run, run_fresh
 
@@ -20,14 +19,13 @@ from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
 layers = keras.layers
-slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
     ("data", "mapping", "num"),
     [
-        pytest.param(draw(37, 19), None, 1, id="shorter last batch"),
-        pytest.param(draw(37, 19, weights=True), as_it_is, 2, id="weights, mapped, two replicas"),
+        slow(draw(37, 19, weights=True), as_it_is, 2, id="weights, mapped, two replicas"),
+        pytest.param(draw(37, 19, weights=True), as_it_is, 1, id="weights, mapped"),
     ],
 )
 def test_a_pipeline_trains_to_the_numbers_of_arrays(replicas_of, data, mapping, num):

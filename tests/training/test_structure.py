@@ -14,7 +14,6 @@ from tune_tf.training.build import build_for_training, build_model
 from tune_tf.training.scalars import scalars_of
 from tune_tf.training.structure import structure_of
 
-pytestmark = pytest.mark.tf
 layers, optimizers, losses = keras.layers, keras.optimizers, keras.losses
 schedules = optimizers.schedules
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from guards import guarded, slow
 from trials import Given, begin, bits, draw, run
 
 from tune_tf.errors import WorkloadError
@@ -61,7 +62,7 @@ class MakesBaseOnce(Given):
         return on_top_of(self.base, config)
 
 
-@pytest.mark.parametrize("trainable", [True, False], ids=["trained", "frozen"])
+@pytest.mark.parametrize("trainable", guarded([True, False], [False]))
 def test_a_base_model_of_the_workload_begins_each_trial_anew(trainable, replicas_of):
     workload = KeepsBase(trainable)
     loop = GraphLoop(workload, replicas_of(1))
@@ -76,6 +77,7 @@ def test_a_base_model_of_the_workload_begins_each_trial_anew(trainable, replicas
     assert warm == fresh
 
 
+@pytest.mark.slow
 def test_a_base_model_of_the_workload_begins_each_trial_anew_under_fit(replicas_of):
     workload = KeepsBase()
 
@@ -234,11 +236,14 @@ class ByGlobalVariable(CountsWith):
         return GLOBAL["calls"].assign_add(1.0)
 
 
-COUNTING = (ByAttribute, ByDict, ByList, ByObject, ByVariable, ByVariableInDict)
-
-
 @pytest.mark.parametrize(
-    ("kind", "num_replicas"), [*((kind, 1) for kind in COUNTING), (ByVariableInDict, 2)]
+    ("kind", "num_replicas"),
+    [
+        (ByAttribute, 1),
+        (ByVariable, 1),
+        *(slow(kind, 1) for kind in (ByDict, ByList, ByObject, ByVariableInDict)),
+        slow(ByVariableInDict, 2),
+    ],
 )
 def test_what_a_train_step_sets_is_of_that_trial_alone(kind, num_replicas, replicas_of):
     workload = kind()
@@ -254,7 +259,7 @@ def test_what_a_train_step_sets_is_of_that_trial_alone(kind, num_replicas, repli
     assert loop.num_programs == (3 if "Variable" in kind.__name__ else 2)
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize("num_replicas", guarded([1, 2], [1]))
 def test_a_global_variable_that_an_earlier_trials_step_made_is_refused(num_replicas, replicas_of):
     GLOBAL.clear()
     workload = ByGlobalVariable()
@@ -310,6 +315,7 @@ def test_a_base_model_of_the_users_own_class_is_left_to_keras(replicas_of):
     assert first == second
 
 
+@pytest.mark.slow
 def test_what_a_train_step_under_fit_sets_is_of_that_trial_alone(replicas_of):
     class Counts(keras.Sequential):
         def train_step(self, *args):

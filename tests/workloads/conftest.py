@@ -3,11 +3,6 @@
 import pytest
 
 
-def pytest_ignore_collect(collection_path, config):
-    """Leave these files alone where no TensorFlow is wanted: reading them imports it."""
-    return True if "not tf" in config.option.markexpr else None
-
-
 @pytest.fixture(scope="session")
 def tutorial():
     """The tutorial's hypermodel taken over, probed once."""

@@ -7,8 +7,6 @@ from keras import layers
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.workloads.arrays import ArraysModel
 
-pytestmark = pytest.mark.tf
-
 X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
 Y = np.arange(20) % 4
 

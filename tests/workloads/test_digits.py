@@ -7,8 +7,6 @@ from keras import optimizers
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
 from tune_tf.workloads.optimizer import make_optimizer
 
-pytestmark = pytest.mark.tf
-
 
 def test_the_rows_are_split_without_overlap():
     data = DigitsMLP().load_data({})

@@ -12,8 +12,6 @@ from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.space import flat
 from tune_tf.workloads.hypermodel_probing import probed
 
-pytestmark = pytest.mark.tf
-
 
 def nested_scopes(hp):
     hp.Choice("model", ["mlp", "cnn", "none"])

@@ -12,8 +12,6 @@ from tune_tf import Choice, Constant, Float, Int
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.workloads.hyperparameter import Hyperparameter
 
-pytestmark = pytest.mark.tf
-
 
 @pytest.mark.parametrize(
     ("declare", "parameter"),

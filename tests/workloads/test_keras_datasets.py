@@ -13,8 +13,6 @@ from keras import datasets, layers
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.workloads.keras_datasets import KerasDatasetModel
 
-pytestmark = pytest.mark.tf
-
 REVIEWS = np.array([[5, 6, 7], [8], [9] * 5] * 10, object), np.array([0, 1, 1] * 10)
 
 

@@ -14,8 +14,6 @@ from tune_tf import Choice, Data, Float, Int
 from tune_tf.data.recording_config import ConfigReads
 from tune_tf.errors import WorkloadError
 
-pytestmark = pytest.mark.tf
-
 
 def fitting(fit):
     """Return a hypermodel with a ``fit`` of its own."""

@@ -11,8 +11,6 @@ import pytest
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.workloads.tabular import TabularMLP
 
-pytestmark = pytest.mark.tf
-
 TABLE = {
     "size": [1.0, 2.0, None, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0],
     "colour": ["red", "blue", "red", None, "blue", "red", "red", "blue", "red", "blue"],

@@ -10,7 +10,6 @@ from tune_tf.config.value_section import keys_of, object_schema
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.parallelism import (
     Asynchronous,
-    Backend,
     Ensemble,
     Folds,
     Hybrid,
@@ -89,7 +88,6 @@ _PARALLELISM_SCHEMA = {
                 "kind": {"const": Asynchronous.kind},
                 "num_workers": _COUNT,
                 "max_staleness": _COUNT,
-                "backend": {"enum": list(get_args(Backend))},
                 "server_cpus": _COUNT_OR_NONE,
                 "max_replacements": _COUNT_OR_NONE,
                 "placement": {"enum": list(get_args(Placement))},

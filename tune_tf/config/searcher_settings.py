@@ -54,7 +54,6 @@ class SearcherSettings(Settings):
         "qmc",
         "grid",
         "bruteforce",
-        "bohb",
     ] = "tpe"
     seed: Annotated[int, Field(ge=0)] | None = None
     storage: str | None = None

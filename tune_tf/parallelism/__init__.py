@@ -1,6 +1,6 @@
 """How one trial is spread over devices."""
 
-from tune_tf.parallelism.asynchronous import Asynchronous, Backend
+from tune_tf.parallelism.asynchronous import Asynchronous
 from tune_tf.parallelism.ensemble import Ensemble
 from tune_tf.parallelism.folds import Folds
 from tune_tf.parallelism.hybrid import Hybrid
@@ -15,7 +15,6 @@ Parallelism = Mirrored | MultiWorker | ModelParallel | Hybrid | Asynchronous | F
 
 __all__ = [
     "Asynchronous",
-    "Backend",
     "Ensemble",
     "Folds",
     "Hybrid",

@@ -1,15 +1,12 @@
 """Workers that send gradients to a parameter server, none waiting for another."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, get_args
 
 from tune_tf.errors import InvalidSettingsError, near_ones, one_of
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.setting_faults import Placement, is_count
 from tune_tf.resources import TrialResources
-
-Backend = Literal["actors", "parameter_server_strategy"]
-"""What carries the gradients: Ray actors, or TensorFlow's own parameter servers."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +21,6 @@ class Asynchronous:
         num_workers: Processes that compute gradients; the server is one more.
         max_staleness: Updates that a gradient may be behind. An older one is dropped, and its
             batch is done again.
-        backend: ``"actors"``: gradients travel between Ray's actors.
-            ``"parameter_server_strategy"``: TensorFlow's own ``ParameterServerStrategy`` and
-            ``ClusterCoordinator`` in these processes; workers read and update the weights in
-            place, and wait for each other at the end of an epoch.
         server_cpus: CPUs that the server reserves for itself; 0 where there is none to spare: it
             uses those of the first worker then.
         max_replacements: Workers that died or fell silent which a trial replaces; one more ends it.
@@ -43,7 +36,6 @@ class Asynchronous:
 
     num_workers: int = 2
     max_staleness: int = 8
-    backend: Backend = "actors"
     server_cpus: int = 1
     max_replacements: int = 4
     placement: Placement = "pack"
@@ -67,12 +59,12 @@ class Asynchronous:
             for name in ("server_cpus", "max_replacements")
             if not is_count(getattr(self, name)) and getattr(self, name) != 0
         ]
-        for name, known in {"backend": get_args(Backend), "placement": get_args(Placement)}.items():
-            value = getattr(self, name)
-            if value not in known:
-                faults.append(
-                    f"{name} must be {one_of(known)}, not {value!r}{near_ones(value, known)}"
-                )
+        placements = get_args(Placement)
+        if self.placement not in placements:
+            faults.append(
+                f"placement must be {one_of(placements)}, not {self.placement!r}"
+                f"{near_ones(self.placement, placements)}"
+            )
         if faults:
             raise InvalidSettingsError(faults)
 

@@ -17,7 +17,7 @@ MOST_TRIALS = 100
 """Trials of a simulated sweep; what a larger one spends is taken to grow with its trials."""
 
 _FEWEST_A_SLOT = 4
-_SLOW_SAMPLERS = ("gp", "bohb")  # they need what may not be installed, or seconds a proposal
+_SLOW_SAMPLER = "gp"  # it needs what may not be installed, and seconds a proposal
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def simulated(
         settings = settings.base  # simulated trials have no resources to change
     given = settings.model_dump() | ({} if mutations is None else {"mutations": list(mutations)})
     sampler: str = config.searcher.sampler
-    if sampler in _SLOW_SAMPLERS or len(config.objectives) > 1:
+    if sampler == _SLOW_SAMPLER or len(config.objectives) > 1:
         sampler = "random"
     wanted = config.budget.num_samples
     num_samples = min(wanted, max(MOST_TRIALS, _FEWEST_A_SLOT * num_slots))

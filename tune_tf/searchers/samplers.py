@@ -22,7 +22,6 @@ from optuna.samplers import (
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.errors import InvalidSettingsError, near_ones, one_of
-from tune_tf.searchers.bohb_sampler import BohbSampler
 from tune_tf.searchers.finite import FiniteSampler, grid_points
 from tune_tf.searchers.random_by_number import RandomByNumber
 from tune_tf.searchers.sampler_kind import Asked, Conditions, SamplerKind
@@ -126,14 +125,6 @@ _KINDS: Final[dict[str, SamplerKind]] = {
         FiniteSampler,
         lambda asked: FiniteSampler(BruteForceSampler(seed=asked.seed)),
         endless=False,
-    ),
-    "bohb": SamplerKind(
-        BohbSampler,
-        lambda asked: BohbSampler(asked.space, seed=asked.seed),  # type: ignore[arg-type]
-        callables=False,
-        several=False,
-        packages=("hpbandster", "ConfigSpace"),
-        rule=AtRungs(),
     ),
 }
 

@@ -9,7 +9,6 @@ from tune_tf.resources import TrialResources
 from tune_tf.trainables.asynchronous_group import AsynchronousGroup
 from tune_tf.trainables.in_processes import OneModelInProcesses
 from tune_tf.trainables.pulses import Watch
-from tune_tf.trainables.strategy_group import StrategyGroup
 from tune_tf.trainables.worker import Assignment
 
 
@@ -25,12 +24,7 @@ class AsynchronousTrainable(OneModelInProcesses):
     ) -> AsynchronousGroup:
         """Start the server and a worker in each bundle but the server's."""
         num_workers = len(shares) - bool(self._parallelism.server_cpus)
-        kind = (
-            StrategyGroup
-            if self._parallelism.backend == "parameter_server_strategy"
-            else (AsynchronousGroup)
-        )
-        return kind(
+        return AsynchronousGroup(
             assignment,
             replace(self._parallelism, num_workers=num_workers),
             placement_group=placement_group,

@@ -71,9 +71,6 @@ class AsynchronousGroup:
         clock: Seconds that only grow.
     """
 
-    server_actor: type[WorkerActor] = ParameterServerActor
-    worker_actor: type[WorkerActor] = GradientWorkerActor
-
     def __init__(
         self,
         assignment: Assignment,
@@ -99,7 +96,7 @@ class AsynchronousGroup:
         self._workers = [self._hired(bundle) for bundle in range(parallelism.num_workers)]
         server: WorkerFacts = self._ask(("meet", self._server_assignment), watched=False)
         self._server_facts = replace(server, rank=parallelism.num_workers)
-        self._connect()
+        self._ask(("prepare", parallelism.max_staleness), watched=False)
         self._await_workers()
 
     @property
@@ -183,41 +180,30 @@ class AsynchronousGroup:
     def _start_server(self) -> Any:
         cpus = self._parallelism.server_cpus
         return self._actor(
-            self.server_actor, bundle=self._parallelism.num_workers if cpus else 0, cpus=cpus
+            ParameterServerActor, bundle=self._parallelism.num_workers if cpus else 0, cpus=cpus
         )
 
     def _hired(self, bundle: int) -> GroupWorker:
         """Start a worker, and tell it all that it has to know."""
         share = self._assignment.resources
         number = next(self._numbers)
-        actor = self._actor(self.worker_actor, bundle=bundle, cpus=share.cpus, gpus=share.gpus)
+        actor = self._actor(GradientWorkerActor, bundle=bundle, cpus=share.cpus, gpus=share.gpus)
         requests = [("meet", self._assignment), *self._instructions(number)]
         answers = [actor.do.remote(*request) for request in requests]
         return GroupWorker(number, bundle, actor, answers)
-
-    def _connect(self) -> None:
-        """Get the server ready for trials."""
-        self._ask(("prepare", self._parallelism.max_staleness), watched=False)
 
     def _instructions(self, number: int) -> list[tuple[Any, ...]]:
         """Return what a worker is told once it has met its devices."""
         told: list[tuple[Any, ...]] = [("prepare", self._server, number)]
         return told if self._trial is None else [*told, ("start", self._trial)]
 
-    def _forget(self, worker: GroupWorker) -> None:
-        """Let the server know that a worker is gone."""
-        self._ask(("forget", worker.number))
-
-    def _meanwhile(self) -> None:
-        """See after others while the server takes its time."""
-
-    def _actor(self, kind: Any, *, bundle: int, cpus: int, gpus: float = 0) -> Any:
+    def _actor(self, kind: type[WorkerActor], *, bundle: int, cpus: int, gpus: float = 0) -> Any:
         place = PlacementGroupSchedulingStrategy(
             placement_group=self._placement_group, placement_group_bundle_index=bundle
         )
         remote = ray.remote(concurrency_groups={"pulse": 1})(kind)
         # Rank 0 is the server's: the process that has the trial's state.
-        rank = 0 if kind is self.server_actor else bundle
+        rank = 0 if kind is ParameterServerActor else bundle
         return remote.options(
             scheduling_strategy=place, num_cpus=cpus, num_gpus=gpus, max_restarts=0
         ).remote(rank)
@@ -306,7 +292,7 @@ class AsynchronousGroup:
             self._parallelism.max_replacements,
             error,
         )
-        self._forget(worker)
+        self._ask(("forget", worker.number))
         self._workers[self._workers.index(worker)] = self._hired(worker.bundle)
 
     def _ask(self, request: Sequence[Any], *, watched: bool = True) -> Any:
@@ -324,7 +310,6 @@ class AsynchronousGroup:
                 silence = watched and self._pulses.silence(_SERVER, self._server, self._clock())
                 if silence:
                     raise silence
-                self._meanwhile()
             return ray.get(answer)
         except Exception as error:  # noqa: BLE001  judged there
             self._fail(error)

@@ -42,20 +42,16 @@ class UpdateLoop(RehearsedLoop):
         """Update the weights."""
         self.program.apply(gradient)
 
-    def close_epoch(self, increments: list[Array], validation: Metrics | None = None) -> Metrics:
+    def close_epoch(self, increments: list[Array], validation: Metrics | None) -> Metrics:
         """End an epoch; return its metrics.
 
         Args:
             increments: What each batch added to each counter of the model.
-            validation: Metrics of the validation; None to do it here, if there are rows here.
+            validation: Metrics of the validation; None without rows for it.
         """
         trial = self._current
         self.program.count(increments)
         metrics = self.program.metrics()
-        if validation is None and trial.rows.validation is not None:
-            trial.callbacks.test_begin()
-            validation = self.program.validate(trial.rows.validation)
-            trial.callbacks.test_end(validation)
         trial.epoch += 1
         metrics = trial.callbacks.epoch_end(trial.epoch - 1, metrics | (validation or {}))
         if self.stop_training:
