@@ -259,6 +259,40 @@ def test_what_a_train_step_sets_is_of_that_trial_alone(kind, num_replicas, repli
     assert loop.num_programs == (3 if "Variable" in kind.__name__ else 2)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "policy"),
+    [
+        ("floatx", "float64", "float64"),
+        ("epsilon", 0.1, "float32"),
+        ("image_data_format", "channels_first", "float32"),
+        ("dtype_policy", keras.DTypePolicy("mixed_bfloat16"), "mixed_bfloat16"),
+    ],
+)
+def test_a_setting_of_keras_is_of_the_trial_whose_build_model_changed_it(
+    setting, value, policy, replicas_of
+):
+    found = []
+
+    def build(config):
+        if config:
+            getattr(keras.config, f"set_{setting}")(value)
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        found.append((getattr(keras.config, setting)(), model.layers[0].dtype_policy.name))
+        return model
+
+    workload = Given(build, draw(8))
+    loop = GraphLoop(workload, replicas_of(1))
+    for config in ({}, {"other": True}, {"other": True}, {}):
+        begin(loop, workload, config)
+        loop.finish()
+
+    plain, other, again, last = found
+    assert plain[0] != value
+    assert other == again == (value, policy)
+    assert last == plain
+
+
 @pytest.mark.parametrize("num_replicas", guarded([1, 2], [1]))
 def test_a_global_variable_that_an_earlier_trials_step_made_is_refused(num_replicas, replicas_of):
     GLOBAL.clear()

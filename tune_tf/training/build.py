@@ -84,7 +84,8 @@ def _with_names_from_zero(build: Callable[[], Built]) -> Built:
     policy = keras.config.dtype_policy()
 
     def build_by_policy() -> Built:
-        keras.config.set_dtype_policy(policy)
+        if policy.name != keras.config.floatx():  # else `build` may still choose that
+            keras.config.set_dtype_policy(policy)
         return build()
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="build_model") as thread:

@@ -19,6 +19,13 @@ from tune_tf.workload import Workload
 _ABSENT = object()
 _MOST_ENTERED = 1000
 _PLAIN = frozenset((str, bytes, int, float, bool, type(None), np.ndarray))
+_KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
+    keras.config.floatx: keras.config.set_floatx,
+    keras.config.epsilon: keras.config.set_epsilon,
+    keras.config.image_data_format: keras.config.set_image_data_format,
+    keras.config.dtype_policy: keras.config.set_dtype_policy,
+}
+"""What the whole process shares, and how it is set."""
 
 
 class Trains(Protocol):
@@ -33,7 +40,8 @@ class WorkloadState:
     """Lets each trial begin with a workload as the first one found it.
 
     Variables that it keeps get their first values back, and what ``build_model`` or a
-    ``train_step`` sets on it is taken away before ``build_model`` runs again.
+    ``train_step`` sets on it, or in Keras' settings, is taken away before ``build_model`` runs
+    again.
 
     Args:
         workload: Before its first model was built.
@@ -57,6 +65,7 @@ class WorkloadState:
         self._values = [(each, each.numpy()) for variables in found for each in variables]
         self._kept = {id(variable) for variable, _ in self._values}
         self._changes: dict[tuple[int, Any], _Change] = {}  # by container and key
+        self._settings: dict[Callable[[], Any], tuple[Any, Any]] = {}  # before and after
         self._trained: dict[int, weakref.ref[Any]] = {}
         self._user: Callable[[], Trains | None] = lambda: None
 
@@ -82,6 +91,10 @@ class WorkloadState:
         for change in self._changes.values():
             change.undo()
         self._changes = {}
+        for setting, (before, after) in self._settings.items():
+            if setting() == after:
+                _KERAS_SETTINGS[setting](before)
+        self._settings = {}
         for variable, value in self._values:
             variable.assign(value)
         with self.noted(workload):
@@ -92,15 +105,20 @@ class WorkloadState:
         """Note what is set meanwhile on the workload, for :meth:`building` to undo.
 
         That is its attributes, those of objects of the user's own that it keeps, and what stands in
-        the dicts, lists and sets among them.
+        the dicts, lists and sets among them; and Keras' settings of the process.
 
         Args:
             workload: That was given first.
         """
         begun = [(each, _contents(each)) for each in _containers(workload)]
+        settings = {setting: setting() for setting in _KERAS_SETTINGS}
         try:
             yield
         finally:
+            for setting, value in settings.items():
+                if setting() != value:
+                    first, _ = self._settings.get(setting, (value, None))
+                    self._settings[setting] = (first, setting())
             for container, before in begun:
                 after = _contents(container)
                 for key in before.keys() | after.keys():
