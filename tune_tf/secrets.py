@@ -84,11 +84,8 @@ def all_masked(texts: Mapping[str, str], environ: Mapping[str, str] = os.environ
 
 def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     """Return the values of the environment that are secrets by the name of their variable."""
-    return frozenset(
-        value
-        for name, value in environ.items()
-        if len(value) >= _SHORTEST_VALUE and is_secret_name(name)
-    )
+    values = (environ[name] for name in environ if is_secret_name(name))
+    return frozenset(value for value in values if len(value) >= _SHORTEST_VALUE)
 
 
 def values_in(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> frozenset[str]:

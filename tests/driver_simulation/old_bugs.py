@@ -34,14 +34,14 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         Endings,
         "_has_begun",
         _has_reported,
-        130,
+        679,
     ),
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (
         Endings,
         "_note_earlier",
         _nothing,
-        1,
+        22,
     ),
     # 1f913d8
     "a run that is known too late is not kept with the study": (TrialBook, "link", _nothing, 5),
@@ -50,7 +50,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         TrialBook,
         "_hand_out",
         _hand_out_unlinked,
-        1908,
+        1364,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (

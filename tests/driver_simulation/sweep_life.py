@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import optuna
 from truths import WrongError, assert_truths, digest_of
 from turns import Crash, Turns, in_turns
 from virtual_cluster import METRIC, Cluster, Faults
@@ -353,5 +354,6 @@ def simulate(seed: int) -> Life:
 def quiet() -> None:
     """Keep the parts from telling what they always tell of crashes and faults."""
     logging.disable(logging.CRITICAL)
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     gc.collect()
     gc.freeze()

@@ -24,6 +24,7 @@ import ray.tune.trainable.trainable
 import ray.tune.tune
 import ray.tune.utils.util
 from ray.tune.experiment import Trial
+from ray.tune.utils.serialization import TuneFunctionEncoder
 from turns import VirtualDatetime
 from virtual_cluster import ActorClass, Cluster, Future, Slots, Untrained
 from virtual_store import Client, Store
@@ -74,10 +75,12 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
             "_ActorClassCache",
             lambda: SimpleNamespace(get=lambda kind: ActorClass(cluster, kind)),
         ),
-        (ray.tune.tune, "air_usage", mock.Mock()),
+        (ray.tune.tune, "air_usage", _Usage()),
         (ray.tune.tune.ray._common.usage.usage_lib, "record_library_usage", lambda name: None),
         (ray.tune.utils.util, "datetime", VirtualDatetime),
         (ray.tune.trainable.trainable, "datetime", VirtualDatetime),
+        (TuneFunctionEncoder, "__init__", _encode_in_one_line),
+        (TuneFunctionEncoder, "iterencode", _encode_at_once),
         (Trial, "__hash__", lambda trial: zlib.crc32(trial.trial_id.encode())),
         (mlflow.tracking.context.registry, "resolve_tags", lambda: {"mlflow.user": "me"}),
         (tune_tf.folder, "datetime", VirtualDatetime),
@@ -119,6 +122,15 @@ def _write(storage: SweepStorage, name: str, content: bytes) -> None:
     os.replace(partial, storage.path(name))
 
 
+def _encode_in_one_line(encoder: json.JSONEncoder, **settings: Any) -> None:
+    # Python's fast encoder neither indents nor writes piece by piece.
+    json.JSONEncoder.__init__(encoder, **(settings | {"indent": None}))
+
+
+def _encode_at_once(encoder: json.JSONEncoder, value: Any, _one_shot: bool = False) -> Any:
+    return json.JSONEncoder.iterencode(encoder, value, True)
+
+
 def _upload(local_path: str, fs: Any, fs_path: str, exclude: Any = None) -> None:
     for folder, names, files in os.walk(local_path):
         names.sort()
@@ -138,6 +150,13 @@ def _delete(fs: Any, fs_path: str) -> None:
     for file in sorted(path.iterdir()):
         file.unlink()
     path.rmdir()
+
+
+class _Usage:
+    AirEntrypoint = ray.tune.tune.air_usage.AirEntrypoint
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
 
 
 class _NoKernelKills:

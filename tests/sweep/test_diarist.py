@@ -81,6 +81,23 @@ def test_a_trial_is_told_with_its_number_config_outcome_and_cause(trial_of, tmp_
     driver.leave()
 
 
+def test_a_trial_that_starts_before_an_earlier_one_does_not_hide_it(trial_of, tmp_path):
+    driver, first, second, third = Driver(tmp_path), *map(trial_of, range(3))
+    second.set_status("RUNNING")
+    driver.tell("on_trial_start", first, second, third, trial=second)
+    assert [(page.number, page.waits) for page in driver.pages.values()] == [
+        (0, "pending"),
+        (1, None),
+    ]
+    assert driver.pages["id0"].config == {"width": 0}
+
+    first.set_status("RUNNING")
+    driver.tell("on_trial_start", first, second, third, trial=first)
+    assert driver.pages["id0"].waits is None
+    assert driver.pages["id0"].started_s
+    driver.leave()
+
+
 def test_a_trial_that_the_scheduler_pauses_waits_until_it_goes_on(trial_of, tmp_path):
     driver, trial = Driver(tmp_path), trial_of(0)
     driver.start(trial)

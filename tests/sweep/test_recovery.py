@@ -133,6 +133,15 @@ def test_a_trial_that_tune_had_not_written_yet_keeps_its_id_and_number(sweep):
     assert where(trials[2]) == []
 
 
+def test_a_trial_that_a_later_one_overtook_at_its_start_is_not_lost(sweep):
+    sweep.diary.created(IDS[2], 2, sweep.config_of(2))
+    sweep.start(3)
+    found, trials = recovered(sweep)
+    assert {number: trials[number].trial_id for number in (2, 3)} == {2: IDS[2], 3: IDS[3]}
+    assert not trials[2].has_ended
+    assert found.begun == {IDS[0], IDS[1], IDS[3]}
+
+
 def test_a_trial_that_tune_had_not_written_yet_goes_on_from_its_checkpoint(sweep):
     sweep.start(2)
     sweep.report(2, 0.1, 0.2)

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import ray
+from ray import tune
 
 from tune_tf.bookkeeping import PEAK_MEMORY
 from tune_tf.data import rows_of
@@ -261,3 +262,27 @@ def test_no_gradient_older_than_the_bound_is_applied(killed):
     results, *_ = killed
 
     assert max(result["async/staleness_max"] for result in results) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_killed_server_restores_the_trial_from_its_checkpoint(tmp_path):
+    class KillServer(tune.Callback):
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            if result["training_iteration"] == 2 and not hasattr(self, "done"):
+                self.done = True
+                os.kill(int(Path(tmp_path, "server").read_text()), signal.SIGKILL)
+
+    (trial,) = tune.run(
+        trainable(Victims(tmp_path), Asynchronous(1, server_cpus=0), seed=1),
+        config={"learning_rate": 0.1},
+        stop={"training_iteration": 4},
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+        max_failures=1,
+        storage_path=str(tmp_path / "sweep"),
+        callbacks=[KillServer()],
+        verbose=0,
+    ).trials
+
+    assert (trial.status, trial.num_failures) == ("TERMINATED", 1)
+    assert np.allclose(metrics_of(trial.last_result), on_one_device(tmp_path, 4)[-1], rtol=1e-6)

@@ -77,6 +77,10 @@ class Diary:
         """Note MLflow's id of the sweep's parent run."""
         self._write("tracked", run_id=run_id)
 
+    def created(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
+        """Note that a trial waits for its first start."""
+        self._write("created", trial_id=trial_id, number=number, config=config)
+
     def started(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
         """Note that a trial starts, or goes on."""
         self._write("started", trial_id=trial_id, number=number, config=config)

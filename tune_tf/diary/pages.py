@@ -51,8 +51,8 @@ class TrialPage:
         ended_s: When it ended; None if it has not.
         outcome: How it ended; None if it has not.
         cause: Why, where there is more to say.
-        waits: ``"paused"`` by the scheduler, or ``"pending"`` since the sweep was resumed; None for
-            neither.
+        waits: ``"paused"`` by the scheduler, or ``"pending"`` for its start or since the sweep was
+            resumed; None for neither.
         checkpoints_removed: Whether its checkpoints were removed, to keep the disk free.
         last: Its last result when it ended, without the config; empty if that is not known.
     """
@@ -129,6 +129,9 @@ class Pages:
             page.started_s = at if page.started_s is None else page.started_s
             page.outcome = page.ended_s = page.cause = page.waits = None
             page.checkpoints_removed = False
+        elif kind == "created":
+            page = self._page(event)
+            page.waits = page.waits or "pending"
         elif kind == "paused":
             self.trials[event["trial_id"]].waits = "paused"
         elif kind == "removed":

@@ -91,7 +91,10 @@ def open_study(storage: BaseStorage, study_name: str | None, goals: Goals) -> op
 def quiet() -> Iterator[None]:
     """Keep Optuna from announcing what users of Tune did not ask for."""
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(max(verbosity, optuna.logging.WARNING))
+    if verbosity >= optuna.logging.WARNING:
+        yield
+        return
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         yield
     finally:

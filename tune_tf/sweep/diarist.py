@@ -36,6 +36,8 @@ class Diarist(Callback):
         self._tracker = tracker
         self._secrets = secrets
         self._active: dict[str, Trial] = {}
+        self._num_seen = 0
+        self._unstarted: dict[str, Trial] = {}  # and not in the diary
         pages = diary.pages.trials
         self._told: dict[str, Outcome] = {
             trial_id: page.outcome for trial_id, page in pages.items() if page.outcome is not None
@@ -47,6 +49,7 @@ class Diarist(Callback):
         """Note that a trial starts, or goes on."""
         self._active[trial.trial_id] = trial
         self._told.pop(trial.trial_id, None)
+        self._note_overtaken(trials, trial)
         self._diary.started(trial.trial_id, trial_number(trial), trial.config)
 
     def on_trial_complete(
@@ -78,6 +81,17 @@ class Diarist(Callback):
         for trial in trials:
             self._note(trial)
         self._note_run()
+
+    def _note_overtaken(self, trials: list[Trial], started: Trial) -> None:
+        """Note trials that were created before one that starts first: a resume counts from it."""
+        self._unstarted |= {each.trial_id: each for each in trials[self._num_seen :]}
+        self._num_seen = len(trials)
+        self._unstarted.pop(started.trial_id, None)
+        for trial_id, trial in list(self._unstarted.items()):
+            if trial_number(trial) < trial_number(started):
+                del self._unstarted[trial_id]
+                if not trial.is_finished():
+                    self._diary.created(trial_id, trial_number(trial), trial.config)
 
     def _note_run(self) -> None:
         """Note the sweep's run once it is made, which may be after the last step."""
