@@ -75,7 +75,7 @@ class Pages:
 
     Args:
         sessions: In order.
-        trials: By Tune's id, in the order in which they first started.
+        trials: By Tune's id, in the order in which they were first told of.
         held: Why no new trial starts at the moment; None where they do.
         run_id: MLflow's id of the sweep's parent run; None if it is not known.
         run_ids: MLflow's ids of the trials' runs, by Tune's id, as far as they are known.
