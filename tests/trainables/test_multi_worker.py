@@ -49,6 +49,8 @@ class Uneven(Workload):
                 keras.layers.Dense(3),
             ]
         )
+        if not config.get("batch_norm", True):
+            model = keras.Sequential([keras.Input((6,)), model.layers[0], model.layers[-1]])
         model.compile(
             keras.optimizers.SGD(config["learning_rate"], momentum=0.9, global_clipnorm=0.3),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -155,9 +157,18 @@ def test_workers_mix_rows_of_a_cache_alike(history):
 
 
 @pytest.mark.slow
-def test_batch_norm_over_all_workers_gives_the_numbers_of_one_device(begin):
-    config = {"learning_rate": 0.1, "synchronized": False}
-    trial = begin(config, synchronized_batch_norm=True)
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        pytest.param(
+            {"synchronized_batch_norm": True}, {"synchronized": False}, id="batch norm over all"
+        ),
+        pytest.param({"micro_batches": 3}, {"batch_norm": False}, id="in pieces"),
+    ],
+)
+def test_settings_of_the_step_hold_for_workers_too(begin, settings, model):
+    config = {"learning_rate": 0.1, **model}
+    trial = begin(config, **settings)
     seen = [metrics_of(trial.train()) for _ in range(2)]
     trial.stop()
 
