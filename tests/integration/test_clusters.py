@@ -155,14 +155,18 @@ def test_the_job_for_slurm_runs_a_sweep_on_all_its_nodes(
 
 @contextmanager
 def _cluster(folder, port, client_port):
-    """A Ray cluster of one node, as an administrator starts it."""
+    """A Ray cluster of one node, as an administrator starts it who has read docs/clusters.md."""
     node = subprocess.Popen(
         [
             *(BIN / "ray", "start", "--head", "--block", "--num-cpus=2"),
             *("--node-ip-address=127.0.0.1", f"--port={port}", "--include-dashboard=false"),
             *(f"--ray-client-server-port={client_port}", f"--temp-dir={folder}"),
         ],
-        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+        env={
+            **os.environ,
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "GRPC_ENABLE_FORK_SUPPORT": "0",
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

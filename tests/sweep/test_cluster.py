@@ -115,3 +115,18 @@ def test_what_all_nodes_reach_is_taken(settings):
     from tune_tf.sweep.from_outside import check_paths
 
     check_paths(sweep_with(**settings))
+
+
+def test_a_head_that_answers_but_starts_no_process_is_told(monkeypatch):
+    from tune_tf.errors import UnavailableResourcesError
+    from tune_tf.sweep import cluster
+
+    def refused(*_, **__):
+        raise ConnectionAbortedError("Starting Ray client server failed")
+
+    monkeypatch.setattr(cluster.ray, "init", refused)
+    with (
+        pytest.raises(UnavailableResourcesError, match="GRPC_ENABLE_FORK_SUPPORT=0 ray start"),
+        cluster.cluster(ClusterSettings(address="ray://HEAD")),
+    ):
+        pass

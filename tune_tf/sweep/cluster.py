@@ -90,6 +90,12 @@ def cluster(
                 logging_level=logging.ERROR,
                 runtime_env=runtime_env(settings, base_dir or Path.cwd(), address),
             )
+        except ConnectionAbortedError as error:
+            raise UnavailableResourcesError(
+                f"the Ray cluster at {address!r} started no process for this connection: {error}; "
+                "where this names no cause, try again, and start the head of the cluster with "
+                "`GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`"
+            ) from error
         except ConnectionError as error:
             raise UnavailableResourcesError(
                 f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`"
