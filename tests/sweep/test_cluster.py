@@ -124,6 +124,7 @@ def test_a_head_that_answers_but_starts_no_process_is_told(monkeypatch):
     def refused(*_, **__):
         raise ConnectionAbortedError("Starting Ray client server failed")
 
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster.ray, "init", refused)
     with (
         pytest.raises(UnavailableResourcesError, match="GRPC_ENABLE_FORK_SUPPORT=0 ray start"),
