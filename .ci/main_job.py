@@ -5,7 +5,7 @@ from pathlib import Path
 
 from three_systems import assert_truth, parent_run
 
-from tune_tf.folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder
 
 
 def main() -> None:

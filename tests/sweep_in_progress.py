@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tune_tf.config import SweepConfig
-from tune_tf.diary import Diary
-from tune_tf.folder import SweepFolder
+from tune_tf.events import Diary
 from tune_tf.outcome import Outcome
+from tune_tf.sweep_folder import SweepFolder
 
 START_S = 1_790_000_000.0
 SETTINGS = {

@@ -11,8 +11,8 @@ import sys
 import pytest
 from sweep_in_progress import sweep, sweeps  # noqa: F401 - fixtures
 
-from tune_tf.diary import DIARY, Diary, is_driven
 from tune_tf.errors import SweepConflictError
+from tune_tf.events import DIARY, Diary, is_driven
 
 
 @pytest.fixture

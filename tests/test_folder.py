@@ -4,7 +4,7 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder
 
 
 @pytest.fixture

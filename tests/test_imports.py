@@ -18,7 +18,7 @@ CASES = {
     "workloads on data of one's own": "from tune_tf.workloads import "
     "arrays, image_folder, keras_datasets, tabular, tfrecords",
     "results": "import tune_tf.results",
-    "looking at sweeps": "import tune_tf.view, tune_tf.diary",
+    "looking at sweeps": "import tune_tf.inspection, tune_tf.events",
     "forecasts that were kept": "import tune_tf.forecast",
 }
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tune_tf.cli.local_ray import keep_ray_local, let_ray_out
+from tune_tf.cli.terminal.local_ray import keep_ray_local, let_ray_out
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.folder import SweepFolder
-from tune_tf.view import SweepView
+from tune_tf.inspection import SweepView
+from tune_tf.sweep_folder import SweepFolder
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = {
@@ -82,7 +82,7 @@ def test_a_sweep_whose_trials_another_user_runs_is_as_the_umask_says(create):
 
 @pytest.mark.parametrize("name", ["study.journal", "sqlite:///study.db"])
 def test_a_study_outside_of_the_sweep_is_the_users_alone(tmp_path, monkeypatch, name):
-    from tune_tf.searchers.storages import open_storage
+    from tune_tf.searchers.storage.study_storage import open_storage
 
     monkeypatch.chdir(tmp_path)
     open_storage(name)
@@ -90,7 +90,7 @@ def test_a_study_outside_of_the_sweep_is_the_users_alone(tmp_path, monkeypatch, 
 
 
 def test_a_study_that_is_there_keeps_its_permissions(tmp_path):
-    from tune_tf.searchers.storages import open_storage
+    from tune_tf.searchers.storage.study_storage import open_storage
 
     path = tmp_path / "study.journal"
     path.touch(mode=0o664)
@@ -147,14 +147,14 @@ def test_what_the_environment_says_of_ray_stays():
 
 # docs/security.md names what is read with each of these.
 UNPICKLING = {
-    "tune_tf/data/pool.py",
-    "tune_tf/data/preparation.py",
-    "tune_tf/data/workload_copies.py",
-    "tune_tf/schedulers/resuming.py",
+    "tune_tf/data/prepare/ray_data_pool.py",
+    "tune_tf/data/prepare/preparation.py",
+    "tune_tf/data/node_cache/workload_copies.py",
+    "tune_tf/schedulers/state.py",
     "tune_tf/searchers/optuna_searcher.py",
-    "tune_tf/sweep/tune_state.py",
-    "tune_tf/trainables/oom_retries.py",
-    "tune_tf/trainables/worker.py",
+    "tune_tf/sweep/state/experiment_state.py",
+    "tune_tf/trainables/memory/oom_retries.py",
+    "tune_tf/trainables/multi_process/worker.py",
 }
 _UNPICKLERS = {"Unpickler", "loads", "load", "load_model", "unsafe_load", "read_pickle"}
 _MODULES = {"pickle", "cloudpickle", "joblib", "dill", "marshal", "shelve", "models", "yaml"}

@@ -9,8 +9,8 @@ from ray.tune import schedulers, stopper
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 
-from tune_tf import tune_internals
-from tune_tf.tune_internals import ObservedStopper, has_reached_limit
+from tune_tf.tune_internals import trial_ends
+from tune_tf.tune_internals.trial_ends import ObservedStopper, has_reached_limit
 
 LIMITED = [
     name
@@ -121,29 +121,29 @@ class Asking(TuneController):
 
 def test_the_calling_controller_is_asked_once(trial):
     controller = Asking(_stopper=stopper.NoopStopper(), _scheduler_alg=None)
-    controller.call(tune_internals.observe_stops)
+    controller.call(trial_ends.observe_stops)
     first = controller._stopper
-    controller.call(tune_internals.observe_stops)
+    controller.call(trial_ends.observe_stops)
     assert isinstance(first, ObservedStopper)
     assert controller._stopper is first
     result = {"loss": 1.0, "done": True}
     first("t0", dict(result))
-    assert controller.call(tune_internals.is_own_end, trial, result)
+    assert controller.call(trial_ends.is_own_end, trial, result)
     first("t0", {"loss": 1.0})
-    assert not controller.call(tune_internals.is_own_end, trial, result)
-    assert controller.call(tune_internals.is_own_end, trial, {"steps": 7})
+    assert not controller.call(trial_ends.is_own_end, trial, result)
+    assert controller.call(trial_ends.is_own_end, trial, {"steps": 7})
 
 
 def test_outside_of_tune_only_stop_criteria_tell(trial):
-    tune_internals.observe_stops()
-    assert tune_internals.calling_controller() is None
-    assert not tune_internals.is_own_end(trial, {"done": True})
-    assert tune_internals.is_own_end(trial, {"steps": 7})
-    assert tune_internals.compared_metrics() == frozenset()
+    trial_ends.observe_stops()
+    assert trial_ends.calling_controller() is None
+    assert not trial_ends.is_own_end(trial, {"done": True})
+    assert trial_ends.is_own_end(trial, {"steps": 7})
+    assert trial_ends.compared_metrics() == frozenset()
 
 
 def test_the_metrics_that_tune_compares_are_all_that_anybody_was_told(trial):
     searching = SimpleNamespace(metric="accuracy")
     scheduling = SimpleNamespace(metric="loss")
     controller = Asking(_metric="_metric", _scheduler_alg=scheduling, _search_alg=searching)
-    assert controller.call(tune_internals.compared_metrics) == {"loss", "accuracy"}
+    assert controller.call(trial_ends.compared_metrics) == {"loss", "accuracy"}

@@ -11,7 +11,7 @@ from ray.train._internal.storage import StorageContext
 from ray.tune import Checkpoint, CheckpointConfig
 from ray.tune.experiment import Trial
 
-from tune_tf.sweep.snapshots import Snapshots
+from tune_tf.sweep.state.snapshots import Snapshots
 
 SESSION = "2026-11-22_07-39-43"
 

@@ -43,10 +43,10 @@ _load, _list, _ = _lazy.attach(
             "trainable",
         ],
         "sweep": ["extend_sweep", "resume_sweep", "run_sweep", "stop_sweep", "stop_trials"],
-        "planning": ["forecast_sweep"],
+        "estimate.planning": ["forecast_sweep"],
         "results": ["SweepResult"],
-        "view": ["SweepView", "compare_sweeps", "list_sweeps"],
-        "workloads.hypermodel": ["from_hypermodel"],
+        "inspection": ["SweepView", "compare_sweeps", "list_sweeps"],
+        "workloads.keras_tuner.hypermodel": ["from_hypermodel"],
     },
 )
 

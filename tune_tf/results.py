@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.bookkeeping import is_of_machine, reported
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.constraint import Constraint
 from tune_tf.errors import (
@@ -22,6 +21,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, pareto_front
 from tune_tf.remote_storage import CheckpointPlace
+from tune_tf.result_keys import is_of_machine, reported
 from tune_tf.space import flat
 
 if TYPE_CHECKING:

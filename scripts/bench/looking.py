@@ -19,7 +19,7 @@ from pathlib import Path
 from measuring.verdict import Target, print_table, print_verdict
 
 from tune_tf import SweepConfig, run_sweep
-from tune_tf.diary import DIARY, Pages
+from tune_tf.events import DIARY, Pages
 
 _ROOT = Path(__file__).parents[2]
 _TARGETS = {"status_s": Target(2.0, "at most")}

@@ -32,13 +32,13 @@ from measuring.verdict import Target, print_table, print_verdict
 from tune_tf import Asynchronous, Hybrid, Mirrored, MultiWorker, Workload, trainable
 from tune_tf.data import rows_of
 from tune_tf.parallelism import Parallelism
+from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.grid import Grid
-from tune_tf.training.model_graph import calls_of
-from tune_tf.training.placed import place
-from tune_tf.training.replicas import Replicas
-from tune_tf.training.stage_plan import stage_plan
-from tune_tf.training.staged_loop import StagedLoop
+from tune_tf.training.input.device_rows import place
+from tune_tf.training.stages.model_graph import calls_of
+from tune_tf.training.stages.stage_devices import Grid
+from tune_tf.training.stages.stage_loop import StagedLoop
+from tune_tf.training.stages.stage_plan import stage_plan
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
 

@@ -27,8 +27,8 @@ from measuring.interleaved import Contestant, take_turns
 from measuring.verdict import Target, print_table, print_verdict
 
 from tune_tf import Workload
+from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.replicas import Replicas
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
 

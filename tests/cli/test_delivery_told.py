@@ -1,6 +1,6 @@
 import pytest
 
-from tune_tf.cli.sync import told
+from tune_tf.cli.verbs.sync import told
 from tune_tf.tracking.sync import Delivery
 
 

@@ -9,11 +9,11 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from tune_tf.cli import app
-from tune_tf.cli.sparkline import sparkline
-from tune_tf.cli.status import watch
+from tune_tf.cli.terminal.sparkline import sparkline
+from tune_tf.cli.verbs.status import watch
 from tune_tf.errors import UnknownSweepError, UnknownTrialError
+from tune_tf.inspection import SweepView
 from tune_tf.outcome import Outcome
-from tune_tf.view import SweepView
 
 
 @pytest.fixture

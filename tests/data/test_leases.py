@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.data.leases import Leases
+from tune_tf.data.prepare.leases import Leases
 
 
 class Clock:

@@ -7,12 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from tune_tf.data import BadRecord, prepared, preparer
-from tune_tf.data.portion import portions
-from tune_tf.data.preparation import ChangedFunctionError, Preparation
+from tune_tf.data import BadRecord, prepared
+from tune_tf.data.prepare import prepare_actor
+from tune_tf.data.prepare.chunk import portions
+from tune_tf.data.prepare.preparation import ChangedFunctionError, Preparation
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 
-module_of_prepared = importlib.import_module("tune_tf.data.prepared")  # the name is a function's
+module_of_prepared = importlib.import_module("tune_tf.data.prepare.prepared")
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +190,7 @@ def test_a_function_that_is_another_one_where_it_arrives_is_not_called(changed, 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ChangedFunctionError, match="is not as in the process that asked"):
         changed.fn.unpacked()
-    (problem, is_final), found = preparer._run(changed)
+    (problem, is_final), found = prepare_actor._run(changed)
     assert "another one" in problem
     assert (is_final, found) == (False, None)
 

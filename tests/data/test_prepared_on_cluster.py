@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from tune_tf.data import LoadCache, preparation_counts, prepared
-from tune_tf.data.preparation import Preparation
-from tune_tf.data.preparer import PreparationCounts, gathered_on_cluster
+from tune_tf.data.prepare.preparation import Preparation
+from tune_tf.data.prepare.prepare_actor import PreparationCounts, gathered_on_cluster
 from tune_tf.errors import WorkerError, WorkloadError
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")

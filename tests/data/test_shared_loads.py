@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tune_tf.data import LoadCache, SharedLoads
-from tune_tf.data.node_actor import NAMESPACE
+from tune_tf.data.node_cache.node_actor import NAMESPACE
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload
 
@@ -292,14 +292,16 @@ def test_data_are_freed_and_the_keeper_ends_once_nobody_is_left(tmp_path, proces
 def test_what_is_not_used_is_dropped_where_room_is_short(tmp_path, monkeypatch):
     import asyncio
 
-    from tune_tf.data import keeper
+    from tune_tf.data.node_cache import node_cache
 
     workload = Counted(tmp_path)
-    monkeypatch.setattr(keeper, "_store_bytes", lambda: 33 * ROWS)  # 4 bytes a number, 8 a label
-    monkeypatch.setattr(keeper, "end_when_unwanted", lambda *given: asyncio.sleep(0))
+    monkeypatch.setattr(
+        node_cache, "_store_bytes", lambda: 33 * ROWS
+    )  # 4 bytes a number, 8 a label
+    monkeypatch.setattr(node_cache, "end_when_unwanted", lambda *given: asyncio.sleep(0))
 
     async def load(*sizes):
-        kept = keeper.DataKeeper(10.0)
+        kept = node_cache.DataKeeper(10.0)
         await kept.learn("room", workload, "float32")
         for size in sizes:
             await kept.load("room", {"size": size})

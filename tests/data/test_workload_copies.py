@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tune_tf.data import LoadCache, SharedLoads
-from tune_tf.data.workload_copies import WorkloadCopies
+from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload, mixed_in
 

@@ -1,6 +1,6 @@
 """Letters to the driver of a sweep."""
 
-from tune_tf.diary import Mailbox
+from tune_tf.events import Mailbox
 
 
 def test_letters_are_taken_once_in_the_order_of_their_writing(tmp_path):

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from tune_tf.searchers.book import TrialBook
-from tune_tf.sweep.budget_keeper import BudgetKeeper
-from tune_tf.tracking.endings import Endings, last_report
+from tune_tf.searchers.trial_registry import TrialBook
+from tune_tf.sweep.callbacks.budget_limit import BudgetKeeper
+from tune_tf.tracking.outcome_tracker import Endings, last_report
 
 
 def _nothing(*_: Any, **__: Any) -> None:

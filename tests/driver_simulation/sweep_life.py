@@ -25,12 +25,12 @@ from virtual_parts import settings_as_json, virtual_parts
 from virtual_store import Client, Store, Weather
 
 from tune_tf.config import SweepConfig
-from tune_tf.diary import Mailbox, Pages
 from tune_tf.errors import UnknownSweepError
-from tune_tf.folder import SweepFolder, sweep_paths
+from tune_tf.events import Mailbox, Pages
 from tune_tf.results import SweepResult
 from tune_tf.sweep.run import resume_sweep, run_sweep
 from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep_folder import SweepFolder, sweep_paths
 
 MAX_CALM_SESSIONS = 3
 """How many sessions without a fault a sweep may need to come to its end."""

@@ -14,14 +14,14 @@ from virtual_cluster import METRIC, value_of
 from virtual_store import Store, StoredRun
 
 from tune_tf.config import SweepConfig
-from tune_tf.diary import DIARY, Pages
+from tune_tf.events import DIARY, Pages
+from tune_tf.inspection.reported_results import RESULTS, reports
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
 from tune_tf.results import SweepResult
-from tune_tf.searchers.facts import LATE_RUN_IDS, RELINKED, tune_trial_id
-from tune_tf.sweep.recovery import recover
+from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
+from tune_tf.sweep.state.recovery import recover
 from tune_tf.testing.truth import Standing, assert_one_truth
-from tune_tf.tracking.entry import STOP_REASON_TAG, SWEEP_ID, TRIAL_ID
-from tune_tf.view.reports import RESULTS, reports
+from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID, TRIAL_ID
 
 if TYPE_CHECKING:
     from sweep_life import SimulatedSweep

@@ -30,19 +30,19 @@ from virtual_cluster import ActorClass, Cluster, Future, Slots, Untrained
 from virtual_store import Client, Store
 
 import tune_tf.config.sweep_config
-import tune_tf.folder
-import tune_tf.sweep.disk_guard
-import tune_tf.sweep.drive
+import tune_tf.sweep.callbacks.disk_guard
 import tune_tf.sweep.run
+import tune_tf.sweep.runner
+import tune_tf.sweep_folder
 import tune_tf.tracking.callback
-import tune_tf.tracking.outbox
-import tune_tf.trainables.oom_retries
+import tune_tf.tracking.run_writer
+import tune_tf.trainables.memory.oom_retries
+from tune_tf.atomic_files import write_whole
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
 from tune_tf.space.document import YamlDocument
 from tune_tf.sweep.plan import SweepPlan
-from tune_tf.sweep.storage import SweepStorage
-from tune_tf.whole_files import write_whole
+from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.workload import Workload
 
 
@@ -83,17 +83,17 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (TuneFunctionEncoder, "iterencode", _encode_at_once),
         (Trial, "__hash__", lambda trial: zlib.crc32(trial.trial_id.encode())),
         (mlflow.tracking.context.registry, "resolve_tags", lambda: {"mlflow.user": "me"}),
-        (tune_tf.folder, "datetime", VirtualDatetime),
-        (tune_tf.sweep.drive, "session_folder", lambda: None),
-        (tune_tf.sweep.drive, "trainable", lambda *_, **__: Untrained),
+        (tune_tf.sweep_folder, "datetime", VirtualDatetime),
+        (tune_tf.sweep.runner, "session_folder", lambda: None),
+        (tune_tf.sweep.runner, "trainable", lambda *_, **__: Untrained),
         (Untrained, "cluster", cluster),
         (tune_tf.sweep.run, "runs_as_user", lambda: False),
         (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, slots)),
-        (tune_tf.sweep.disk_guard, "free_bytes", lambda path: 10**12),
+        (tune_tf.sweep.callbacks.disk_guard, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.callback, "environment", _Environment),
         (tune_tf.tracking.callback, "Repository", SimpleNamespace(of_this_process=lambda: None)),
-        (tune_tf.tracking.outbox, "connect", lambda uri: Client(store, turns)),
-        (tune_tf.trainables.oom_retries, "KernelKills", _NoKernelKills),
+        (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),
+        (tune_tf.trainables.memory.oom_retries, "KernelKills", _NoKernelKills),
         (SweepStorage, "write", _write),
         (SweepStorage, "remove", lambda storage, name: os.unlink(storage.path(name))),
         (SweepStorage, "remove_checkpoint", lambda storage, path: _delete(None, path)),

@@ -2,7 +2,7 @@ import pytest
 from forecasts import forecast, outturn
 
 from tune_tf.forecast import Range, deviations
-from tune_tf.forecast.told import byte_count, seconds_told, span, told_in_unit
+from tune_tf.forecast.text import byte_count, seconds_told, span, told_in_unit
 
 
 def of(what, **how):

@@ -65,7 +65,7 @@ class FolderWithoutModel:
         """Write the folder."""
         from mlflow.models import Model
 
-        from tune_tf.sweep.model_writer import ModelFolder, _in_place_of
+        from tune_tf.sweep.model.export_process import ModelFolder, _in_place_of
 
         with _in_place_of(path) as folder:
             (folder / "data").mkdir()
@@ -154,9 +154,9 @@ def _until_the_process_writes(writer: Any, *arguments: Any) -> None:
 
 _CONTROLLER = "ray.tune.execution.tune_controller:TuneController"
 _SEARCHER = "tune_tf.searchers.optuna_searcher:OptunaSearcher"
-_DIARY = "tune_tf.diary.diary:Diary"
-_SNAPSHOTS = "tune_tf.sweep.snapshots"
-_KEEP = "tune_tf.sweep.keep_state:KeepState"
+_DIARY = "tune_tf.events.event_log:Diary"
+_SNAPSHOTS = "tune_tf.sweep.state.snapshots"
+_KEEP = "tune_tf.sweep.callbacks.state_saver:KeepState"
 _CALLBACK = "tune_tf.tracking.callback:MLflowCallback"
 _CLIENT = "mlflow.tracking.client:MlflowClient"
 _RUNS = "tune_tf.tracking.runs:SweepRuns"
@@ -173,10 +173,10 @@ MOMENTS = {
     "before the first snapshot is written": Moment(f"{_SNAPSHOTS}:Snapshots._write"),
     "a snapshot is half written": Moment("zipfile:ZipFile.writestr", 7),
     "a line of results is half written": Moment(
-        "tune_tf.sweep.result_files:append_line", 2, instead=_half_of_a_line
+        "tune_tf.sweep.callbacks.result_files:append_line", 2, instead=_half_of_a_line
     ),
     "after the third result": Moment(
-        "tune_tf.sweep.result_files:ResultFiles.on_trial_result", 3, after=True
+        "tune_tf.sweep.callbacks.result_files:ResultFiles.on_trial_result", 3, after=True
     ),
     # When a trial ends.
     "the study has the first end and MLflow has it not": Moment(
@@ -193,10 +193,12 @@ MOMENTS = {
     # When Tune ends.
     "before Tune's last state": Moment(f"{_CONTROLLER}.checkpoint", only=_is_forced),
     "after Tune's last state": Moment(f"{_CONTROLLER}.checkpoint", after=True, only=_is_forced),
-    "the parent's end is put and not written": Moment("tune_tf.tracking.writer:Writer.close"),
+    "the parent's end is put and not written": Moment(
+        "tune_tf.tracking.writing.writer:Writer.close"
+    ),
     "the queue is half drained": Moment(f"{_RUNS}.write", only=_is_last_write),
     "the parent's run has ended and the queue still has that": Moment(
-        "tune_tf.tracking.writer:Writer._done_with", only=_is_of_closing
+        "tune_tf.tracking.writing.writer:Writer._done_with", only=_is_of_closing
     ),
     "before the study is settled": Moment(f"{_SEARCHER}.finish"),
     "after the study is settled": Moment(f"{_SEARCHER}.finish", after=True),
@@ -210,7 +212,7 @@ MOMENTS = {
     ),
     "after the report": Moment(f"{_RESULT}:_reported", after=True),
     "while the best model's process writes": Moment(
-        "tune_tf.sweep.model_writer:ModelWriter.write", instead=_until_the_process_writes
+        "tune_tf.sweep.model.export_process:ModelWriter.write", instead=_until_the_process_writes
     ),
     "the best model is logged without its files": Moment(
         f"{_CLIENT}.create_logged_model", after=True
@@ -227,7 +229,9 @@ MOMENTS = {
     ),
     "before the report is attached": Moment(f"{_CALLBACK}.attach"),
     "before the diary is closed": Moment(f"{_DIARY}.over"),
-    "before the process ends": Moment("tune_tf.cli.printed:print_result", after=True),
+    "before the process ends": Moment(
+        "tune_tf.cli.terminal.result_tables:print_result", after=True
+    ),
 }
 """By name, in the order of a sweep."""
 
@@ -246,17 +250,19 @@ def main() -> None:
 def train_nothing() -> None:
     """Have the sweeps of this process train nothing."""
     from tune_tf.outcome import Outcome
-    from tune_tf.sweep import budget_keeper, drive, model_writer
+    from tune_tf.sweep import runner
+    from tune_tf.sweep.callbacks import budget_limit
+    from tune_tf.sweep.model import export_process
 
-    class Stopping(budget_keeper.BudgetKeeper):
+    class Stopping(budget_limit.BudgetKeeper):
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             super().on_trial_start(iteration, trials, trial, **info)
             if trial.config["batch_size"] == IS_PRUNED:
                 self._end.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
 
-    drive.BudgetKeeper = Stopping
-    drive.trainable = lambda *_, **__: Untrained
-    model_writer._Process = FolderWithoutModel
+    runner.BudgetKeeper = Stopping
+    runner.trainable = lambda *_, **__: Untrained
+    export_process._Process = FolderWithoutModel
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from three_systems import assert_truth, parent_run, study_of
 from tracking_server import TrackingServer
 
 from tune_tf.config import SweepConfig
-from tune_tf.diary import Pages
-from tune_tf.folder import SweepFolder
+from tune_tf.events import Pages
 from tune_tf.forecast import keep_forecast, read_settled, settings_digest
 from tune_tf.outcome import Outcome
 from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep_folder import SweepFolder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.timeout(2400)]
 

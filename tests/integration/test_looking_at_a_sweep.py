@@ -13,8 +13,8 @@ import pytest
 from terminal import in_a_terminal, until
 from three_systems import in_tune, seen_in
 
-from tune_tf.folder import SweepFolder
-from tune_tf.view import SweepState, SweepView
+from tune_tf.inspection import SweepState, SweepView
+from tune_tf.sweep_folder import SweepFolder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 

@@ -8,10 +8,10 @@ from pyarrow import fs
 from terminal import kill, until
 from three_systems import assert_truth
 
-from tune_tf.folder import SweepFolder
-from tune_tf.sweep.recovery import recover
-from tune_tf.sweep.tune_state import TuneState
-from tune_tf.view import SweepView
+from tune_tf.inspection import SweepView
+from tune_tf.sweep.state.experiment_state import TuneState
+from tune_tf.sweep.state.recovery import recover
+from tune_tf.sweep_folder import SweepFolder
 
 moto_server = pytest.importorskip("moto.server")
 

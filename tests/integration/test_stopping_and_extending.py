@@ -7,7 +7,7 @@ import pytest
 from terminal import in_a_terminal, until
 from three_systems import assert_truth, parent_run
 
-from tune_tf.view import SweepState, SweepView
+from tune_tf.inspection import SweepState, SweepView
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 

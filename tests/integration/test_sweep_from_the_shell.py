@@ -8,7 +8,7 @@ import pytest
 from terminal import until
 from three_systems import assert_truth, in_tune, parent_run, seen_in, study_of
 
-from tune_tf.folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder
 from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = [pytest.mark.cluster]

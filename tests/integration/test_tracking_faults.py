@@ -16,7 +16,7 @@ from faulty_proxy import FaultyProxy
 from terminal import until
 from tracking_server import TrackingServer
 
-from tune_tf.tracking.spool import SPOOL
+from tune_tf.tracking.writing.spool import SPOOL
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow]
 
@@ -244,7 +244,7 @@ from test_tracking_faults import NUM_STEPS, trainable
 from killed_driver import bring_up_to_date
 from tune_tf.objective import Objective
 from tune_tf.tracking import MLflowCallback
-from tune_tf.tracking.spool import SPOOL
+from tune_tf.tracking.writing.spool import SPOOL
 
 uri, folder, killed_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
 

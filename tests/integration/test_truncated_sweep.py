@@ -9,16 +9,17 @@ from terminal import kill, until
 from three_systems import assert_truth
 
 from tune_tf.errors import TuneTfError
-from tune_tf.folder import SweepFolder
-from tune_tf.searchers import OptunaSearcher, witness
-from tune_tf.searchers.facts import tune_trial_id
+from tune_tf.inspection import SweepView, list_sweeps
+from tune_tf.inspection.trial_rows import TrialRows
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.searchers.trial_attrs import tune_trial_id
 from tune_tf.space import flat
-from tune_tf.sweep.recovery import recover
-from tune_tf.sweep.snapshots import snapshot_paths
-from tune_tf.sweep.tune_state import TuneState
-from tune_tf.tracking.spool import SPOOL, Spool
-from tune_tf.view import SweepView, list_sweeps
-from tune_tf.view.trial_rows import TrialRows
+from tune_tf.sweep.state.experiment_state import TuneState
+from tune_tf.sweep.state.recovery import recover
+from tune_tf.sweep.state.snapshots import snapshot_paths
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.writing.spool import SPOOL, Spool
+from tune_tf.tune_internals import controller
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -171,7 +172,7 @@ def open_study(path, recovery):
         searcher.restore(state)
         trials = TuneState(recovery.files).trials
         configs = {trial.trial_id: flat(trial.config) for trial in trials}
-        with mock.patch.multiple(witness, trial_ids=configs.keys, configs=configs.copy):
+        with mock.patch.multiple(controller, trial_ids=configs.keys, configs=configs.copy):
             assert searcher.suggest("another")
         named = [tune_trial_id(each, {}) for each in searcher.study.trials]
         there = sorted(filter(None, named))  # one that was being asked for has no name yet

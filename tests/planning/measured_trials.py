@@ -1,7 +1,7 @@
 """Measurements as the tests of this folder make them."""
 
-from tune_tf.planning.models import ModelFacts, Survey
-from tune_tf.planning.trial_actor import Turn
+from tune_tf.estimate.planning.model_profiles import ModelFacts, Survey
+from tune_tf.estimate.planning.trial_actor import Turn
 from tune_tf.space import SearchSpace
 
 SPACE = SearchSpace.from_dict(

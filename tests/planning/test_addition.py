@@ -4,13 +4,13 @@ import pytest
 from measured_trials import FACTS, SPACE, survey_of, turns_of
 
 from tune_tf.config import SweepConfig
-from tune_tf.planning.addition import Addition
-from tune_tf.planning.costs import fitted
-from tune_tf.planning.machine import Machine
-from tune_tf.planning.simulated import simulated
-from tune_tf.planning.slots import Measured
-from tune_tf.planning.surroundings import Rehearsed
-from tune_tf.planning.trial_actor import Memory
+from tune_tf.estimate.planning.build_forecast import Addition
+from tune_tf.estimate.planning.costs import fitted
+from tune_tf.estimate.planning.machine import Machine
+from tune_tf.estimate.planning.measure_trials import Measured
+from tune_tf.estimate.planning.overhead import Rehearsed
+from tune_tf.estimate.planning.simulated import simulated
+from tune_tf.estimate.planning.trial_actor import Memory
 from tune_tf.resources import TrialResources
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.workloads.digits import DigitsMLP

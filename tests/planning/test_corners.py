@@ -1,4 +1,4 @@
-from tune_tf.planning.corners import completed, corner, ends
+from tune_tf.estimate.extreme_configs import completed, corner, ends
 from tune_tf.space import Choice, Float, SearchSpace
 
 SPACE = SearchSpace.from_dict(

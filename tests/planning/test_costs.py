@@ -1,9 +1,9 @@
 import pytest
 from measured_trials import FACTS, SPACE, survey_of, turns_of
 
-from tune_tf.planning.costs import fitted
-from tune_tf.planning.slots import Measured
-from tune_tf.planning.trial_actor import Memory
+from tune_tf.estimate.planning.costs import fitted
+from tune_tf.estimate.planning.measure_trials import Measured
+from tune_tf.estimate.planning.trial_actor import Memory
 
 
 def costs_of(epochs_s=None, *, scale=1, **how):

@@ -1,7 +1,7 @@
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.planning.models import ModelFacts, survey
+from tune_tf.estimate.planning.model_profiles import ModelFacts, survey
 from tune_tf.space import SearchSpace
 
 SPACE = SearchSpace.from_dict(

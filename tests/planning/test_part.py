@@ -5,8 +5,7 @@ import pytest
 
 from tune_tf.data import Pipeline
 from tune_tf.data.pipeline import MEMORY
-from tune_tf.planning.part import TRAINS, Part, part_of
-from tune_tf.scaling.sampled import read_notes
+from tune_tf.estimate.workload_sample import TRAINS, Part, part_of, read_notes
 from tune_tf.workload import Data, Workload
 
 

@@ -4,10 +4,10 @@ import pytest
 from measured_trials import SPACE
 
 from tune_tf.config import SCHEDULERS, SweepConfig
+from tune_tf.estimate.planning.schedule_model import stints_of
+from tune_tf.estimate.planning.simulated import simulated
+from tune_tf.estimate.planning.synthetic_curves import surrogate
 from tune_tf.objective import Objective
-from tune_tf.planning.simulated import simulated
-from tune_tf.planning.spending import stints_of
-from tune_tf.planning.surrogate import surrogate
 
 
 def config_of(name, num_samples=9):

@@ -4,7 +4,7 @@ import pytest
 import ray
 
 from tune_tf.errors import UnavailableResourcesError, WorkloadError
-from tune_tf.planning import slots
+from tune_tf.estimate.planning import measure_trials
 
 
 class ResourceExhaustedError(Exception):
@@ -33,13 +33,13 @@ def test_a_config_that_cannot_be_trained_is_named(monkeypatch, error, kind, told
     def get(reference):
         raise error
 
-    monkeypatch.setattr(slots.ray, "get", get)
+    monkeypatch.setattr(measure_trials.ray, "get", get)
     with pytest.raises(kind, match="width=64") as caught:
-        slots._answers(["reference"], [{"width": 64}])
+        measure_trials._answers(["reference"], [{"width": 64}])
     assert told in str(caught.value)
 
 
 def test_no_more_processes_are_started_than_there_is_memory_for():
-    assert slots.affordable(8, available_bytes=4.5e9) == 4
-    assert slots.affordable(2, available_bytes=4.5e9) == 2
-    assert slots.affordable(8, available_bytes=1e8) == 1
+    assert measure_trials.affordable(8, available_bytes=4.5e9) == 4
+    assert measure_trials.affordable(2, available_bytes=4.5e9) == 2
+    assert measure_trials.affordable(8, available_bytes=1e8) == 1

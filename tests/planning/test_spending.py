@@ -3,8 +3,15 @@
 import pytest
 
 from tune_tf.config import BudgetSettings
+from tune_tf.estimate.planning.schedule_model import (
+    Cost,
+    Limits,
+    Stint,
+    spend,
+    stints_of,
+    stretched,
+)
 from tune_tf.objective import Objective
-from tune_tf.planning.spending import Cost, Limits, Stint, spend, stints_of, stretched
 from tune_tf.resources import TrialResources
 from tune_tf.simulation import End, Event, Trace, VirtualTrial
 

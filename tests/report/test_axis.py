@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tune_tf.report.axis import metric_axis, parameter_axes
+from tune_tf.report.plots.axis import metric_axis, parameter_axes
 from tune_tf.space import SearchSpace
 
 

@@ -5,7 +5,7 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.importances import importance_shares
+from tune_tf.report.plots.importances import importance_shares
 from tune_tf.report.sweep_record import SweepRecord
 
 SPACE = {

@@ -5,10 +5,10 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.history import History
-from tune_tf.report.outcome_style import STYLES
-from tune_tf.report.parallel_coordinates import ParallelCoordinates
-from tune_tf.report.pareto import ParetoFront
+from tune_tf.report.plots.history import History
+from tune_tf.report.plots.outcome_style import STYLES
+from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
+from tune_tf.report.plots.pareto import ParetoFront
 from tune_tf.report.report import PICTURES
 from tune_tf.report.sweep_record import SweepRecord
 

@@ -9,7 +9,7 @@ from sweeps_on_disk import START_S, Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
 from tune_tf.report import write_report
-from tune_tf.report.history import History
+from tune_tf.report.plots.history import History
 
 PICTURES = [
     "history",

@@ -4,8 +4,8 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
+from tune_tf.report.summary import Verdict
 from tune_tf.report.sweep_record import SweepRecord
-from tune_tf.report.verdict import Verdict
 
 STOPPED = Outcome.PRUNED
 

@@ -5,7 +5,7 @@ from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.config import scheduler_settings
 from tune_tf.outcome import Outcome
-from tune_tf.report.rungs import Rungs, rungs_of
+from tune_tf.report.plots.rungs import Rungs, rungs_of
 from tune_tf.report.sweep_record import SweepRecord
 
 

@@ -1,9 +1,9 @@
 """Measurements as the tests of this folder make them."""
 
+from tune_tf.estimate.scaling.candidates import Candidate
+from tune_tf.estimate.scaling.measurement import Measurement
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.scaling.candidates import Candidate
-from tune_tf.scaling.measurement import Measurement
 
 _REFERENCE = (1000.0, 1020.0, 980.0)
 

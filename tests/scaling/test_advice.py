@@ -6,9 +6,9 @@ import pytest
 from measured import batch, cores, failed, measured, part, replicas, workers
 
 from tune_tf.config import SweepConfig
+from tune_tf.estimate.scaling.advice import advise, settings_of
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.scaling.advice import advise, settings_of
 
 ONE = measured()
 

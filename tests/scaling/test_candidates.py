@@ -2,9 +2,9 @@
 
 import pytest
 
+from tune_tf.estimate.scaling.candidates import candidates, mirrored, multi_worker
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.scaling.candidates import candidates, mirrored, multi_worker
 
 COPIES = (mirrored, multi_worker)
 

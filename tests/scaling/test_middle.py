@@ -1,6 +1,6 @@
 """The config that is measured."""
 
-from tune_tf.scaling.middle import middle_config
+from tune_tf.estimate.extreme_configs import middle_config
 from tune_tf.space import SearchSpace
 
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from measured import batch, cores, failed, measured, part, replicas, workers
 
-from tune_tf.report.still import draw_still, svg_text
-from tune_tf.scaling.picture import ScalingPicture
+from tune_tf.estimate.scaling.picture import ScalingPicture
+from tune_tf.report.plots.static_plot import draw_still, svg_text
 
 
 def texts(measurements):

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tune_tf.estimate.scaling.benchmark_rounds import Effort, Rounds, Subject
+from tune_tf.estimate.scaling.candidates import Candidate
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.scaling.candidates import Candidate
-from tune_tf.scaling.rounds import Effort, Rounds, Subject
 from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

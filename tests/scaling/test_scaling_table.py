@@ -2,7 +2,7 @@
 
 from measured import batch, failed, measured, replicas
 
-from tune_tf.scaling.table import HEADERS, how_measured, table_of
+from tune_tf.estimate.scaling.table import HEADERS, how_measured, table_of
 
 
 def test_each_group_has_a_title_and_each_line_a_text_a_column():

@@ -1,6 +1,6 @@
 """Which candidates live at a time."""
 
-from tune_tf.scaling.waves import waves
+from tune_tf.estimate.scaling.benchmark_rounds import waves
 
 ROOM = {"CPU": 6.0, "bytes": 5.0}
 ONE = {"CPU": 1.0, "bytes": 1.0}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.schedulers.ladder import Ladder, Rung, rung_iterations
+from tune_tf.schedulers.rungs import Ladder, Rung, rung_iterations
 
 
 def anyone(_trial_id):

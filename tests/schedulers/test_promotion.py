@@ -8,7 +8,7 @@ import pytest
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE
-from tune_tf.schedulers.ladder import rung_iterations
+from tune_tf.schedulers.rungs import rung_iterations
 
 
 def make(max_t=9, grace_period=1, reduction_factor=3, mode="min"):
@@ -358,8 +358,8 @@ def test_a_trial_that_ends_by_itself_at_a_rung_is_ranked_there():
 
 
 def test_a_trial_that_ends_without_a_result_is_not_ranked():
-    from tune_tf.schedulers.ladder import Ladder
     from tune_tf.schedulers.promotion import PromotingScheduler
+    from tune_tf.schedulers.rungs import Ladder
 
     ladder = Ladder((1, 3), 3)
     swept = slots(in_order, 1, scheduler=PromotingScheduler(Objective("loss", "min"), ladder))

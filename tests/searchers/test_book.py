@@ -8,12 +8,12 @@ from optuna.trial import TrialState
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.searchers.book import TrialBook
-from tune_tf.searchers.facts import tune_trial_id
-from tune_tf.searchers.goals import Goals
-from tune_tf.searchers.page import Page
-from tune_tf.searchers.storages import open_study
-from tune_tf.searchers.verdict import Verdict
+from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.registry_state import Page
+from tune_tf.searchers.storage.study_storage import open_study
+from tune_tf.searchers.trial_attrs import tune_trial_id
+from tune_tf.searchers.trial_outcome import Verdict
+from tune_tf.searchers.trial_registry import TrialBook
 
 
 def suggest(trial):

@@ -9,14 +9,14 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import create_trial
 from sampler_spaces import FINITE, define
 
-from tune_tf.searchers.finite import grid_points
-from tune_tf.searchers.samplers import (
+from tune_tf.searchers.samplers.catalogue import (
     make_sampler,
     renewed,
     shown_rule,
 )
-from tune_tf.searchers.shown import Shown
-from tune_tf.searchers.suggestions import suggest_of
+from tune_tf.searchers.samplers.exhaustive import grid_points
+from tune_tf.searchers.space_adapter import suggest_of
+from tune_tf.searchers.storage.filtered import Shown
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 

@@ -6,7 +6,7 @@ from optuna.study import StudyDirection
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError
 from tune_tf.objective import Objective
-from tune_tf.searchers.goals import Goals
+from tune_tf.searchers.objectives import Goals
 
 LOSS, SPEED = Objective("loss", "min"), Objective("speed", "max")
 SIZE = Constraint("size", "<=", 10)

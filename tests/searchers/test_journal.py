@@ -7,7 +7,7 @@ import optuna
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.storages import open_storage, quiet
+from tune_tf.searchers.storage.study_storage import open_storage, quiet
 
 NUM_TRIALS = 4
 

@@ -368,7 +368,7 @@ def test_a_database_that_is_locked_in_mid_sweep_is_named_and_then_gone_on_with(t
 def test_a_full_disk_under_a_journal_stays_what_it_is(tmp_path, monkeypatch):
     import errno
 
-    from tune_tf.searchers.journal import JournalFile
+    from tune_tf.searchers.storage.journal import JournalFile
 
     searcher = make(storage=tmp_path / "study.journal", study_name="s")
     searcher.suggest("a")
@@ -394,7 +394,7 @@ def test_a_grid_is_finished_when_all_of_it_was_proposed():
 
 
 def test_another_end_of_a_trial_that_ran_again_after_a_kill_is_noted_with_the_study(tmp_path):
-    from tune_tf.searchers.facts import RELINKED
+    from tune_tf.searchers.trial_attrs import RELINKED
 
     searcher = make(storage=tmp_path / "study.journal")
     searcher.suggest("a")

@@ -7,7 +7,7 @@ from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 
-from tune_tf.searchers.pretended import Pretended
+from tune_tf.searchers.storage.overlay import Pretended
 
 STORAGES = {
     "memory": lambda folder: InMemoryStorage(),

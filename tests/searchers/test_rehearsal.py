@@ -4,13 +4,13 @@ from optuna.storages import InMemoryStorage
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.searchers.book import Desk, TrialBook
-from tune_tf.searchers.facts import WARM_START
-from tune_tf.searchers.finite import FiniteSampler
-from tune_tf.searchers.goals import Goals
-from tune_tf.searchers.rehearsal import NO_POINTS, Points, rehearse, tried
-from tune_tf.searchers.storages import open_study
-from tune_tf.searchers.verdict import Verdict
+from tune_tf.searchers.deduplication import NO_POINTS, Points, rehearse, tried
+from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.samplers.exhaustive import FiniteSampler
+from tune_tf.searchers.storage.study_storage import open_study
+from tune_tf.searchers.trial_attrs import WARM_START
+from tune_tf.searchers.trial_outcome import Verdict
+from tune_tf.searchers.trial_registry import Desk, TrialBook
 
 DIVERGED = Verdict(Outcome.DIVERGED, cause="loss is nan")
 
@@ -78,7 +78,7 @@ def test_where_everything_gave_nan_a_sweep_goes_on():
 
 
 def test_what_is_drawn_from_a_range_costs_no_rehearsal(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.book.rehearse", None)
+    monkeypatch.setattr("tune_tf.searchers.trial_registry.rehearse", None)
     book = make_book(numbers)
     first = book.ask("first")
     book.tell("first", DIVERGED)
@@ -86,7 +86,7 @@ def test_what_is_drawn_from_a_range_costs_no_rehearsal(monkeypatch):
 
 
 def test_what_failed_for_another_reason_may_be_proposed_again(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.book.rehearse", None)
+    monkeypatch.setattr("tune_tf.searchers.trial_registry.rehearse", None)
     book = make_book(options)
     book.ask("first")
     book.tell("first", Verdict(Outcome.ERROR, cause="node died"))
@@ -99,7 +99,7 @@ def test_a_nan_after_the_config_was_changed_is_not_held_against_the_first_config
     book.report("first", 1, 0.5)
     book.note_change("first", 1)
     book.tell("first", DIVERGED, {"config_changed_at": 1})
-    monkeypatch.setattr("tune_tf.searchers.book.rehearse", None)
+    monkeypatch.setattr("tune_tf.searchers.trial_registry.rehearse", None)
     assert book.ask("second")
 
 
@@ -173,14 +173,14 @@ def test_what_an_earlier_sweep_tried_may_be_tried_again():
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_an_exhaustive_search_is_left_to_itself(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.book.rehearse", None)
+    monkeypatch.setattr("tune_tf.searchers.trial_registry.rehearse", None)
     book = make_book(options, rungs=(1,))
     book.desk.study.sampler = FiniteSampler(optuna.samplers.BruteForceSampler(seed=1))
     assert len(set(proposed(book, 4))) == 4
 
 
 def test_a_space_with_a_range_costs_no_rehearsal(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.book.rehearse", None)
+    monkeypatch.setattr("tune_tf.searchers.trial_registry.rehearse", None)
     book = make_book(lambda trial: {**options(trial), **numbers(trial)}, rungs=(1,))
     assert len(proposed(book, 5)) == 5
 

@@ -7,10 +7,8 @@ from optuna.samplers import (
 from sampler_spaces import CONDITIONAL, MIXED, NUMBERS, define
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers import sampler_kind
-from tune_tf.searchers.samplers import (
-    make_sampler,
-)
+from tune_tf.searchers.samplers import sampler_kind
+from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.space import Choice, Float, SearchSpace
 
 

@@ -22,9 +22,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState, create_trial
 from sampler_spaces import CONDITIONAL, FINITE, MIXED, NUMBERS, define
 
-from tune_tf.searchers.finite import FiniteSampler, grid_points
-from tune_tf.searchers.random_by_number import RandomByNumber
-from tune_tf.searchers.samplers import (
+from tune_tf.searchers.samplers.catalogue import (
     SAMPLERS,
     make_sampler,
     needs_dense,
@@ -32,9 +30,11 @@ from tune_tf.searchers.samplers import (
     shown_rule,
     uses_constraints,
 )
-from tune_tf.searchers.shown import Shown
-from tune_tf.searchers.shown_rules import AS_TOLD, AtHighestRung, AtRungs, WithoutCurves
-from tune_tf.searchers.suggestions import suggest_of
+from tune_tf.searchers.samplers.exhaustive import FiniteSampler, grid_points
+from tune_tf.searchers.samplers.numbered_random import RandomByNumber
+from tune_tf.searchers.space_adapter import suggest_of
+from tune_tf.searchers.storage.filtered import Shown
+from tune_tf.searchers.storage.visibility import AS_TOLD, AtHighestRung, AtRungs, WithoutCurves
 from tune_tf.space import Float, SearchSpace
 
 

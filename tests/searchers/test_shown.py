@@ -11,8 +11,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
-from tune_tf.searchers.shown import Shown
-from tune_tf.searchers.shown_rules import (
+from tune_tf.searchers.storage.filtered import Shown
+from tune_tf.searchers.storage.visibility import (
     AS_TOLD,
     AsTold,
     AtHighestRung,

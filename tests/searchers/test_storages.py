@@ -6,8 +6,8 @@ from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.objective import Objective
-from tune_tf.searchers.goals import Goals
-from tune_tf.searchers.storages import open_storage, open_study, shown
+from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.storage.study_storage import open_storage, open_study, shown
 
 LOSS = Goals((Objective("val_loss", "min"),))
 
@@ -122,7 +122,7 @@ def test_opening_a_study_is_not_announced_and_leaves_optunas_log_level(caplog):
 def test_a_journal_on_a_full_disk_keeps_whole_lines(tmp_path, monkeypatch):
     import io
 
-    from tune_tf.searchers.journal import JournalFile
+    from tune_tf.searchers.storage.journal import JournalFile
 
     journal = JournalFile(tmp_path / "study.journal")
     journal.append_logs([{"first": 1}])

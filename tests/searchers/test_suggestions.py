@@ -6,7 +6,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import FixedTrial
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.suggestions import Outline, suggest_of
+from tune_tf.searchers.space_adapter import Outline, suggest_of
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 
 DISTRIBUTIONS = {

@@ -4,8 +4,8 @@ import pytest
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.searchers.goals import Goals
-from tune_tf.searchers.verdict import Verdict, judge
+from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.trial_outcome import Verdict, judge
 
 LOSS = Goals((Objective("loss", "min"),))
 

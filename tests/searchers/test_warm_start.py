@@ -9,10 +9,10 @@ from optuna.trial import TrialState, create_trial
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
-from tune_tf.searchers.goals import Goals
+from tune_tf.searchers.objectives import Goals
 from tune_tf.searchers.space_record import check_space
-from tune_tf.searchers.storages import open_storage, open_study
-from tune_tf.searchers.warm_start import WarmStart, take_over
+from tune_tf.searchers.storage.study_storage import open_storage, open_study
+from tune_tf.searchers.warm_start.warm_start import WarmStart, take_over
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 GOALS = Goals((Objective("loss", "min"),))

@@ -24,17 +24,17 @@ def controller_calling():
 @pytest.fixture
 def rungs_under(controller_calling):
     """Return the rungs that a searcher sees while a controller with a scheduler calls it."""
-    from tune_tf.searchers import witness
+    from tune_tf.tune_internals import controller
 
-    return lambda scheduler: controller_calling(_scheduler_alg=scheduler).call(witness.rungs)
+    return lambda scheduler: controller_calling(_scheduler_alg=scheduler).call(controller.rungs)
 
 
 def test_outside_of_tune_there_are_no_rungs():
-    from tune_tf.searchers import witness
+    from tune_tf.tune_internals import controller
 
-    assert witness.rungs() == ()
-    assert witness.num_occupying() is None
-    assert witness.last_result("a") == {}
+    assert controller.rungs() == ()
+    assert controller.num_occupying() is None
+    assert controller.last_result("a") == {}
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_a_scheduler_that_holds_its_rungs_elsewhere_has_none(rungs_under):
 def test_the_limit_is_read_from_the_searchers_of_the_run(controller_calling):
     from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher, SearchGenerator
 
-    from tune_tf.searchers import witness
+    from tune_tf.tune_internals import controller
 
     class Plain(Searcher):
         pass
 
     def limit(searcher):
-        controller = controller_calling(_search_alg=SearchGenerator(searcher))
-        return controller.call(lambda: (witness.max_concurrent(9), witness.is_repeated()))
+        running = controller_calling(_search_alg=SearchGenerator(searcher))
+        return running.call(lambda: (controller.max_concurrent(9), controller.is_repeated()))
 
     assert limit(Plain()) == (None, False)
     assert limit(ConcurrencyLimiter(Plain(), 3)) == (3, False)
     assert limit(ConcurrencyLimiter(Plain(), 3, batch=True)) == (None, False)
     assert limit(ConcurrencyLimiter(Repeater(Plain()), 3)) == (3, True)
-    assert witness.max_concurrent(9) == 9
+    assert controller.max_concurrent(9) == 9

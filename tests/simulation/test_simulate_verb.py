@@ -10,7 +10,7 @@ DIGITS = Path(__file__).parents[2] / "scripts/bench/tables/digits_mlp.npz"
 
 
 def run(*arguments):
-    from tune_tf.cli.simulate import simulate
+    from tune_tf.cli.verbs.simulate import simulate
 
     app = typer.Typer()
     app.command()(simulate)

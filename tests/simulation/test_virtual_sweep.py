@@ -149,8 +149,9 @@ def test_our_searcher_takes_the_simulation_for_tune():
     """It finds the scheduler's rungs in the controller, and asks for more while trials pause."""
     from tune_tf.objective import Objective
     from tune_tf.schedulers import scheduler
-    from tune_tf.searchers import OptunaSearcher, witness
+    from tune_tf.searchers import OptunaSearcher
     from tune_tf.simulation import make_problem
+    from tune_tf.tune_internals import controller
 
     seen = set()
 
@@ -158,7 +159,7 @@ def test_our_searcher_takes_the_simulation_for_tune():
         """Notes what it sees of Tune at each proposal."""
 
         def suggest(self, trial_id):
-            seen.add(witness.rungs())
+            seen.add(controller.rungs())
             return super().suggest(trial_id)
 
     objective = Objective("val_loss", "min")

@@ -10,9 +10,9 @@ import pytest
 from tune_tf.config import MLflowSettings, SweepConfig
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
-from tune_tf.sweep import best_model
-from tune_tf.sweep.best_model import log_best_model
-from tune_tf.sweep.model_writer import ModelFolder, ModelWriter
+from tune_tf.sweep.model import best_model
+from tune_tf.sweep.model.best_model import log_best_model
+from tune_tf.sweep.model.export_process import ModelFolder, ModelWriter
 
 CONFIG = {
     "name": "digits",

@@ -21,10 +21,10 @@ class Sweep:
     """A sweep whose trials do what the test says, on a clock that only the test moves."""
 
     def __init__(self, state=None, **budget):
-        from tune_tf.sweep.budget_keeper import BudgetKeeper
-        from tune_tf.sweep.drive import _target
+        from tune_tf.sweep.callbacks.budget_limit import BudgetKeeper
+        from tune_tf.sweep.runner import _target
         from tune_tf.sweep.spending import Spending
-        from tune_tf.sweep.sweep_end import SweepEnd
+        from tune_tf.sweep.stopper import SweepEnd
 
         self.now = 100.0
         config = SweepConfig.from_dict({**SWEEP, "budget": {"num_samples": 50, **budget}})

@@ -2,8 +2,8 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import SweepConflictError
-from tune_tf.folder import SweepFolder
-from tune_tf.sweep.changed_settings import changes_between, check_changes
+from tune_tf.sweep.state.config_diff import changes_between, check_changes
+from tune_tf.sweep_folder import SweepFolder
 
 SETTINGS = {
     "name": "small",

@@ -6,7 +6,7 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
-from tune_tf.sweep.storage import SweepStorage
+from tune_tf.sweep.state.storage import SweepStorage
 
 SETTINGS = {
     "name": "kept",
@@ -28,7 +28,7 @@ class Sweep:
     """A sweep in Tune's hands and its snapshots; :meth:`step` takes one, which may be written."""
 
     def __init__(self, folder, scheduler=None, **settings):
-        from tune_tf.sweep.checkpoint_keeper import CheckpointKeeper
+        from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointKeeper
         from tune_tf.tracking import Endings
 
         self.folder, self.now, self.iteration, self.trials = folder, 0.0, 0, []

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tune_tf.diary import Diary, Pages
+from tune_tf.events import Diary, Pages
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 
@@ -32,7 +32,7 @@ class Driver:
     """A driver that tells its callbacks what happens; ``outcomes`` is what a resume restores."""
 
     def __init__(self, folder, outcomes=()):
-        from tune_tf.sweep.diarist import Diarist
+        from tune_tf.sweep.callbacks.event_recorder import Diarist
         from tune_tf.tracking import Endings
 
         self.folder = folder
@@ -154,7 +154,7 @@ def test_a_resume_tells_an_end_that_the_diary_lost(trial_of, tmp_path):
 
 
 def test_a_run_that_is_made_after_the_last_step_is_noted(tmp_path):
-    from tune_tf.sweep.diarist import Diarist
+    from tune_tf.sweep.callbacks.event_recorder import Diarist
 
     driver, tracker = Driver(tmp_path), SimpleNamespace(parent_run_id=None)
     driver.callbacks[1] = Diarist(driver.diary, driver.callbacks[0], tracker)
@@ -167,7 +167,7 @@ def test_a_run_that_is_made_after_the_last_step_is_noted(tmp_path):
 
 
 def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(trial_of, tmp_path, monkeypatch):
-    from tune_tf.sweep.diarist import Diarist
+    from tune_tf.sweep.callbacks.event_recorder import Diarist
 
     monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
     driver, trial = Driver(tmp_path), trial_of(4)

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tune_tf.diary import Diary, Pages
+from tune_tf.events import Diary, Pages
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
@@ -20,7 +20,7 @@ class Disk:
         self.free, self.now, self.told = free, 0.0, []
 
     def guard(self, min_free_bytes=LIMIT, **settings):
-        from tune_tf.sweep.disk_guard import DiskGuard
+        from tune_tf.sweep.callbacks.disk_guard import DiskGuard
 
         return DiskGuard(
             min_free_bytes,
@@ -77,13 +77,13 @@ def test_without_a_limit_trials_start_on_a_full_disk():
 
 
 def test_the_room_is_that_of_the_disk(tmp_path):
-    from tune_tf.sweep.disk_guard import free_bytes
+    from tune_tf.sweep.callbacks.disk_guard import free_bytes
 
     assert free_bytes(tmp_path) > 0
 
 
 def test_a_place_that_is_gone_holds_nothing_back(tmp_path):
-    from tune_tf.sweep.disk_guard import DiskGuard
+    from tune_tf.sweep.callbacks.disk_guard import DiskGuard
 
     told = []
     guard = DiskGuard(1, [tmp_path / "gone"], held=told.append, went_on=lambda: None)
@@ -106,7 +106,7 @@ def test_a_promotion_stops_no_waiting_trial_while_new_ones_are_held_back():
 
     from tune_tf.schedulers.promotion import _counts_waiting
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.held_back import HeldBack
+    from tune_tf.searchers.gated_search import HeldBack
 
     disk = Disk()
     searcher = OptunaSearcher(SearchSpace({"rate": Float(0, 1)}), Objective("loss", "min"))
@@ -123,7 +123,7 @@ def run(inline, tmp_path):
     from ray import tune
 
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.held_back import HeldBack
+    from tune_tf.searchers.gated_search import HeldBack
 
     def once(config):
         return {"loss": config["rate"], "done": True}
@@ -194,7 +194,7 @@ def test_a_sweep_with_no_trial_left_waits_and_goes_on_by_itself(run):
 
 
 def test_ctrl_c_ends_a_sweep_that_waits_for_room(run):
-    from tune_tf.tracking.endings import last_report
+    from tune_tf.tracking.outcome_tracker import last_report
 
     disk = Script(then=lambda disk: (disk.turn(0), signal.raise_signal(signal.SIGINT)))
     trials = run(disk, 2)
@@ -203,7 +203,7 @@ def test_ctrl_c_ends_a_sweep_that_waits_for_room(run):
 
 
 def test_the_time_budget_ends_a_sweep_that_waits_for_room(run):
-    from tune_tf.tracking.endings import last_report
+    from tune_tf.tracking.outcome_tracker import last_report
 
     disk = Disk(free=0)
     trials = run(disk, 2, time_budget_s=1)

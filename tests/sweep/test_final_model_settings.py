@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.sweep.retrain import retrain_trial
+from tune_tf.sweep.model.retrain import retrain_trial
 
 
 @pytest.mark.parametrize(

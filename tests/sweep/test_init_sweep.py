@@ -7,7 +7,7 @@ import pytest
 
 from tune_tf.config import FIRST_LINE, SCHEMA_FILE, schema_text
 from tune_tf.errors import InvalidSettingsError, WorkloadError
-from tune_tf.sweep.drafts import init_sweep
+from tune_tf.scaffold import init_sweep
 
 
 @pytest.fixture

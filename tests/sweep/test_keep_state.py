@@ -4,8 +4,8 @@ from types import SimpleNamespace
 import pytest
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.sweep.keep_state import KeepState
-from tune_tf.sweep.snapshots import Snapshots, read_snapshot, snapshot_paths
+from tune_tf.sweep.callbacks.state_saver import KeepState
+from tune_tf.sweep.state.snapshots import Snapshots, read_snapshot, snapshot_paths
 
 NAMES = ("experiment_state-{}.json", "search_gen_state-{}.json")
 PICKLES = ("searcher-state-{}.pkl", "callback-states-{}.pkl")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tune_tf.config import BudgetSettings
-from tune_tf.sweep.model_writer import (
+from tune_tf.sweep.model.export_process import (
     ModelWriter,
     StartEarly,
     _in_place_of,

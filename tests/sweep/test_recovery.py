@@ -7,9 +7,9 @@ from tune_files import TuneFiles, write_checkpoint
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import Outcome
-from tune_tf.sweep.recovery import recover
-from tune_tf.sweep.snapshots import snapshot_paths
-from tune_tf.sweep.tune_state import TuneState
+from tune_tf.sweep.state.experiment_state import TuneState
+from tune_tf.sweep.state.recovery import recover
+from tune_tf.sweep.state.snapshots import snapshot_paths
 
 
 @pytest.fixture

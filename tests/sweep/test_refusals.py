@@ -3,8 +3,8 @@
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.sweep import guards
-from tune_tf.sweep.guards import RefuseBrokenWorkload
+from tune_tf.sweep.callbacks import guards
+from tune_tf.sweep.callbacks.guards import RefuseBrokenWorkload
 
 TRACEBACK = """Traceback (most recent call last):
   File "loads.py", line 1, in load

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tune_tf.diary import Diary
-from tune_tf.folder import SweepFolder
+from tune_tf.events import Diary
 from tune_tf.sweep.sweep_result import settled_result
-from tune_tf.tracking.spool import SPOOL
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.writing.spool import SPOOL
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from tune_tf.sweep.snapshots import Snapshots, read_snapshot, snapshot_paths
+from tune_tf.sweep.state.snapshots import Snapshots, read_snapshot, snapshot_paths
 
 FILES = {
     "experiment_state-1.json": b"{}" * 400,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tune_tf.diary import Mailbox
 from tune_tf.errors import SweepConflictError, UnknownTrialError
+from tune_tf.events import Mailbox
 from tune_tf.outcome import Outcome
 from tune_tf.sweep import stop_sweep, stop_trials
 
@@ -11,8 +11,8 @@ from tune_tf.sweep import stop_sweep, stop_trials
 @pytest.fixture
 def heeding():
     """Return a driver that heeds what is asked of a sweep, and what came of it."""
-    from tune_tf.sweep.stop_requests import StopRequests
-    from tune_tf.sweep.sweep_end import SweepEnd
+    from tune_tf.sweep.callbacks.control import StopRequests
+    from tune_tf.sweep.stopper import SweepEnd
 
     def heeding(folder):
         now = iter(range(0, 1000, 10))

@@ -6,9 +6,9 @@ import pytest
 
 from tune_tf import SweepConfig
 from tune_tf.errors import InvalidSettingsError, StoreSilentError
-from tune_tf.folder import SweepFolder
-from tune_tf.sweep import store as sweep_store
-from tune_tf.sweep.store import SweepStore
+from tune_tf.sweep import mlflow_store as sweep_store
+from tune_tf.sweep.mlflow_store import SweepStore
+from tune_tf.sweep_folder import SweepFolder
 
 
 @pytest.fixture

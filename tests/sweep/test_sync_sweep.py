@@ -6,10 +6,10 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.folder import SweepFolder
-from tune_tf.tracking.entry import PARENT, Entry, Report
+from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.runs import Sweep, connect
-from tune_tf.tracking.spool import SPOOL, Spool
+from tune_tf.tracking.writing.run_update import PARENT, Entry, Report
+from tune_tf.tracking.writing.spool import SPOOL, Spool
 
 SWEEP = """
 name: tiny

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tune_tf.tracking.autologging import stop_autologging
+from tune_tf.tracking.fluent_api import stop_autologging
 
 pytestmark = pytest.mark.mlflow
 
@@ -14,7 +14,7 @@ SCRIPT = """
 import sys
 import mlflow
 from sklearn.linear_model import LinearRegression
-from tune_tf.tracking.autologging import stop_autologging
+from tune_tf.tracking.fluent_api import stop_autologging
 
 client = mlflow.MlflowClient()
 

@@ -111,7 +111,7 @@ def test_a_result_carries_the_id_of_its_run_to_the_searcher(callback_of, trial_o
 def test_a_store_that_cannot_be_opened_does_not_end_the_sweep(
     callback_of, trial_of, caplog, monkeypatch
 ):
-    from tune_tf.tracking import outbox as module
+    from tune_tf.tracking import run_writer as module
 
     monkeypatch.setattr(module, "connect", _unreachable)
     monkeypatch.setattr(module, "Writer", _hasty(module.Writer))
@@ -133,13 +133,13 @@ def _hasty(writer_class):
 
 
 def test_what_cannot_be_attached_is_a_warning(callback_of, caplog, monkeypatch, tmp_path):
-    from tune_tf.tracking import outbox
+    from tune_tf.tracking import run_writer
 
     callback = callback_of()
     callback.setup()
     callback.on_experiment_end([])
-    monkeypatch.setattr(outbox, "connect", _unreachable)
-    monkeypatch.setattr(outbox, "Writer", _hasty(outbox.Writer))
+    monkeypatch.setattr(run_writer, "connect", _unreachable)
+    monkeypatch.setattr(run_writer, "Writer", _hasty(run_writer.Writer))
     callback.attach({"page.html": tmp_path / "page.html"})
     assert "no route to host" in caplog.text
 

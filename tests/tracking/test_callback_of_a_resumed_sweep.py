@@ -219,6 +219,6 @@ def test_a_sweep_that_is_interrupted_between_two_trials_is_interrupted(
     callback.setup()
     trial = trial_of("t1")
     complete(callback, trial)
-    monkeypatch.setattr("tune_tf.tracking.parent_page.asks_for_more", lambda: True)
+    monkeypatch.setattr("tune_tf.tracking.parent_run.asks_for_more", lambda: True)
     callback.on_experiment_end([trial])
     assert Store(client).parent.info.status == "KILLED"

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tune_tf.tracking.entry import Entry, Report, batches
+from tune_tf.tracking.writing.run_update import Entry, Report, batches
 
 
 def report(step, num_metrics=2):

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tune_tf.tracking.entry import Report
 from tune_tf.tracking.names import EXPLOITS
+from tune_tf.tracking.writing.run_update import Report
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tune_tf.tracking.entry import PARENT, SWEEP_ID, TRIAL_ID
-from tune_tf.tracking.found_runs import run_ids_of
 from tune_tf.tracking.registry import BestModel, BestModelRuns, FinalModel
+from tune_tf.tracking.runs import run_ids_of
+from tune_tf.tracking.writing.run_update import PARENT, SWEEP_ID, TRIAL_ID
 
 pytestmark = pytest.mark.mlflow
 

@@ -10,7 +10,7 @@ from ray.tune.search import SearchGenerator
 from tune_tf.objective import Objective
 from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
-from tune_tf.tracking import outbox
+from tune_tf.tracking import run_writer
 
 pytestmark = pytest.mark.mlflow
 
@@ -73,14 +73,15 @@ def test_each_trial_names_its_run(name, tmp_path, callback_of, client):
 
 @pytest.mark.usefixtures("inline")
 def test_a_store_that_is_down_is_not_waited_for(tmp_path, monkeypatch):
-    from tune_tf.tracking import MLflowCallback, writer
+    from tune_tf.tracking import MLflowCallback
+    from tune_tf.tracking.writing import writer
 
     def refuse(uri):
         raise ConnectionError("nobody listens")
 
-    monkeypatch.setattr(outbox, "connect", refuse)
+    monkeypatch.setattr(run_writer, "connect", refuse)
     monkeypatch.setattr(writer, "_PATIENCE_WITHOUT_SPOOL_S", 0.1)
-    monkeypatch.setattr(outbox, "_RUN_TIMEOUT_S", 1e6)  # who waits hangs
+    monkeypatch.setattr(run_writer, "_RUN_TIMEOUT_S", 1e6)  # who waits hangs
     callback = MLflowCallback("http://nowhere.example", "digits", objective=LOSS)
     trials, named = sweep(tmp_path, callback)
     assert all(trial.is_finished() for trial in trials)
@@ -90,10 +91,10 @@ def test_a_store_that_is_down_is_not_waited_for(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("inline")
 def test_a_store_that_hangs_is_waited_for_once(tmp_path, monkeypatch, callback_of):
     hangs, waits = threading.Event(), []
-    opened = outbox.connect
-    monkeypatch.setattr(outbox, "connect", lambda uri: hangs.wait(20) and opened(uri))
-    monkeypatch.setattr(outbox, "_RUN_TIMEOUT_S", 0.2)
-    hurry = outbox.Writer.hurry
+    opened = run_writer.connect
+    monkeypatch.setattr(run_writer, "connect", lambda uri: hangs.wait(20) and opened(uri))
+    monkeypatch.setattr(run_writer, "_RUN_TIMEOUT_S", 0.2)
+    hurry = run_writer.Writer.hurry
 
     def counted(writer, until, timeout_s):
         waits.append(timeout_s)
@@ -103,9 +104,9 @@ def test_a_store_that_hangs_is_waited_for_once(tmp_path, monkeypatch, callback_o
         hangs.set()
         return flush(*args)
 
-    monkeypatch.setattr(outbox.Writer, "hurry", counted)
-    flush = outbox.Writer.close
-    monkeypatch.setattr(outbox.Writer, "close", over)
+    monkeypatch.setattr(run_writer.Writer, "hurry", counted)
+    flush = run_writer.Writer.close
+    monkeypatch.setattr(run_writer.Writer, "close", over)
     callback = callback_of(objective=LOSS)
     _, named = sweep(tmp_path, callback)
     assert waits == [0.2]

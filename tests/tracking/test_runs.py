@@ -4,9 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tune_tf.tracking.entry import PARENT, STOP_CAUSE_TAG, STOP_REASON_TAG, Entry, Report
 from tune_tf.tracking.names import TIME_TOTAL
 from tune_tf.tracking.runs import Sweep, SweepRuns
+from tune_tf.tracking.writing.run_update import (
+    PARENT,
+    STOP_CAUSE_TAG,
+    STOP_REASON_TAG,
+    Entry,
+    Report,
+)
 
 
 @pytest.fixture

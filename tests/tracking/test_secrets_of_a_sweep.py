@@ -28,11 +28,11 @@ def written(ray_cluster, store_uri, client, tmp_path, monkeypatch, caplog, capfd
     from ray import tune
 
     from tune_tf.config import SweepConfig
-    from tune_tf.folder import SweepFolder
-    from tune_tf.tracking import MLflowCallback, outbox
+    from tune_tf.sweep_folder import SweepFolder
+    from tune_tf.tracking import MLflowCallback, run_writer
 
     monkeypatch.setenv("PLANTED_API_TOKEN", ENV_TOKEN)
-    monkeypatch.setattr(outbox, "connect", lambda uri: client)
+    monkeypatch.setattr(run_writer, "connect", lambda uri: client)
     config = SweepConfig.from_dict(
         {
             "name": "digits",

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.tracking.entry import PARENT, Entry, Report
-from tune_tf.tracking.spool import Spool, is_held
-from tune_tf.tracking.writer import Writer
+from tune_tf.tracking.writing.run_update import PARENT, Entry, Report
+from tune_tf.tracking.writing.spool import Spool, is_held
+from tune_tf.tracking.writing.writer import Writer
 
 ROOT = Path(__file__).parents[2]
 
@@ -257,9 +257,9 @@ def test_a_killed_process_leaves_its_spool_free_with_all_that_it_put(path):
     code = f"""
 import os, signal
 from pathlib import Path
-from tune_tf.tracking.entry import Entry, Report
-from tune_tf.tracking.spool import Spool
-from tune_tf.tracking.writer import Writer
+from tune_tf.tracking.writing.run_update import Entry, Report
+from tune_tf.tracking.writing.spool import Spool
+from tune_tf.tracking.writing.writer import Writer
 def never():
     raise ConnectionError("down")
 writer = Writer(never, Spool(Path({str(path)!r}), {{"sweep_id": "s"}}))
@@ -386,7 +386,7 @@ def test_with_a_full_disk_entries_wait_in_memory_and_go_to_disk_when_there_is_ro
 ):
     caplog.set_level("INFO")
     disk = FullDisk(room=1000)
-    monkeypatch.setattr("tune_tf.tracking.spool.os.write", disk)
+    monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", disk)
     writer = writer_of(Store(down=True), delays_s=(0.001,))
     for step in range(40):
         writer.put(result("t", step))
@@ -408,7 +408,7 @@ def test_with_a_full_disk_entries_wait_in_memory_and_go_to_disk_when_there_is_ro
 
 
 def test_with_a_full_disk_and_a_store_that_works_all_is_delivered_in_order(writer_of, monkeypatch):
-    monkeypatch.setattr("tune_tf.tracking.spool.os.write", FullDisk(room=500))
+    monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", FullDisk(room=500))
     store = Store()
     writer = writer_of(store, capacity=3, backlog=3)
     for step in range(200):
@@ -419,7 +419,7 @@ def test_with_a_full_disk_and_a_store_that_works_all_is_delivered_in_order(write
 
 def test_with_a_full_disk_and_no_memory_left_the_caller_waits_for_the_disk(writer_of, monkeypatch):
     disk = FullDisk(room=0)
-    monkeypatch.setattr("tune_tf.tracking.spool.os.write", disk)
+    monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", disk)
     store = Store(down=True)
     writer = writer_of(store, capacity=1, backlog=1, delays_s=(0.01,), patience_s=60.0)
     steps = iter(range(100))

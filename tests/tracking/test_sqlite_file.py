@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tune_tf.tracking.runs import connect
-from tune_tf.tracking.sqlite_file import make_store
+from tune_tf.tracking.uri import make_store
 
 pytestmark = pytest.mark.mlflow
 

@@ -3,7 +3,7 @@ import pytest
 from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.tracking.standing import BestTrial, Standing
+from tune_tf.tracking.progress_summary import BestTrial, Standing
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 import pytest
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.tracking.entry import PARENT, Entry, Report
 from tune_tf.tracking.runs import Sweep
-from tune_tf.tracking.spool import Spool
 from tune_tf.tracking.sync import Delivery, deliver, end_runs
+from tune_tf.tracking.writing.run_update import PARENT, Entry, Report
+from tune_tf.tracking.writing.spool import Spool
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tune_tf import mlflow_run
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.tracking import fluent, trial_tracking
+from tune_tf.tracking import fluent_api, trial_tracking
 from tune_tf.tracking.trial_run import enter_trial, leave_trial, throwaway_run
 from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking
 
@@ -303,17 +303,17 @@ def test_mlflow_keeps_the_active_runs_of_a_thread_where_we_look_for_them(run_id,
     import mlflow
 
     run = client.get_run(run_id)
-    fluent._active_runs().append(mlflow.ActiveRun(run))
+    fluent_api._active_runs().append(mlflow.ActiveRun(run))
     try:
         assert mlflow.active_run().info.run_id == run_id
     finally:
-        fluent._active_runs().clear()
+        fluent_api._active_runs().clear()
 
 
 def test_without_that_list_the_run_is_put_back_into_its_state(run_id, client, monkeypatch):
     import mlflow
 
-    monkeypatch.setattr(fluent, "_active_runs", lambda: None)
+    monkeypatch.setattr(fluent_api, "_active_runs", lambda: None)
     client.set_terminated(run_id, "KILLED")
     with mlflow_run():
         mlflow.log_text("a", "a.txt")

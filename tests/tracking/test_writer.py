@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tune_tf.tracking.entry import PARENT, Entry, Report
-from tune_tf.tracking.writer import Writer
+from tune_tf.tracking.writing.run_update import PARENT, Entry, Report
+from tune_tf.tracking.writing.writer import Writer
 
 
 class OutageError(RuntimeError):
@@ -134,7 +134,7 @@ def clock(monkeypatch):
     """A clock for the writer, which goes on where a test lets it."""
     clock = SimpleNamespace(now=0.0)
     given = SimpleNamespace(monotonic=lambda: clock.now, thread_time=time.thread_time)
-    monkeypatch.setattr("tune_tf.tracking.writer.time", given)
+    monkeypatch.setattr("tune_tf.tracking.writing.writer.time", given)
     return clock
 
 

@@ -14,9 +14,9 @@ import psutil
 import ray
 from ray import cloudpickle, tune
 
-from tune_tf.tracking.endings import Endings
+from tune_tf.tracking.outcome_tracker import Endings
 from tune_tf.trainables import trainable
-from tune_tf.trainables.oom_retries import OomRetries
+from tune_tf.trainables.memory.oom_retries import OomRetries
 
 ROOM = 6e9  # bytes above what is taken when the drill begins
 HELD = 12e9  # bytes that a whole batch holds, its square roots included

@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 
 from tune_tf.errors import WorkloadError
-from tune_tf.trainables.subtask_worker import Snapshot, SubtaskActor
-from tune_tf.trainables.worker import EpochReport
+from tune_tf.trainables.multi_process.worker import EpochReport
+from tune_tf.trainables.subtasks.worker import Snapshot, SubtaskActor
 from tune_tf.workload import Workload
 
 

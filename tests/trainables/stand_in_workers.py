@@ -4,8 +4,8 @@ import os
 import signal
 from pathlib import Path
 
-from tune_tf.trainables.worker_actor import WorkerActor
-from tune_tf.training.meeting import PortTakenError, WorkerFacts
+from tune_tf.trainables.multi_process.worker_actor import WorkerActor
+from tune_tf.training.rendezvous import PortTakenError, WorkerFacts
 from tune_tf.workload import Workload
 
 

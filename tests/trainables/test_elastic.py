@@ -4,7 +4,7 @@ import pytest
 
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.elastic import grown
+from tune_tf.trainables.memory.elastic import grown
 
 pytestmark = pytest.mark.tf
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import ray
 
-from tune_tf.bookkeeping import PEAK_MEMORY
 from tune_tf.data import FoldedRows
 from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Ensemble, Folds, Mirrored
+from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.trainables import trainable
 from tune_tf.workload import Data, Workload
 

@@ -1,7 +1,7 @@
 import pytest
 
-from tune_tf.trainables import kernel_kills
-from tune_tf.trainables.kernel_kills import KernelKills, num_kills
+from tune_tf.trainables.memory import kernel_kills
+from tune_tf.trainables.memory.kernel_kills import KernelKills, num_kills
 
 pytestmark = pytest.mark.cluster
 

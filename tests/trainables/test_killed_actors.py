@@ -7,7 +7,7 @@ from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.air.execution._internal.tracked_actor_task import TrackedActorTask
 from ray.exceptions import RayActorError
 
-from tune_tf.trainables.killed_actors import take_killed_for_dead
+from tune_tf.tune_internals.killed_actors import take_killed_for_dead
 
 
 class Controller:

@@ -9,7 +9,7 @@ import pytest
 from ray import tune
 
 from tune_tf.trainables import trainable
-from tune_tf.trainables.recycling import RecycleActors, Recycling
+from tune_tf.trainables.memory.recycling import RecycleActors, Recycling
 from tune_tf.workload import Data, Workload
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]

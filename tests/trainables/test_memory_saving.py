@@ -4,7 +4,7 @@ import pytest
 from ray.tune import PlacementGroupFactory
 
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
-from tune_tf.trainables.memory_saving import (
+from tune_tf.trainables.memory.memory_saving import (
     MemorySaving,
     micro_batches_of,
     num_retries_of,

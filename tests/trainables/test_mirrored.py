@@ -13,8 +13,8 @@ from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import MirroredTrainable
-from tune_tf.trainables.memory_saving import MemorySaving
-from tune_tf.trainables.recycling import RECYCLE, Recycling
+from tune_tf.trainables.memory.memory_saving import MemorySaving
+from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
 from tune_tf.workload import Data, Workload
 
 THREE_CPUS = PlacementGroupFactory([{"CPU": 3}])

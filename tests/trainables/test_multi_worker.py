@@ -12,12 +12,12 @@ from tune_tf.data import Pipeline, rows_of
 from tune_tf.errors import TuneTfError, UnavailableResourcesError
 from tune_tf.parallelism import MultiWorker
 from tune_tf.trainables import trainable
-from tune_tf.trainables.recycling import RECYCLE, Recycling
+from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.placed import place
-from tune_tf.training.replicas import Replicas
+from tune_tf.training.input.device_rows import place
 from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
@@ -69,7 +69,7 @@ class Uneven(Workload):
 
 def on_one_device(config, num_epochs, checkpoint=None):
     """Return the metrics of each epoch of the same trial on one device of this process."""
-    from tune_tf.training.checkpoint import Checkpoint
+    from tune_tf.training.core.checkpoint import Checkpoint
 
     workload, replicas = Uneven(), Replicas(Devices(("CPU:0",)))
     loop = GraphLoop(workload, replicas)

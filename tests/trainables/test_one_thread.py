@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tune_tf.trainables.one_thread import OneThread
+from tune_tf.trainables.multi_process.serial_executor import OneThread
 
 
 @pytest.fixture

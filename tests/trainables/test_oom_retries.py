@@ -17,9 +17,9 @@ from stand_in_memory import StandInTrial
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Mirrored, MultiWorker
-from tune_tf.tracking.endings import Endings
+from tune_tf.tracking.outcome_tracker import Endings
 from tune_tf.trainables import trainable
-from tune_tf.trainables.oom_retries import OomRetries
+from tune_tf.trainables.memory.oom_retries import OomRetries
 
 for each in (greedy, stand_in_memory):
     cloudpickle.register_pickle_by_value(each)  # this folder is not on the path of Ray's workers

@@ -8,8 +8,8 @@ import ray
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
+from tune_tf.trainables.capacity import most_workers, num_trials, room_by_node
 from tune_tf.trainables.factory import check_cluster
-from tune_tf.trainables.room import most_workers, num_trials, room_by_node
 
 pytestmark = pytest.mark.tf
 

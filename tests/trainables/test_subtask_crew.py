@@ -11,10 +11,10 @@ from stand_in_subtasks import Script, StandInActor
 from tune_tf.errors import WorkerError, WorkerLostError, WorkloadError
 from tune_tf.parallelism import Ensemble
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.pulses import Watch
-from tune_tf.trainables.subtask_crew import SubtaskCrew
-from tune_tf.trainables.subtask_worker import SubtaskAssignment
-from tune_tf.trainables.worker import PickledWorkload, TrialStart
+from tune_tf.trainables.multi_process.heartbeat import Watch
+from tune_tf.trainables.multi_process.worker import PickledWorkload, TrialStart
+from tune_tf.trainables.subtasks.pool import SubtaskCrew
+from tune_tf.trainables.subtasks.worker import SubtaskAssignment
 
 pytestmark = pytest.mark.cluster
 

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from tune_tf.trainables.subtask_queue import LAG, SubtaskQueue, Unit
+from tune_tf.trainables.subtasks.queue import LAG, SubtaskQueue, Unit
 
 
 class Simulation:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tune_tf.trainables.subtask_results import SubtaskResults, best_of, has_diverged, summary
+from tune_tf.trainables.subtasks.results import SubtaskResults, best_of, has_diverged, summary
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from tune_tf.errors import (
     WorkloadError,
 )
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.pulses import Watch
-from tune_tf.trainables.worker import Assignment, PickledWorkload
-from tune_tf.trainables.worker_actor import WorkerActor
-from tune_tf.trainables.worker_group import WorkerGroup
+from tune_tf.trainables.multi_process.heartbeat import Watch
+from tune_tf.trainables.multi_process.worker import Assignment, PickledWorkload
+from tune_tf.trainables.multi_process.worker_actor import WorkerActor
+from tune_tf.trainables.multi_process.worker_group import WorkerGroup
 
 pytestmark = pytest.mark.cluster
 

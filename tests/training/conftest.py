@@ -6,8 +6,8 @@ import pytest
 @pytest.fixture(scope="session")
 def replicas_of():
     """Return a function from a number of replicas, 1 to 3, to the ``Replicas`` that share it."""
+    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
-    from tune_tf.training.replicas import Replicas
 
     made = {}
 
@@ -24,8 +24,8 @@ def loop_on_grid(replicas_of):
     """Return a function to make a loop on so many replicas, stages and micro-batches."""
     from tune_tf.parallelism import Hybrid
     from tune_tf.training.devices import Devices
-    from tune_tf.training.grid import Grid
-    from tune_tf.training.staged_loop import StagedLoop
+    from tune_tf.training.stages.stage_devices import Grid
+    from tune_tf.training.stages.stage_loop import StagedLoop
 
     def loop(workload, num_replicas, num_stages, micro_batches):
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))

@@ -9,9 +9,8 @@ from exactness_cases import CASES, mlp
 from trials import Given, GraphLoop, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.ahead import AheadLoop
-from tune_tf.training.checkpoint import Checkpoint
-from tune_tf.training.validator import Validator
+from tune_tf.training.core.async_validation import AheadLoop, Validator
+from tune_tf.training.core.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.tf
 

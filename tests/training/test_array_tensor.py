@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tune_tf.training.array_tensor import tensor_of
+from tune_tf.training.input.array_tensor import tensor_of
 
 pytestmark = pytest.mark.tf
 

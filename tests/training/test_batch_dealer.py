@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tune_tf.training.batch_dealer import BatchDealer
+from tune_tf.training.parameter_server.batch_scheduler import BatchDealer
 
 
 @pytest.fixture

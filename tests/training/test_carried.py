@@ -7,8 +7,8 @@ import pickle
 import pytest
 import tensorflow as tf
 
-from tune_tf.training.carried import CarriedFloat, CarriedScalars
-from tune_tf.training.scalars import Scalar
+from tune_tf.training.core.scalars import Scalar
+from tune_tf.training.core.traced_scalar import CarriedFloat, CarriedScalars
 
 
 class Owner:

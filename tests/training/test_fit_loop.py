@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from trials import SEED, Given, draw
 
-from tune_tf.training.checkpoint import Checkpoint
-from tune_tf.training.fit import FitLoop
+from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.core.fit_loop import FitLoop
 
 pytestmark = pytest.mark.tf
 callbacks, layers = keras.callbacks, keras.layers

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from tune_tf.errors import UnavailableResourcesError
-from tune_tf.training.gpu_memory import card_memory_mib, memory_limit_mib
+from tune_tf.training.devices import card_memory_mib, memory_limit_mib
 
 
 def driver(told, error=None):

@@ -8,11 +8,11 @@ from trials import ByTape, Given, begin, draw, run
 
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
-from tune_tf.training.errand import Errand
-from tune_tf.training.gradient_loop import GradientLoop
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.placed import place
-from tune_tf.training.update_loop import UpdateLoop
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.input.device_rows import place
+from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+from tune_tf.training.parameter_server.messages import Errand
+from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
 

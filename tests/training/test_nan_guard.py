@@ -6,8 +6,8 @@ import keras
 import pytest
 from trials import Given, begin, bits, draw, furthest, run, run_fresh, run_keras_fit
 
-from tune_tf.training import scalars
-from tune_tf.training.loop import GraphLoop
+from tune_tf.training.core import scalars
+from tune_tf.training.core.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 layers = keras.layers

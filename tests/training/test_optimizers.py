@@ -19,10 +19,10 @@ from trials import (
 )
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.checkpoint import Checkpoint
-from tune_tf.training.errand import Errand
-from tune_tf.training.gradient_loop import GradientLoop
-from tune_tf.training.update_loop import UpdateLoop
+from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+from tune_tf.training.parameter_server.messages import Errand
+from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
 optimizers = keras.optimizers

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tune_tf.bookkeeping import PEAK_MEMORY
+from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.training.peak_memory import peak_memory_bytes, told_peak_memory, with_summed_peak
 
 pytestmark = pytest.mark.tf

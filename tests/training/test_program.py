@@ -7,7 +7,7 @@ from guards import guarded
 from trials import ByTape, Given, begin, draw, furthest, run, run_fresh, run_keras_fit
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.loop import GraphLoop
+from tune_tf.training.core.loop import GraphLoop
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf

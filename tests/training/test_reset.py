@@ -12,7 +12,7 @@ import pytest
 from exactness_cases import LazyModel
 from trials import Given, bits, draw, run, run_fresh
 
-from tune_tf.training.loop import GraphLoop
+from tune_tf.training.core.loop import GraphLoop
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
 layers = keras.layers
@@ -151,8 +151,8 @@ PROCESS = """
     from test_reset import A, B, build
     from trials import Given, draw, run
     from tune_tf.training.devices import Devices
-    from tune_tf.training.loop import GraphLoop
-    from tune_tf.training.replicas import Replicas
+    from tune_tf.training.core.loop import GraphLoop
+    from tune_tf.training.core.replicas import Replicas
 
     tf.random.set_seed(0)  # operations without a seed of their own want one
     workload = Given(build, draw(45, 19))

@@ -21,7 +21,7 @@ from trials import Given, run
 
 from tune_tf.testing.reuse_cases import NOT_BUILT, compare_arguments, subjects
 from tune_tf.testing.reuse_contract import compare, write_table
-from tune_tf.training.loop import GraphLoop
+from tune_tf.training.core.loop import GraphLoop
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
 

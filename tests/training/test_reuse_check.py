@@ -10,9 +10,9 @@ from guards import guarded
 from trials import Given, bits, draw, run, run_fresh
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training import reuse_check
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.reuse_check import ReuseRecord
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.reuse import reuse_check
+from tune_tf.training.reuse.reuse_check import ReuseRecord
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
 layers = keras.layers

@@ -4,8 +4,8 @@ import keras
 import pytest
 from trials import SEED, Given, begin, draw, furthest_values, run_eagerly, run_fresh
 
-from tune_tf.training import scalars
-from tune_tf.training.loop import GraphLoop
+from tune_tf.training.core import scalars
+from tune_tf.training.core.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tune_tf.training.seeds import epoch_order, trial_seed
+from tune_tf.training.core.seeds import epoch_order, trial_seed
 
 pytestmark = pytest.mark.tf
 

@@ -52,7 +52,7 @@ class Trial:
     """A process that reads a pipeline, as a trial does."""
 
     def take(self, pipeline):
-        from tune_tf.training.stream import Stream
+        from tune_tf.training.input.stream import Stream
 
         self._stream = Stream(pipeline, "train")
 
@@ -99,7 +99,7 @@ def started(actors):
 
 def service():
     """Return the handle of the process that serves, None if there is none."""
-    from tune_tf.data.node_actor import NAMESPACE
+    from tune_tf.data.node_cache.node_actor import NAMESPACE
 
     names = [a["name"] for a in ray.util.list_named_actors(all_namespaces=True)]
     found = [name for name in names if name.startswith("epochs-")]
@@ -108,7 +108,7 @@ def service():
 
 @pytest.mark.slow
 def test_trials_share_an_epoch_in_batches_of_their_own(started, tmp_path):
-    from tune_tf.training.stream import Stream
+    from tune_tf.training.input.stream import Stream
 
     trials = started(pipeline(tmp_path, shared=True), 2)
     ray.get([trial.epoch.remote(0, 1, seed=number) for number, trial in enumerate(trials)])
@@ -188,8 +188,8 @@ def test_readers_are_told_of_a_service_that_died_and_the_next_epoch_is_there(sta
 
 
 def test_what_cannot_be_shared_is_refused(monkeypatch):
-    from tune_tf.training import shared_epochs
-    from tune_tf.training.stream import Stream
+    from tune_tf.training.input import shared_epochs
+    from tune_tf.training.input.stream import Stream
 
     monkeypatch.setattr(shared_epochs, "_MAX_EPOCH_BYTES", 1000)
     with pytest.raises(

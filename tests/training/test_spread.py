@@ -10,10 +10,10 @@ from trials import ByTape, Given, begin, draw, furthest, furthest_values, run, r
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training import batch_norm
+from tune_tf.training.core import batch_norm
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.replicas import Replicas
 
 pytestmark = pytest.mark.tf
 layers = keras.layers

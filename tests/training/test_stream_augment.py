@@ -9,8 +9,8 @@ from trials import Given, begin, draw, furthest, run_fresh
 
 from tune_tf.data import Pipeline
 from tune_tf.errors import WorkloadError
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.stream import Stream
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf

@@ -9,7 +9,7 @@ from trials import draw
 
 from tune_tf.data import Pipeline
 from tune_tf.errors import WorkloadError
-from tune_tf.training.stream import Stream
+from tune_tf.training.input.stream import Stream
 
 pytestmark = pytest.mark.tf
 layers = keras.layers

@@ -9,8 +9,8 @@ from streams import as_it_is, streamed
 from trials import Given, begin, draw
 
 from tune_tf.data import Pipeline
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.stream import Stream
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -19,7 +19,7 @@ layers = keras.layers
 
 def of_worker(rank, num):
     """Return the part of a batch that one of several processes reads."""
-    from tune_tf.training.row_weights import split
+    from tune_tf.training.core.row_weights import split
 
     return lambda count: (0, count) if count < num else split(count, rank, num)
 

@@ -11,7 +11,7 @@ from streams import streamed, without_dropout
 from trials import Given, begin, draw
 
 from tune_tf.data import Pipeline
-from tune_tf.training.loop import GraphLoop
+from tune_tf.training.core.loop import GraphLoop
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -66,7 +66,7 @@ def be_the_clock(timed, monkeypatch):
     looked = functools.partial(tf.numpy_function, timed.look, [], tf.float64)
     monkeypatch.setattr(tf, "timestamp", lambda: tf.ensure_shape(looked(), []))
     clock = SimpleNamespace(perf_counter=lambda: timed.now)
-    monkeypatch.setattr("tune_tf.training.loop.time", clock)
+    monkeypatch.setattr("tune_tf.training.core.loop.time", clock)
 
 
 def test_waiting_for_rows_is_measured(replicas_of, disk):

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from trials import Given, built, draw
 
-from tune_tf.training.build import build_for_training, build_model
-from tune_tf.training.scalars import scalars_of
-from tune_tf.training.structure import structure_of
+from tune_tf.training.core.build import build_for_training, build_model
+from tune_tf.training.core.scalars import scalars_of
+from tune_tf.training.core.structure import structure_of
 
 layers, optimizers, losses = keras.layers, keras.optimizers, keras.losses
 schedules = optimizers.schedules

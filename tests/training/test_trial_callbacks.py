@@ -10,10 +10,10 @@ from trials import Given, begin, built, draw, furthest_values
 
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
-from tune_tf.training.checkpoint import Checkpoint
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.placed import place
-from tune_tf.training.update_loop import UpdateLoop
+from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.input.device_rows import place
+from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks

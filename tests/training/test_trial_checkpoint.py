@@ -16,10 +16,10 @@ from trials import Given, begin, bits, draw, furthest, furthest_values, run, run
 
 import tune_tf
 from tune_tf.errors import CheckpointError
-from tune_tf.training.checkpoint import FILE_NAME, Checkpoint
+from tune_tf.training.core.checkpoint import FILE_NAME, Checkpoint
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.core.seeds import epoch_order
 from tune_tf.training.export import trained_model
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.seeds import epoch_order
 
 pytestmark = pytest.mark.tf
 layers = keras.layers
@@ -138,7 +138,7 @@ def test_the_new_config_wins(change, replicas_of, folders):
 
 
 def _carried(loop, change):
-    from tune_tf.training.scalars import scalars_of
+    from tune_tf.training.core.scalars import scalars_of
 
     names = [s.attribute for s in scalars_of(build({}))]
     return [(names.index(name), value) for name, value in change.items() if name in names]
@@ -405,10 +405,10 @@ PROCESS = """
     from pathlib import Path
     from test_trial_checkpoint import WORKLOAD
     from trials import begin
-    from tune_tf.training.checkpoint import Checkpoint
+    from tune_tf.training.core.checkpoint import Checkpoint
     from tune_tf.training.devices import Devices
-    from tune_tf.training.loop import GraphLoop
-    from tune_tf.training.replicas import Replicas
+    from tune_tf.training.core.loop import GraphLoop
+    from tune_tf.training.core.replicas import Replicas
 
     config = {"dropout": 0.4}
     loop = begin(GraphLoop(WORKLOAD, Replicas(Devices(("CPU:0",)))), WORKLOAD, config)

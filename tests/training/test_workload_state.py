@@ -8,11 +8,10 @@ from guards import guarded, slow
 from trials import Given, begin, bits, draw, run
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.ahead import AheadLoop
-from tune_tf.training.fit import FitLoop
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.validator import Validator
-from tune_tf.training.workload_state import WorkloadState
+from tune_tf.training.core.async_validation import AheadLoop, Validator
+from tune_tf.training.core.fit_loop import FitLoop
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.reuse.workload_state import WorkloadState
 
 pytestmark = pytest.mark.tf
 layers = keras.layers

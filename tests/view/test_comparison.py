@@ -1,7 +1,7 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.view import compare_sweeps
+from tune_tf.inspection import compare_sweeps
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from tune_tf.diary import TrialLog, log_path, mask_log
-from tune_tf.view import log_text
+from tune_tf.events import TrialLog, log_path, mask_log
+from tune_tf.inspection import log_text
 
 
 @pytest.fixture

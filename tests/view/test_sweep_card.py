@@ -5,9 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tune_tf.inspection import SweepView
+from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.outcome import Outcome
-from tune_tf.view import SweepView
-from tune_tf.view.sweep_card import sweep_card
 
 
 def seen(sweep):

@@ -6,8 +6,8 @@ import pytest
 from sweep_in_progress import START_S
 
 from tune_tf.errors import SweepConflictError, UnknownSweepError, UnknownTrialError
+from tune_tf.inspection import SweepState, SweepView, list_sweeps
 from tune_tf.outcome import Outcome
-from tune_tf.view import SweepState, SweepView, list_sweeps
 
 
 def seen(sweep):
@@ -253,7 +253,7 @@ def test_a_list_of_nowhere_is_empty(tmp_path):
 
 
 def test_a_second_driver_is_refused_with_who_drives(sweep, monkeypatch):
-    monkeypatch.setattr("tune_tf.diary.diary._PAUSE_S", 0.0)
+    monkeypatch.setattr("tune_tf.events.event_log._PAUSE_S", 0.0)
     with pytest.raises(SweepConflictError, match=r"still running \(process \d+ on .*\): wait"):
         sweep.drive()
 

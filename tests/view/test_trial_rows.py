@@ -7,8 +7,8 @@ import pytest
 from sweep_in_progress import SweepInProgress
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.view import SweepView, TrialRows
-from tune_tf.view.condition import Condition
+from tune_tf.inspection import SweepView, TrialRows
+from tune_tf.inspection.trial_filter import Condition
 
 
 @pytest.fixture

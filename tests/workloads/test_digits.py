@@ -5,7 +5,7 @@ import pytest
 from keras import optimizers
 
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
-from tune_tf.workloads.optimizer import make_optimizer
+from tune_tf.workloads.head import make_optimizer
 
 
 def test_the_rows_are_split_without_overlap():

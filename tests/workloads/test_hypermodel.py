@@ -13,7 +13,7 @@ from hypermodels import DATA, Classifier, X, Y, space, taken_over
 from keras import layers
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.workloads.hypermodel import from_hypermodel
+from tune_tf.workloads.keras_tuner.hypermodel import from_hypermodel
 
 pytestmark = pytest.mark.tf
 

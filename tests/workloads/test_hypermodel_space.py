@@ -10,7 +10,7 @@ from hypermodels import branches, space, taken_over
 from tune_tf import Choice, Float, Int
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.space import flat
-from tune_tf.workloads.hypermodel_probing import probed
+from tune_tf.workloads.keras_tuner.probing import probed
 
 
 def nested_scopes(hp):

@@ -17,9 +17,9 @@ from ray import tune
 from tune_tf import Data, Objective
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.trainables import trainable
-from tune_tf.training.seeds import epoch_order, seed_everything, trial_seed
+from tune_tf.training.core.seeds import epoch_order, seed_everything, trial_seed
 from tune_tf.workloads.digits import DigitsMLP
-from tune_tf.workloads.hypermodel import from_hypermodel
+from tune_tf.workloads.keras_tuner.hypermodel import from_hypermodel
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
 

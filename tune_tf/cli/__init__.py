@@ -10,30 +10,27 @@ import sys
 
 import typer
 
-from tune_tf.cli.best import best
-from tune_tf.cli.close import close
-from tune_tf.cli.compare import compare
 from tune_tf.cli.exit_codes import guarded
-from tune_tf.cli.export import export
-from tune_tf.cli.extend import extend
-from tune_tf.cli.init import init
-from tune_tf.cli.list import list_sweeps
-from tune_tf.cli.local_ray import keep_ray_local
-from tune_tf.cli.logs import logs
-from tune_tf.cli.plan import plan
-from tune_tf.cli.promote import promote
-from tune_tf.cli.report import report
-from tune_tf.cli.resume import resume
-from tune_tf.cli.retrain import retrain
-from tune_tf.cli.run import run
-from tune_tf.cli.scale import scale
-from tune_tf.cli.schema import schema
-from tune_tf.cli.show import show
-from tune_tf.cli.simulate import simulate
-from tune_tf.cli.status import status
-from tune_tf.cli.stop import stop
-from tune_tf.cli.sync import sync
-from tune_tf.cli.trials import trials
+from tune_tf.cli.terminal.local_ray import keep_ray_local
+from tune_tf.cli.verbs.best import best
+from tune_tf.cli.verbs.compare import compare
+from tune_tf.cli.verbs.export import export
+from tune_tf.cli.verbs.init import init, schema
+from tune_tf.cli.verbs.list import list_sweeps
+from tune_tf.cli.verbs.logs import logs
+from tune_tf.cli.verbs.plan import plan
+from tune_tf.cli.verbs.promote import promote
+from tune_tf.cli.verbs.report import report
+from tune_tf.cli.verbs.resume import extend, resume
+from tune_tf.cli.verbs.retrain import retrain
+from tune_tf.cli.verbs.run import run
+from tune_tf.cli.verbs.scale import scale
+from tune_tf.cli.verbs.show import show
+from tune_tf.cli.verbs.simulate import simulate
+from tune_tf.cli.verbs.status import status
+from tune_tf.cli.verbs.stop import stop
+from tune_tf.cli.verbs.sync import close, sync
+from tune_tf.cli.verbs.trials import trials
 from tune_tf.version import __version__
 
 app = typer.Typer(

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from tune_tf.config.fault_text import shown, unknown
+from tune_tf.config.error_text import shown, unknown
 from tune_tf.config.settings import Settings
 from tune_tf.secrets import masked
 

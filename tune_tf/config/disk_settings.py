@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from tune_tf.config.fault_text import shown
+from tune_tf.config.error_text import shown
 
 _UNITS: Final[dict[str, int]] = {
     "": 1,

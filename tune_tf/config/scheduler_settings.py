@@ -18,7 +18,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from tune_tf.config.fault_text import shown
+from tune_tf.config.error_text import shown
 from tune_tf.config.settings import Settings
 from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
 from tune_tf.space.parameter import is_number

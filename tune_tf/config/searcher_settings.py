@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from tune_tf.config.fault_text import shown
+from tune_tf.config.error_text import shown
 from tune_tf.config.settings import Settings
 from tune_tf.space.frozen import FrozenMapping
 

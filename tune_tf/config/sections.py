@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from tune_tf.config.fault_text import shown
+from tune_tf.config.error_text import shown
 from tune_tf.config.value_section import keys_of, object_schema
 from tune_tf.constraint import Constraint
 from tune_tf.errors import Fault, InvalidSettingsError

@@ -14,7 +14,7 @@ from pydantic import (
     field_validator,
 )
 
-from tune_tf.config.fault_text import faults_of, shown, unknown
+from tune_tf.config.error_text import faults_of, shown, unknown
 from tune_tf.errors import InvalidSettingsError
 
 _MAX_NAME_LENGTH = 255  # what MLflow's databases hold

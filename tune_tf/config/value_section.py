@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tune_tf.config.fault_text import shown, unknown
+from tune_tf.config.error_text import shown, unknown
 from tune_tf.errors import InvalidSettingsError
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tune_tf.config.fault_text import unknown
+from tune_tf.config.error_text import unknown
 from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones
 from tune_tf.workload import Workload
 

@@ -1,8 +1,8 @@
 """What a sweep is expected to take, where that is kept, and how far off it was."""
 
+from tune_tf.forecast.actuals import Outturn
 from tune_tf.forecast.deviation import Deviation, deviations
-from tune_tf.forecast.forecast import Forecast, ModelForecast
-from tune_tf.forecast.kept import (
+from tune_tf.forecast.files import (
     FORECAST,
     Settled,
     keep_forecast,
@@ -11,7 +11,7 @@ from tune_tf.forecast.kept import (
     settings_digest,
     write_settled,
 )
-from tune_tf.forecast.outturn import Outturn
+from tune_tf.forecast.forecast import Forecast, ModelForecast
 from tune_tf.forecast.range import Range
 
 __all__ = [

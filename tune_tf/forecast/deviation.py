@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from tune_tf.forecast.actuals import Outturn
 from tune_tf.forecast.forecast import Forecast
-from tune_tf.forecast.outturn import Outturn
 from tune_tf.forecast.range import Range
 
 Unit = Literal["count", "seconds", "bytes"]

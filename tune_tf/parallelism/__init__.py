@@ -7,7 +7,7 @@ from tune_tf.parallelism.hybrid import Hybrid
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.model_parallel import ModelParallel
 from tune_tf.parallelism.multi_worker import MultiWorker
-from tune_tf.parallelism.setting_faults import Placement, Uneven
+from tune_tf.parallelism.setting_errors import Placement, Uneven
 from tune_tf.parallelism.subtasks import Subtasks
 
 Parallelism = Mirrored | MultiWorker | ModelParallel | Hybrid | Asynchronous | Folds | Ensemble

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tune_tf.parallelism.setting_faults import is_count
+from tune_tf.parallelism.setting_errors import is_count
 from tune_tf.parallelism.subtasks import Subtasks
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.setting_faults import (
+from tune_tf.parallelism.setting_errors import (
     Placement,
     Uneven,
     count_fault,

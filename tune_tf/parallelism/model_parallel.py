@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.device_each import DeviceEach
-from tune_tf.parallelism.setting_faults import count_fault
+from tune_tf.parallelism.setting_errors import count_fault
+from tune_tf.parallelism.single_node import DeviceEach
 
 
 @dataclass(frozen=True)

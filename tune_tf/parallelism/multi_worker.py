@@ -5,7 +5,7 @@ from typing import ClassVar, get_args
 
 from tune_tf.errors import InvalidSettingsError, near_ones, one_of
 from tune_tf.parallelism.mirrored import Mirrored
-from tune_tf.parallelism.setting_faults import (
+from tune_tf.parallelism.setting_errors import (
     Placement,
     Uneven,
     count_fault,

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.mirrored import Mirrored
-from tune_tf.parallelism.setting_faults import Placement, is_count
+from tune_tf.parallelism.setting_errors import Placement, is_count
 from tune_tf.resources import TrialResources
 
 

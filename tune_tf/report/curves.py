@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tune_tf.view.reports import found, reports
+from tune_tf.inspection.reported_results import found, reports
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tune_tf.forecast import Forecast, Outturn, deviations, read_settled
-from tune_tf.forecast.told import told_in_unit
+from tune_tf.forecast.text import told_in_unit
 from tune_tf.report.sweep_record import SweepRecord
 
 

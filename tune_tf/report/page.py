@@ -16,10 +16,10 @@ from plotly.offline import get_plotlyjs
 
 from tune_tf.report.environment import versions
 from tune_tf.report.forecast_table import ForecastTable
-from tune_tf.report.outcome_style import GRID, INK, MUTED
+from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
+from tune_tf.report.summary import Verdict
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.trial_table import TrialTable
-from tune_tf.report.verdict import Verdict
 
 
 @dataclass(frozen=True)

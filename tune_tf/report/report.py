@@ -5,23 +5,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tune_tf import secrets
+from tune_tf.atomic_files import write_whole
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.report.history import History
-from tune_tf.report.importances import Importances
-from tune_tf.report.learning_curves import LearningCurves
+from tune_tf.inspection import SweepView
 from tune_tf.report.page import Section, report_page, still_page
-from tune_tf.report.parallel_coordinates import ParallelCoordinates
-from tune_tf.report.pareto import ParetoFront
-from tune_tf.report.picture import Picture
-from tune_tf.report.rungs import Rungs
-from tune_tf.report.slices import Slices
-from tune_tf.report.still import draw_still, svg_text, webp_bytes, write_png
+from tune_tf.report.plots.history import History
+from tune_tf.report.plots.importances import Importances
+from tune_tf.report.plots.learning_curves import LearningCurves
+from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
+from tune_tf.report.plots.pareto import ParetoFront
+from tune_tf.report.plots.picture import Picture
+from tune_tf.report.plots.rungs import Rungs
+from tune_tf.report.plots.slices import Slices
+from tune_tf.report.plots.static_plot import draw_still, svg_text, webp_bytes, write_png
+from tune_tf.report.plots.timeline import Timeline
 from tune_tf.report.sweep_record import SweepRecord
-from tune_tf.report.timeline import Timeline
 from tune_tf.report.trial_table import write_csv
 from tune_tf.results import SweepResult
-from tune_tf.view import SweepView
-from tune_tf.whole_files import write_whole
 
 _LOG = logging.getLogger(__name__)
 

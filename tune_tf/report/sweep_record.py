@@ -12,9 +12,9 @@ from tune_tf import secrets
 from tune_tf.errors import UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
-from tune_tf.report.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
 from tune_tf.report.curves import Curve, read_curve
-from tune_tf.report.outcome_style import STYLES
+from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
+from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.space import flat
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tune_tf.report.outcome_style import STYLES
+from tune_tf.formatting import shown
+from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.sweep_record import SweepRecord
-from tune_tf.value_text import shown
 
 if TYPE_CHECKING:
     import pandas as pd

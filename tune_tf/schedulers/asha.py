@@ -6,7 +6,8 @@ from ray.tune.schedulers import AsyncHyperBandScheduler
 
 from tune_tf.config.scheduler_settings import AshaSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.telling import TIME, Telling
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.schedulers.outcome_mixin import Telling
 
 
 class AshaScheduler(Telling, AsyncHyperBandScheduler):
@@ -28,7 +29,7 @@ class AshaScheduler(Telling, AsyncHyperBandScheduler):
         """Make Ray's scheduler with one bracket."""
         AsyncHyperBandScheduler.__init__(
             self,
-            time_attr=TIME,
+            time_attr=TRAINING_ITERATION,
             metric=objective.metric,
             mode=objective.mode,
             max_t=settings.max_t,

@@ -8,9 +8,9 @@ from ray.tune.schedulers import HyperBandForBOHB
 
 from tune_tf.config.scheduler_settings import BohbSettings
 from tune_tf.objective import Objective
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.schedulers.controller_proxy import SeenController
 from tune_tf.schedulers.hyperband import HyperbandScheduler
-from tune_tf.schedulers.seen_controller import SeenController
-from tune_tf.schedulers.telling import TIME
 
 
 class BohbScheduler(HyperbandScheduler, HyperBandForBOHB):
@@ -29,7 +29,7 @@ class BohbScheduler(HyperbandScheduler, HyperBandForBOHB):
         """Make Ray's scheduler."""
         HyperBandForBOHB.__init__(
             self,
-            time_attr=TIME,
+            time_attr=TRAINING_ITERATION,
             metric=objective.metric,
             mode=objective.mode,
             max_t=settings.max_t,

@@ -22,11 +22,11 @@ from tune_tf.schedulers.bohb import BohbScheduler
 from tune_tf.schedulers.fifo import FifoScheduler
 from tune_tf.schedulers.hyperband import HyperbandScheduler
 from tune_tf.schedulers.median_stopping import MedianStoppingScheduler
+from tune_tf.schedulers.outcome_mixin import Telling
 from tune_tf.schedulers.pasha import PashaScheduler
 from tune_tf.schedulers.pbt import PbtScheduler
 from tune_tf.schedulers.promotion import PromotionAshaScheduler
 from tune_tf.schedulers.resource_changing import ResizingScheduler
-from tune_tf.schedulers.telling import Telling
 from tune_tf.space import SearchSpace
 
 

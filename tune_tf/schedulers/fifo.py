@@ -2,7 +2,7 @@
 
 from tune_tf.config.scheduler_settings import FifoSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.telling import Telling
+from tune_tf.schedulers.outcome_mixin import Telling
 
 
 class FifoScheduler(Telling):

@@ -8,8 +8,9 @@ from ray.tune.schedulers import HyperBandScheduler
 
 from tune_tf.config.scheduler_settings import BohbSettings, HyperbandSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.telling import TIME, Telling
-from tune_tf.tune_internals import limit_in_hyperband
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.tune_internals.trial_ends import limit_in_hyperband
 
 
 class HyperbandScheduler(Telling, HyperBandScheduler):
@@ -37,7 +38,7 @@ class HyperbandScheduler(Telling, HyperBandScheduler):
         """Make Ray's scheduler."""
         HyperBandScheduler.__init__(
             self,
-            time_attr=TIME,
+            time_attr=TRAINING_ITERATION,
             metric=objective.metric,
             mode=objective.mode,
             max_t=settings.max_t,

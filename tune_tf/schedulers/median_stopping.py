@@ -4,7 +4,8 @@ from ray.tune.schedulers import MedianStoppingRule
 
 from tune_tf.config.scheduler_settings import MedianStoppingSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.telling import TIME, Telling
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.schedulers.outcome_mixin import Telling
 
 
 class MedianStoppingScheduler(Telling, MedianStoppingRule):
@@ -23,7 +24,7 @@ class MedianStoppingScheduler(Telling, MedianStoppingRule):
         """Make Ray's scheduler."""
         MedianStoppingRule.__init__(
             self,
-            time_attr=TIME,
+            time_attr=TRAINING_ITERATION,
             metric=objective.metric,
             mode=objective.mode,
             grace_period=settings.grace_period,

@@ -9,9 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tune_tf.config.scheduler_settings import Pb2Settings
 from tune_tf.objective import Objective
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.mutations import moves_evenly, mutations
 from tune_tf.schedulers.population import Population
-from tune_tf.schedulers.telling import TIME
 from tune_tf.space import SearchSpace
 
 
@@ -36,7 +36,7 @@ class Pb2Scheduler(Population, PB2):
         changing = mutations(settings.mutations, space, moves_evenly, settings.name)
         PB2.__init__(
             self,
-            time_attr=TIME,
+            time_attr=TRAINING_ITERATION,
             metric=objective.metric,
             mode=objective.mode,
             perturbation_interval=settings.perturbation_interval,

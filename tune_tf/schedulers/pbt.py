@@ -4,9 +4,9 @@ from ray.tune.schedulers import PopulationBasedTraining
 
 from tune_tf.config.scheduler_settings import PbtSettings
 from tune_tf.objective import Objective
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.mutations import moves, mutations
 from tune_tf.schedulers.population import Population
-from tune_tf.schedulers.telling import TIME
 from tune_tf.space import SearchSpace
 
 
@@ -33,7 +33,7 @@ class PbtScheduler(Population):
         changing = mutations(settings.mutations, space, moves, settings.name)
         PopulationBasedTraining.__init__(
             self,
-            time_attr=TIME,
+            time_attr=TRAINING_ITERATION,
             metric=objective.metric,
             mode=objective.mode,
             perturbation_interval=settings.perturbation_interval,

@@ -11,8 +11,9 @@ from tune_tf.config import SchedulerSettings
 from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT
-from tune_tf.schedulers.seen_controller import SeenController
-from tune_tf.schedulers.telling import TIME, Telling
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.schedulers.controller_proxy import SeenController
+from tune_tf.schedulers.outcome_mixin import Telling
 
 
 class Population(Telling, PopulationBasedTraining):
@@ -49,7 +50,7 @@ class Population(Telling, PopulationBasedTraining):
         decision = super().on_trial_result(_seen(tune_controller), trial, result)
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             result[CONFIG_CHANGED_AT] = changed_at
-        self._note_changes({trial.trial_id: int(result.get(TIME, 0))})
+        self._note_changes({trial.trial_id: int(result.get(TRAINING_ITERATION, 0))})
         if decision == TrialScheduler.STOP:
             self._retire(trial)
         return decision
@@ -141,7 +142,7 @@ class Population(Telling, PopulationBasedTraining):
         for trial_id, trial in self._trials.items():
             fresh = trial_id not in self._changed_at
             if fresh and trial.experiment_tag != self._tags.get(trial_id):
-                seen = iterations.get(trial_id, trial.last_result.get(TIME, 0))
+                seen = iterations.get(trial_id, trial.last_result.get(TRAINING_ITERATION, 0))
                 self._changed_at[trial_id] = int(seen)
 
     def _retire(self, trial: Trial) -> None:

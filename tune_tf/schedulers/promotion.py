@@ -8,8 +8,9 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from tune_tf.config.scheduler_settings import AshaSettings, PashaSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.ladder import Ladder, rung_iterations
-from tune_tf.schedulers.telling import TIME, Telling
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.rungs import Ladder, rung_iterations
 
 
 class PromotingScheduler(FIFOScheduler):
@@ -51,7 +52,7 @@ class PromotingScheduler(FIFOScheduler):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Pause a trial at a rung, unless it is the one that would be promoted now."""
         self._report(trial, result)
-        iteration = int(result[TIME])
+        iteration = int(result[TRAINING_ITERATION])
         if iteration >= self._ladder.rungs[-1].iteration:
             return TrialScheduler.STOP
         if not self._ladder.holds_at(trial.trial_id, iteration):
@@ -65,7 +66,7 @@ class PromotingScheduler(FIFOScheduler):
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         """Rank a trial's last result, and promote one for the slot that becomes free."""
-        if TIME in result:
+        if TRAINING_ITERATION in result:
             self._report(trial, result)
         self._fill_slot(tune_controller)
 
@@ -108,7 +109,7 @@ class PromotingScheduler(FIFOScheduler):
     def _report(self, trial: Trial, result: dict[str, Any]) -> None:
         value = float(result[self._objective.metric])
         loss = value if self._objective.mode == "min" else -value
-        self._ladder.report(trial.trial_id, int(result[TIME]), loss)
+        self._ladder.report(trial.trial_id, int(result[TRAINING_ITERATION]), loss)
 
     def _waits(self, trial_id: str) -> bool:
         """Return whether a trial is paused at its rung, rather than by somebody else on its way."""

@@ -9,8 +9,8 @@ from ray.tune.schedulers.resource_changing_scheduler import DistributeResources
 
 from tune_tf.config.scheduler_settings import ResourceChangingSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.resuming import Resuming
-from tune_tf.schedulers.telling import Telling
+from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.state import Resuming
 
 
 class ResizingScheduler(Resuming, ResourceChangingScheduler):

@@ -18,22 +18,22 @@ from tune_tf.constraint import Constraint
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
-from tune_tf.searchers import witness
-from tune_tf.searchers.book import TrialBook
-from tune_tf.searchers.evaluated_trial import EvaluatedPoint
-from tune_tf.searchers.facts import changed, facts_of
-from tune_tf.searchers.goals import Goals
-from tune_tf.searchers.page import Page
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.registry_state import Page
 from tune_tf.searchers.saved_state import parts_of, pickled
-from tune_tf.searchers.settings import SearchSettings
-from tune_tf.searchers.shown import Rungs
-from tune_tf.searchers.storages import Storage, open_storage, told_plainly
-from tune_tf.searchers.suggestions import GivenSpace, suggest_of
-from tune_tf.searchers.trial_end import ending, failure
-from tune_tf.searchers.verdict import TIME, Verdict, dropped
-from tune_tf.searchers.warm_start import Taken, WarmStart
+from tune_tf.searchers.search_settings import SearchSettings
+from tune_tf.searchers.space_adapter import GivenSpace, suggest_of
+from tune_tf.searchers.storage.filtered import Rungs
+from tune_tf.searchers.storage.study_storage import Storage, open_storage, told_plainly
+from tune_tf.searchers.trial_attrs import changed, facts_of
+from tune_tf.searchers.trial_outcome import Verdict, dropped, ending, failure
+from tune_tf.searchers.trial_registry import TrialBook
+from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
+from tune_tf.searchers.warm_start.warm_start import Taken, WarmStart
 from tune_tf.space import flat, nested
-from tune_tf.tune_internals import asks_for_more, observe_stops, run_id_of
+from tune_tf.tune_internals import controller
+from tune_tf.tune_internals.trial_ends import asks_for_more, observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class OptunaSearcher(Searcher):
         Returns:
             False if the limiter is one of batches, which keeps its limit itself.
         """
-        batches = witness.is_in_batches()
+        batches = controller.is_in_batches()
         self._max_concurrent = None if batches else max_concurrent
         return not batches
 
@@ -201,9 +201,9 @@ class OptunaSearcher(Searcher):
         observe_stops()
         with self._plainly():
             book = self._book
-            limit = witness.max_concurrent(self._max_concurrent)
+            limit = controller.max_concurrent(self._max_concurrent)
             if limit is not None:
-                occupying = None if witness.is_repeated() else witness.num_occupying()
+                occupying = None if controller.is_repeated() else controller.num_occupying()
                 if occupying is None:
                     occupying = book.num_unfinished
                 if occupying >= limit:
@@ -224,10 +224,10 @@ class OptunaSearcher(Searcher):
         Raises:
             UnknownMetricError: The first result of all lacks a metric.
         """
-        if TIME not in result:  # a function returned that has reported nothing
+        if TRAINING_ITERATION not in result:  # a function returned that has reported nothing
             return
         self._check(result)
-        iteration, changed_at = int(result[TIME]), changed(result)
+        iteration, changed_at = int(result[TRAINING_ITERATION]), changed(result)
         with self._plainly():
             self._book.saw(trial_id, iteration)
             lead = result.get(self.goals.leading.metric)
@@ -252,7 +252,7 @@ class OptunaSearcher(Searcher):
                 of several objectives.
         """
         # Tune hands over nothing where it stops a trial that is paused or waits.
-        last = result or witness.last_result(trial_id)
+        last = result or controller.last_result(trial_id)
         if error and self.goals.values(last if result else {}):
             error = False  # a Repeater says so of the last of its trials; there is a mean of others
         own = not error and Outcome.of_result(last) in (None, Outcome.COMPLETED, Outcome.PRUNED)
@@ -390,13 +390,13 @@ class OptunaSearcher(Searcher):
 
     def _end_dropped(self) -> None:
         """End the trials that Tune has ended without a word, once it is through with all."""
-        if self._opened is None or not witness.is_over():
+        if self._opened is None or not controller.is_over():
             return
         with self._plainly():
-            book, repeated = self._opened, witness.is_repeated()
-            failed = witness.ended()
+            book, repeated = self._opened, controller.is_repeated()
+            failed = controller.ended()
             for trial_id in book.without_end(failed):
-                last = witness.last_result(trial_id)
+                last = controller.last_result(trial_id)
                 if repeated:
                     cause = "the run ended before all of its repeats had"
                     self._tell(trial_id, Verdict(Outcome.OUT_OF_BUDGET, cause=cause), {})
@@ -406,8 +406,8 @@ class OptunaSearcher(Searcher):
 
     def _tell(self, trial_id: str, verdict: Verdict, last: Mapping[str, Any]) -> None:
         """Tell Optuna of an end, with what the last result says besides."""
-        if TIME not in last:  # there is none, or a mean
-            last = {**witness.last_result(trial_id), **last}
+        if TRAINING_ITERATION not in last:  # there is none, or a mean
+            last = {**controller.last_result(trial_id), **last}
         violations = self.goals.violations(last) if last else {}
         run_id = run_id_of(trial_id)
         facts = facts_of(last, self._rungs()) | ({MLFLOW_RUN_ID: run_id} if run_id else {})
@@ -427,20 +427,24 @@ class OptunaSearcher(Searcher):
         """
         book = self._opened or self._open()
         if not book.looked:
-            configs = witness.configs()
-            if witness.is_repeated():  # Optuna knows of the first trial of each config only
+            configs = controller.configs()
+            if controller.is_repeated():  # Optuna knows of the first trial of each config only
                 configs = {key: each for key, each in configs.items() if book.entry(key)}
-            num_trials = book.find_orphans(witness.trial_ids(), configs)
+            num_trials = book.find_orphans(controller.trial_ids(), configs)
             if num_trials is not None:
                 self._sampler = self._settings.renewed(self._sampler, num_trials)
                 book.desk.study.sampler = self._sampler
-            failed = witness.ended() if not witness.are_ends_held_back() else {}
+            failed = controller.ended() if not controller.are_ends_held_back() else {}
             over = failed.keys() if ended is None else failed.keys() & set(ended)
             for trial_id in book.without_end(over):  # the storage has lost it
-                last = witness.last_result(trial_id)
+                last = controller.last_result(trial_id)
                 # Tune does not save that a function returned. While it goes on, it stops a trial
                 # that has not said that it is done only where one is paused, which is at rungs.
-                if last and not witness.is_over() and last.get(TIME) not in self._rungs():
+                if (
+                    last
+                    and not controller.is_over()
+                    and last.get(TRAINING_ITERATION) not in self._rungs()
+                ):
                     last["done"] = True
                 self.on_trial_complete(trial_id, last, error=failed[trial_id])
             book.end_lost()
@@ -456,13 +460,13 @@ class OptunaSearcher(Searcher):
         return self._opened
 
     def _rungs(self) -> Sequence[int]:
-        return (self._settings.rungs or witness.rungs)()
+        return (self._settings.rungs or controller.rungs)()
 
     def _plainly(self) -> AbstractContextManager[None]:
         return told_plainly(self._settings.storage)
 
     def _check(self, result: Mapping[str, Any]) -> None:
-        if TIME not in result:
+        if TRAINING_ITERATION not in result:
             if self.goals.leading.metric in result:
                 Goals(self.goals.objectives).check(result)
         elif not self._checked:

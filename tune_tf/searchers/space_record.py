@@ -18,7 +18,7 @@ from optuna.distributions import (
 )
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.searchers.suggestions import GivenSpace, Space
+from tune_tf.searchers.space_adapter import GivenSpace, Space
 from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.declaration import declared
 from tune_tf.space.optuna_form import labels

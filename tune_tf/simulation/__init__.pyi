@@ -1,7 +1,7 @@
+from .multi_seed_runs import Survey, survey
 from .pairing import CONTESTANTS, Pairing, make_pairing, make_ray_pairing
 from .problem import Problem
 from .problems import PROBLEMS, make_problem
-from .surveys import Survey, survey
 from .table import read_table
 from .trace import End, Event, Trace, VirtualTrial
 from .virtual_sweep import simulate

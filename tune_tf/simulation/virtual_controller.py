@@ -17,10 +17,10 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.simulation.problem import Problem
 from tune_tf.space import flat
 
-TIME: Final = "training_iteration"
 _JITTER: Final = 0.1
 
 
@@ -102,7 +102,7 @@ class VirtualSearch:
             storage=self._storage,
             evaluated_params=flat(config),
             experiment_tag=str(self._num_made),
-            stopping_criterion={TIME: self._max_t},
+            stopping_criterion={TRAINING_ITERATION: self._max_t},
             stub=True,
         )
 
@@ -271,7 +271,7 @@ class VirtualController:
         del self._staged[trial]
         trial.set_status(Trial.RUNNING)
         saved = trial.latest_checkpoint_result
-        iteration = int(saved.metrics[TIME]) if saved else 0
+        iteration = int(saved.metrics[TRAINING_ITERATION]) if saved else 0
         run = self._runs[trial] = _Run(trial, iteration, self._running_s.get(trial, 0.0))
         self._train(run)
 
@@ -297,7 +297,7 @@ class VirtualController:
         trial, value = run.trial, self._problem.value(run.trial.config, run.iteration)
         result = {
             self._problem.objective.metric: value,
-            TIME: run.iteration,
+            TRAINING_ITERATION: run.iteration,
             "time_total_s": run.running_s,
             "trial_id": trial.trial_id,
             "done": False,

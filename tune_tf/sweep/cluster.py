@@ -15,8 +15,8 @@ from tune_tf.errors import Fault, InvalidSettingsError, UnavailableResourcesErro
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.secrets import expanded
+from tune_tf.trainables.capacity import num_trials, room_by_node
 from tune_tf.trainables.factory import check_cluster
-from tune_tf.trainables.room import num_trials, room_by_node
 
 _ANSWER_S = 10
 

@@ -8,12 +8,11 @@ import numpy as np
 
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.resources import TrialResources
-from tune_tf.searchers.samplers import make_sampler
+from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.secrets import expanded
+from tune_tf.sweep.builders import allowed_mutations, make_scheduler
 from tune_tf.sweep.cluster import num_fitting
-from tune_tf.sweep.mutations import allowed_mutations
-from tune_tf.sweep.parts import make_scheduler
-from tune_tf.sweep.storage import check_storage
+from tune_tf.sweep.state.storage import check_storage
 from tune_tf.tracking import MLflowCallback
 from tune_tf.trainables.factory import default_resources
 from tune_tf.workload import Workload
@@ -63,9 +62,7 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
         space=config.space,
         num_objectives=len(config.objectives),
     )
-    if config.mlflow is not None:
-        uri = expanded(config.mlflow.tracking_uri, "mlflow.tracking_uri")
-        MLflowCallback(uri, config.mlflow.experiment_name)
+    checked_tracking_uri(config)
     resources = config.resources or default_resources(config.parallelism)
     fitting = num_fitting(resources, config.parallelism)
     wanted = config.max_concurrent_trials or fitting
@@ -79,3 +76,16 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
         tuple(config.space.sample(rng) for _ in range(3)),
         allowed_mutations(config, workload),
     )
+
+
+def checked_tracking_uri(config: SweepConfig) -> str | None:
+    """Return where runs are recorded, with passwords filled in; None where nowhere.
+
+    Raises:
+        InvalidSettingsError: It cannot work.
+    """
+    if config.mlflow is None:
+        return None
+    uri = expanded(config.mlflow.tracking_uri, "mlflow.tracking_uri")
+    MLflowCallback(uri, config.mlflow.experiment_name)
+    return uri

@@ -7,20 +7,20 @@ from typing import Any
 from ray import tune
 
 from tune_tf.config import SweepConfig
-from tune_tf.diary import Diary
-from tune_tf.folder import SweepFolder
+from tune_tf.events import Diary
 from tune_tf.results import SweepResult
-from tune_tf.sweep.changed_settings import changes_between, check_changes
+from tune_tf.sweep.callbacks.forecast_actuals import Reckoning
+from tune_tf.sweep.callbacks.notebook_progress import shown_in_notebook
 from tune_tf.sweep.cluster import cluster, runs_as_user
-from tune_tf.sweep.drive import drive
-from tune_tf.sweep.extended_budget import extended_budget
-from tune_tf.sweep.from_outside import check_paths, driven_there, is_outside
-from tune_tf.sweep.notebook_progress import shown_in_notebook
 from tune_tf.sweep.plan import plan_sweep
-from tune_tf.sweep.reckoning import Reckoning
-from tune_tf.sweep.recovery import Recovery, recover
-from tune_tf.sweep.storage import SweepStorage
+from tune_tf.sweep.ray_client import check_paths, driven_there, is_outside
+from tune_tf.sweep.runner import drive
+from tune_tf.sweep.state.config_diff import changes_between, check_changes
+from tune_tf.sweep.state.extended_budget import extended_budget
+from tune_tf.sweep.state.recovery import Recovery, recover
+from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep_folder import SweepFolder
 
 
 def run_sweep(

@@ -11,7 +11,7 @@ from tune_tf.config import BudgetSettings
 from tune_tf.outcome import MLFLOW_RUN_ID
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.tracking import Endings, MLflowCallback
-from tune_tf.tracking.endings import last_report
+from tune_tf.tracking.outcome_tracker import last_report
 
 
 class SweepSearch(SearchGenerator):

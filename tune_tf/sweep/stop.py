@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tune_tf.diary import Mailbox
 from tune_tf.errors import SweepConflictError
-from tune_tf.folder import SweepFolder
-from tune_tf.view import SweepState, SweepView
+from tune_tf.events import Mailbox
+from tune_tf.inspection import SweepState, SweepView
+from tune_tf.sweep_folder import SweepFolder
 
 _LOOK_EVERY_S = 0.2
 

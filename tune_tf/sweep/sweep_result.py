@@ -6,18 +6,18 @@ from pathlib import Path
 
 from ray.tune.experiment import Trial
 
-from tune_tf.diary import Diary, Pages
 from tune_tf.errors import UnknownMetricError
-from tune_tf.folder import SweepFolder
+from tune_tf.events import Diary, Pages
+from tune_tf.inspection import SweepState, SweepView
 from tune_tf.results import SweepResult
-from tune_tf.sweep.best_model import log_best_model
-from tune_tf.sweep.model_writer import ModelWriter
-from tune_tf.sweep.storage import SweepStorage
-from tune_tf.sweep.sweep_end import SweepEnd
+from tune_tf.sweep.model.best_model import log_best_model
+from tune_tf.sweep.model.export_process import ModelWriter
+from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep.stopper import SweepEnd
 from tune_tf.sweep.trial_results import trial_result
+from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import Endings, MLflowCallback
-from tune_tf.tracking.spool import SPOOL
-from tune_tf.view import SweepState, SweepView
+from tune_tf.tracking.writing.spool import SPOOL
 
 _logger = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import ENDED
 from tune_tf.tracking.runs import Sweep
-from tune_tf.tracking.spool import SPOOL
 from tune_tf.tracking.sync import Delivery, deliver, end_runs
+from tune_tf.tracking.writing.spool import SPOOL
 
 
 @dataclass(frozen=True)

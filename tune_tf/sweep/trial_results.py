@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from ray.tune.experiment import Trial
 
 from tune_tf.constraint import Constraint, is_feasible
-from tune_tf.diary import TrialPage
+from tune_tf.events import TrialPage
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.results import TrialResult, told_metrics
-from tune_tf.sweep.storage import SweepStorage
-from tune_tf.tracking.details import trial_number
-from tune_tf.tracking.ending import cause_of
-from tune_tf.tracking.endings import error_of, last_report
+from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.tracking.outcome_tracker import error_of, last_report
+from tune_tf.tracking.run_outcome import cause_of
+from tune_tf.tracking.tags import trial_number
 
 
 def trial_name(trial: Trial) -> str:

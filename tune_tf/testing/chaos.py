@@ -16,12 +16,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
-from tune_tf.folder import SweepFolder
-from tune_tf.sweep.recovery import recover
-from tune_tf.sweep.tune_state import TuneState
+from tune_tf.inspection import SweepView
+from tune_tf.inspection.reported_results import RESULTS, last_report
+from tune_tf.sweep.state.experiment_state import TuneState
+from tune_tf.sweep.state.recovery import recover
+from tune_tf.sweep_folder import SweepFolder
 from tune_tf.testing.truth import Standing, assert_one_truth, standings
-from tune_tf.view import SweepView
-from tune_tf.view.reports import RESULTS, last_report
 
 if TYPE_CHECKING:
     import mlflow

@@ -29,7 +29,7 @@ from tune_tf.testing.reuse_values import (
     ORDINARY,
     WORDS,
 )
-from tune_tf.training.seeds import seed_everything
+from tune_tf.training.core.seeds import seed_everything
 from tune_tf.workload import Config, Data
 
 _layers, _schedules = keras.layers, keras.optimizers.schedules

@@ -23,13 +23,13 @@ import keras
 import numpy as np
 
 from tune_tf.data import rows_of
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.core.program import Program
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.seeds import epoch_order, seed_everything
+from tune_tf.training.core.variable_names import variable_names
 from tune_tf.training.devices import Devices
-from tune_tf.training.loop import GraphLoop
-from tune_tf.training.placed import place
-from tune_tf.training.program import Program
-from tune_tf.training.replicas import Replicas
-from tune_tf.training.seeds import epoch_order, seed_everything
-from tune_tf.training.variable_names import variable_names
+from tune_tf.training.input.device_rows import place
 from tune_tf.workload import Config, Data, Workload
 
 Result = TypeVar("Result")

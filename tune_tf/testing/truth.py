@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
-from tune_tf.searchers.facts import tune_trial_id
-from tune_tf.tracking.entry import STOP_REASON_TAG, TRIAL_ID
+from tune_tf.searchers.trial_attrs import tune_trial_id
+from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, TRIAL_ID
 
 if TYPE_CHECKING:
     import mlflow

@@ -14,16 +14,7 @@ from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
 from tune_tf.secrets import all_masked
-from tune_tf.tracking import ending, environment, note
-from tune_tf.tracking.details import NODE, RUNG, SweepDetails, node_of
-from tune_tf.tracking.endings import Endings, own_report
-from tune_tf.tracking.entry import (
-    FEASIBLE_TAG,
-    PARENT,
-    STOP_CAUSE_TAG,
-    STOP_REASON_TAG,
-    Report,
-)
+from tune_tf.tracking import descriptions, environment, run_outcome
 from tune_tf.tracking.lineage import LINEAGE_FILE, Lineage
 from tune_tf.tracking.names import (
     ENDED,
@@ -33,13 +24,22 @@ from tune_tf.tracking.names import (
     metrics_of,
     params_of,
 )
-from tune_tf.tracking.outbox import Outbox, check_names, now_ms
-from tune_tf.tracking.parent_page import ParentPage
+from tune_tf.tracking.outcome_tracker import Endings, own_report
+from tune_tf.tracking.parent_run import ParentPage
 from tune_tf.tracking.process_settings import process_experiment_name, process_tracking_uri
+from tune_tf.tracking.progress_summary import Standing
 from tune_tf.tracking.provenance import Repository
+from tune_tf.tracking.run_writer import Outbox, check_names, now_ms
 from tune_tf.tracking.runs import Sweep
-from tune_tf.tracking.standing import Standing
+from tune_tf.tracking.tags import NODE, RUNG, SweepDetails, node_of
 from tune_tf.tracking.uri import check_tracking_uri
+from tune_tf.tracking.writing.run_update import (
+    FEASIBLE_TAG,
+    PARENT,
+    STOP_CAUSE_TAG,
+    STOP_REASON_TAG,
+    Report,
+)
 
 _GATHER_TIMEOUT_S = 30.0
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -307,7 +307,7 @@ class MLflowCallback(Endings):
         """End the trial's run, and show how the sweep stands on the parent."""
         reported = own_report(trial)
         last = {**reported, **metrics_of(reported)}
-        cause = ending.cause_of(error) if error else last.get(STOP_CAUSE)
+        cause = run_outcome.cause_of(error) if error else last.get(STOP_CAUSE)
         feasible = self._standing.feasible(last)
         tags = {STOP_REASON_TAG: outcome.value, **self._details.at_end(last)}
         tags.update(self._source_once(trial.trial_id))
@@ -315,7 +315,7 @@ class MLflowCallback(Endings):
             tags[FEASIBLE_TAG] = str(feasible).lower()
         if cause:
             tags[STOP_CAUSE_TAG] = cut(str(cause), MAX_TAG_LENGTH)
-        tags[note.NOTE] = note.of_trial(
+        tags[descriptions.NOTE] = descriptions.of_trial(
             outcome,
             int(last.get(TRAINING_ITERATION, 0)),
             cause=cause,
@@ -327,7 +327,7 @@ class MLflowCallback(Endings):
         self._outbox.put(
             trial.trial_id,
             tags=tags,
-            texts={"error.txt": ending.plain(error)} if error else {},
+            texts={"error.txt": run_outcome.plain(error)} if error else {},
             status=outcome.mlflow,
             end_ms=now_ms(),
         )

@@ -15,8 +15,8 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION
 
-from tune_tf.tracking.entry import Report
 from tune_tf.tracking.names import EXPLOITS, MAX_TAG_LENGTH, cut, flat, is_number, key_of
+from tune_tf.tracking.writing.run_update import Report
 
 CLONED_FROM = "tune_tf.cloned_from"
 CLONED_AT = "tune_tf.cloned_at"

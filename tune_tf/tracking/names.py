@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tune_tf.bookkeeping import reported
+from tune_tf.result_keys import reported
 
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_tf.secrets import masked
-from tune_tf.tracking.entry import SWEEP_ID, TRIAL_ID
-from tune_tf.tracking.fluent import default_store
+from tune_tf.tracking.fluent_api import default_store
 from tune_tf.tracking.names import MAX_TAG_LENGTH, cut
+from tune_tf.tracking.writing.run_update import SWEEP_ID, TRIAL_ID
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import all_masked
-from tune_tf.tracking.entry import (
+from tune_tf.tracking.descriptions import NOTE
+from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, file_name
+from tune_tf.tracking.uri import make_store, sqlite_path
+from tune_tf.tracking.writing.open_run import NO_POINT, OpenRun, Point, Refusals
+from tune_tf.tracking.writing.run_update import (
     PARENT,
     STOP_REASON_TAG,
     SWEEP_ID,
     TRIAL_ID,
     Entry,
 )
-from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, file_name
-from tune_tf.tracking.note import NOTE
-from tune_tf.tracking.open_run import NO_POINT, OpenRun, Point, Refusals
-from tune_tf.tracking.sqlite_file import make_store
-from tune_tf.tracking.uri import sqlite_path
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -325,3 +324,30 @@ class SweepRuns:
 
 def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:
     return any(known.get(key, value) != value for key, value in params.items())
+
+
+def run_ids_of(client: "MlflowClient", experiment_name: str, sweep_id: str) -> dict[str, str]:
+    """Return MLflow's ids of a sweep's runs, by trial id; :data:`PARENT` for the sweep's own.
+
+    Args:
+        client: MLflow's client.
+        experiment_name: Their experiment; there need not be one.
+        sweep_id: The sweep.
+    """
+    experiment = client.get_experiment_by_name(experiment_name)
+    found: dict[str, str] = {}
+    token = None
+    while experiment is not None:
+        page = client.search_runs(
+            [experiment.experiment_id],
+            f"tags.`{SWEEP_ID}` = '{sweep_id}'",
+            max_results=_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        for run in page:
+            found.setdefault(run.data.tags.get(TRIAL_ID, PARENT), run.info.run_id)
+        token = page.token
+        if not token:
+            break
+    return found

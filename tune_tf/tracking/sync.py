@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tune_tf.tracking.runs import Sweep, SweepRuns, connect
-from tune_tf.tracking.spool import Spool
-from tune_tf.tracking.writer import Writer
+from tune_tf.tracking.writing.spool import Spool
+from tune_tf.tracking.writing.writer import Writer
 
 _PATIENCE_S = 20.0
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tune_tf.errors import InvalidSettingsError, TuneTfError
-from tune_tf.tracking.entry import SWEEP_ID, TRIAL_ID
 from tune_tf.tracking.runs import connect
 from tune_tf.tracking.uri import sqlite_path
+from tune_tf.tracking.writing.run_update import SWEEP_ID, TRIAL_ID
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _PARENT_RUN_ID = "mlflow.parentRunId"

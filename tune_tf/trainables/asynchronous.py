@@ -6,10 +6,10 @@ from dataclasses import replace
 from ray.util.placement_group import PlacementGroup
 
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.asynchronous_group import AsynchronousGroup
-from tune_tf.trainables.in_processes import OneModelInProcesses
-from tune_tf.trainables.pulses import Watch
-from tune_tf.trainables.worker import Assignment
+from tune_tf.trainables.multi_process.asynchronous_group import AsynchronousGroup
+from tune_tf.trainables.multi_process.heartbeat import Watch
+from tune_tf.trainables.multi_process.process_trainable import OneModelInProcesses
+from tune_tf.trainables.multi_process.worker import Assignment
 
 
 class AsynchronousTrainable(OneModelInProcesses):

@@ -13,13 +13,13 @@ from tune_tf.parallelism import Asynchronous, Ensemble, Folds, Mirrored, MultiWo
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.asynchronous import AsynchronousTrainable
+from tune_tf.trainables.capacity import largest_node, num_trials, room_by_node
 from tune_tf.trainables.folds import FoldsTrainable
+from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
 from tune_tf.trainables.model_parallel import ModelParallelTrainable
+from tune_tf.trainables.multi_process.worker import PickledWorkload
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
-from tune_tf.trainables.recycling import Recycling
-from tune_tf.trainables.room import largest_node, num_trials, room_by_node
-from tune_tf.trainables.worker import PickledWorkload
 from tune_tf.validation import Validation
 from tune_tf.workload import Workload
 

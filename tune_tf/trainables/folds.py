@@ -13,18 +13,18 @@ from ray.util.placement_group import PlacementGroup
 from tune_tf.errors import CheckpointError
 from tune_tf.outcome import STOP_CAUSE
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.files import Files, read_files, write_files
-from tune_tf.trainables.in_processes import InProcesses
-from tune_tf.trainables.pulses import Watch
-from tune_tf.trainables.subtask_crew import SubtaskCrew
-from tune_tf.trainables.subtask_results import (
+from tune_tf.trainables.multi_process.checkpoint_files import Files, read_files, write_files
+from tune_tf.trainables.multi_process.heartbeat import Watch
+from tune_tf.trainables.multi_process.process_trainable import InProcesses
+from tune_tf.trainables.multi_process.worker import Assignment, EpochReport, TrialStart
+from tune_tf.trainables.subtasks.pool import SubtaskCrew
+from tune_tf.trainables.subtasks.results import (
     SubtaskResults,
     best_of,
     has_diverged,
     summary,
 )
-from tune_tf.trainables.subtask_worker import Snapshot, SubtaskAssignment
-from tune_tf.trainables.worker import Assignment, EpochReport, TrialStart
+from tune_tf.trainables.subtasks.worker import Snapshot, SubtaskAssignment
 from tune_tf.training.peak_memory import with_summed_peak
 
 NUM_DEVICES = "num_devices"

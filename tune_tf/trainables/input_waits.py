@@ -6,7 +6,7 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial
 
-from tune_tf.bookkeeping import INPUT_WAIT
+from tune_tf.result_keys import INPUT_WAIT
 
 _log = logging.getLogger(__name__)
 

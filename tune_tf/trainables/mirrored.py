@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, Literal
 from ray import tune
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from tune_tf.diary import TrialLog, log_path
 from tune_tf.errors import WorkloadError
+from tune_tf.events import TrialLog, log_path
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
-from tune_tf.tracking.autologging import stop_autologging
+from tune_tf.tracking.fluent_api import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.tracking.trial_tracking import TrialTracking
-from tune_tf.trainables.elastic import grown
 from tune_tf.trainables.epoch_result import epoch_result
-from tune_tf.trainables.memory_saving import micro_batches_of
-from tune_tf.trainables.recycling import RECYCLE, Recycling
+from tune_tf.trainables.memory.elastic import grown
+from tune_tf.trainables.memory.memory_saving import micro_batches_of
+from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.training.peak_memory import told_peak_memory
 from tune_tf.validation import Validation
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
+    from tune_tf.training.core.loop import Loop
+    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
-    from tune_tf.training.loop import Loop
-    from tune_tf.training.replicas import Replicas
     from tune_tf.training.system_metrics import SystemMetrics
 
 LoopKind = Literal["graph", "fit"]
@@ -93,7 +93,7 @@ class MirroredTrainable(tune.Trainable):
 
         from tune_tf.data import LoadCache, SharedLoads, rows_of
         from tune_tf.training.devices import claim_devices  # TensorFlow loads in the trial only
-        from tune_tf.training.placed import place
+        from tune_tf.training.input.device_rows import place
 
         floatx = keras.config.floatx()
         loads = SharedLoads(workload, data_id, floatx)
@@ -164,7 +164,7 @@ class MirroredTrainable(tune.Trainable):
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from a folder that :meth:`save_checkpoint` wrote, on any number of replicas."""
-        from tune_tf.training.checkpoint import Checkpoint
+        from tune_tf.training.core.checkpoint import Checkpoint
 
         self._loop.restore(Checkpoint.read(Path(checkpoint)))
         self._last_checkpoint = self._clock()
@@ -186,9 +186,9 @@ class MirroredTrainable(tune.Trainable):
         self, devices: "Devices", spread: Any, workload: Workload, kind: LoopKind
     ) -> "tuple[Replicas, Loop]":
         """Return what the trials of this process train on, and how."""
-        from tune_tf.training.fit import FitLoop
-        from tune_tf.training.loop import GraphLoop
-        from tune_tf.training.replicas import Replicas
+        from tune_tf.training.core.fit_loop import FitLoop
+        from tune_tf.training.core.loop import GraphLoop
+        from tune_tf.training.core.replicas import Replicas
 
         replicas = Replicas(devices)
         if kind == "fit":
@@ -229,9 +229,8 @@ class MirroredTrainable(tune.Trainable):
 
 
 def _validating_aside(loop: "Loop", workload: Workload, replicas: "Replicas") -> "Loop":
-    from tune_tf.training.ahead import AheadLoop
-    from tune_tf.training.loop import GraphLoop
-    from tune_tf.training.validator import Validator
+    from tune_tf.training.core.async_validation import AheadLoop, Validator
+    from tune_tf.training.core.loop import GraphLoop
 
     if not isinstance(loop, GraphLoop):
         raise TypeError(f"{type(loop).__name__} cannot run ahead of its validation")

@@ -6,9 +6,9 @@ from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
 from tune_tf.workload import Workload
 
 if TYPE_CHECKING:
+    from tune_tf.training.core.loop import Loop
+    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
-    from tune_tf.training.loop import Loop
-    from tune_tf.training.replicas import Replicas
 
 
 class ModelParallelTrainable(MirroredTrainable):
@@ -21,8 +21,8 @@ class ModelParallelTrainable(MirroredTrainable):
     def _loop_on(
         self, devices: "Devices", spread: Any, workload: Workload, kind: LoopKind
     ) -> "tuple[Replicas, Loop]":
-        from tune_tf.training.grid import Grid
-        from tune_tf.training.staged_loop import StagedLoop
+        from tune_tf.training.stages.stage_devices import Grid
+        from tune_tf.training.stages.stage_loop import StagedLoop
 
         grid = Grid(devices, spread.num_stages)
         return grid, StagedLoop(workload, grid, spread)

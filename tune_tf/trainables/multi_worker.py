@@ -7,11 +7,11 @@ from typing import Any
 from ray.util.placement_group import PlacementGroup
 
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.files import Files
-from tune_tf.trainables.in_processes import OneModelInProcesses
-from tune_tf.trainables.pulses import Watch
-from tune_tf.trainables.worker import Assignment, EpochReport, TrialStart
-from tune_tf.trainables.worker_group import WorkerGroup
+from tune_tf.trainables.multi_process.checkpoint_files import Files
+from tune_tf.trainables.multi_process.heartbeat import Watch
+from tune_tf.trainables.multi_process.process_trainable import OneModelInProcesses
+from tune_tf.trainables.multi_process.worker import Assignment, EpochReport, TrialStart
+from tune_tf.trainables.multi_process.worker_group import WorkerGroup
 from tune_tf.training.peak_memory import with_summed_peak
 
 NUM_WORKERS = "num_workers"

@@ -10,8 +10,8 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial
 
-from tune_tf.bookkeeping import SYSTEM_METRICS
 from tune_tf.resources import TrialResources
+from tune_tf.result_keys import SYSTEM_METRICS
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from tune_tf.training.seeds import trial_seed
+from tune_tf.training.core.seeds import trial_seed
 
 _NUMBER = re.compile(r"_(\d{5,7})$")  # a searcher's id of eight digits is no number of a trial
 

@@ -7,18 +7,67 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import keras
 
 from tune_tf.errors import WorkloadError
 from tune_tf.remote_storage import CheckpointPlace, local_copy
-from tune_tf.training.build import build_to_load
-from tune_tf.training.checkpoint import Checkpoint
-from tune_tf.training.example import input_example
+from tune_tf.training.core.build import build_to_load
+from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.input.input_example import input_example
 from tune_tf.workload import Config, Workload
+
+_FUNCTIONS = (
+    keras.activations,
+    keras.losses,
+    keras.metrics,
+    keras.initializers,
+    keras.regularizers,
+    keras.constraints,
+    keras.ops,
+)
+
+
+def custom_objects(model: keras.Model) -> tuple[str, ...]:
+    """Return the names of classes and functions in a model that Keras alone does not know.
+
+    In order of the alphabet; a lambda goes by ``lambda``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what Keras cannot write is told when it is saved
+        config = keras.saving.serialize_keras_object(model)
+    return tuple(sorted(set(_custom(config))))
+
+
+def _custom(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        name = node.get("class_name")
+        if name in ("Lambda", "__lambda__"):
+            yield "lambda"
+        elif name == "function":
+            function = str(node.get("config"))
+            if not any(hasattr(module, function) for module in _FUNCTIONS):
+                yield function
+        elif name and not _is_of_keras(node):
+            yield str(node.get("registered_name") or name)
+        for value in node.values():
+            yield from _custom(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _custom(value)
+
+
+def _is_of_keras(node: dict[str, Any]) -> bool:
+    """Whether Keras itself has the class; of a class of ``__main__`` it writes no module."""
+    module = node.get("module")
+    if module is None:
+        return not node.get("registered_name")
+    return module.split(".")[0] in ("keras", "builtins")
+
 
 FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
 """How a model is written: for Keras, for TensorFlow Serving, for LiteRT or for ONNX Runtime."""

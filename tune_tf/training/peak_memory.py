@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from tune_tf.bookkeeping import PEAK_MEMORY
+from tune_tf.result_keys import PEAK_MEMORY
 
 
 def peak_memory_bytes(process_id: int) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from tune_tf.bookkeeping import SYSTEM_METRICS
+from tune_tf.result_keys import SYSTEM_METRICS
 
 _EVERY_S = 1.0
 _SHORTEST_S = 0.1  # psutil: a share of the CPU over less time than this means nothing

@@ -89,7 +89,7 @@ class ArraysModel(OwnData[ArraysSettings, ArrayFacts, _Stored]):
 
     Reads from a config what :func:`~tune_tf.workloads.model_family.convolutions` or
     :func:`~tune_tf.workloads.model_family.dense_layers` reads, and
-    :func:`~tune_tf.workloads.optimizer.make_optimizer`.
+    :func:`~tune_tf.workloads.model_family.make_optimizer`.
 
     Args:
         settings: Those of :class:`ArraysSettings`.

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.fault_text import shown
+from tune_tf.config.error_text import shown
 from tune_tf.config.settings import Settings
 
 

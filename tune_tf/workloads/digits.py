@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tune_tf.workload import Config, Data, Workload
-from tune_tf.workloads.optimizer import make_optimizer
+from tune_tf.workloads.head import make_optimizer
 
 NUM_CLASSES = 10
 _TEST_SHARE = 0.2
@@ -42,7 +42,7 @@ class DigitsMLP(_Digits):
     """A perceptron with ``num_layers`` hidden layers of ``width`` units and dropout.
 
     Reads from a config: ``width`` (128), ``num_layers`` (1), ``dropout`` (0), and what
-    :func:`~tune_tf.workloads.optimizer.make_optimizer` reads.
+    :func:`~tune_tf.workloads.model_family.make_optimizer` reads.
     """
 
     def build_model(self, config: Config) -> Any:
@@ -61,7 +61,7 @@ class DigitsCNN(_Digits):
     """Two convolutions, the second of twice the ``filters``, pooling, and a dense layer.
 
     Reads from a config: ``filters`` (16), ``width`` (64), ``dropout`` (0), ``batch_norm`` (False),
-    and what :func:`~tune_tf.workloads.optimizer.make_optimizer` reads.
+    and what :func:`~tune_tf.workloads.model_family.make_optimizer` reads.
     """
 
     def build_model(self, config: Config) -> Any:

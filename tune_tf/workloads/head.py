@@ -8,7 +8,6 @@ import numpy as np
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config
 from tune_tf.workloads.data_settings import Task
-from tune_tf.workloads.optimizer import make_optimizer
 
 _MAX_CLASSES_OF_NUMBERS = 20  # whole numbers with more values are amounts rather than classes
 _TOLD = 5
@@ -153,3 +152,33 @@ def rows_told(wrong: Any, first: int = 0) -> str:
 
 def _floats(values: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
+
+
+def make_optimizer(config: Config) -> Any:
+    """Return the optimizer that a config names.
+
+    Reads ``optimizer`` (sgd, adam, adamw or rmsprop; default adam), ``learning_rate`` (1e-3),
+    ``momentum`` (0; sgd and rmsprop only), ``weight_decay`` (0) and ``clipnorm`` (none).
+
+    Raises:
+        ValueError: The name is none of the four.
+    """
+    import keras
+
+    name = config.get("optimizer", "adam")
+    arguments: dict[str, Any] = {"learning_rate": float(config.get("learning_rate", 1e-3))}
+    if config.get("weight_decay"):
+        arguments["weight_decay"] = float(config["weight_decay"])
+    if config.get("clipnorm"):
+        arguments["clipnorm"] = float(config["clipnorm"])
+    if name in ("sgd", "rmsprop"):
+        arguments["momentum"] = float(config.get("momentum", 0.0))
+    optimizers = {
+        "sgd": keras.optimizers.SGD,
+        "adam": keras.optimizers.Adam,
+        "adamw": keras.optimizers.AdamW,
+        "rmsprop": keras.optimizers.RMSprop,
+    }
+    if name not in optimizers:
+        raise ValueError(f"optimizer must be one of {', '.join(optimizers)}, not {name!r}")
+    return optimizers[name](**arguments)

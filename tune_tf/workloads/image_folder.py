@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from tune_tf.config.fault_text import shown
-from tune_tf.data.prepared import prepared
+from tune_tf.config.error_text import shown
+from tune_tf.data.prepare.prepared import prepared
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.data_settings import DataSettings, Text
@@ -75,7 +75,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageFacts, ImageFiles]):
     The model takes bytes (uint8) of shape ``[rows, height, width, channels]``. Reads from a config:
     ``image_size`` (that of the settings), ``num_blocks``, ``filters`` (16), ``batch_norm`` (False),
     ``width`` (64), ``dropout`` (0), and what
-    :func:`~tune_tf.workloads.optimizer.make_optimizer` reads.
+    :func:`~tune_tf.workloads.model_family.make_optimizer` reads.
 
     Args:
         settings: Those of :class:`ImageFolderSettings`.

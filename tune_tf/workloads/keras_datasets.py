@@ -72,7 +72,7 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayFacts, _Arrays]):
     The files are fetched into Keras' cache where they are not there. Reads from a config what
     :func:`~tune_tf.workloads.model_family.convolutions` or, of texts, ``embedding_dim`` (32) and
     what :func:`~tune_tf.workloads.model_family.dense_layers` reads, and
-    :func:`~tune_tf.workloads.optimizer.make_optimizer`.
+    :func:`~tune_tf.workloads.model_family.make_optimizer`.
 
     Args:
         settings: Those of :class:`KerasDatasetSettings`.

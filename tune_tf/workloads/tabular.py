@@ -14,14 +14,14 @@ from tune_tf.workloads.head import Head, is_classification, rows_told
 from tune_tf.workloads.model_family import dense_layers
 from tune_tf.workloads.own_data import Facts, OwnData
 from tune_tf.workloads.split import Split
-from tune_tf.workloads.table_columns import (
+from tune_tf.workloads.tables.columns import (
     CategoricalColumns,
     NumericColumns,
     numbers_of,
     texts_of,
 )
-from tune_tf.workloads.table_file import read_table
-from tune_tf.workloads.table_serving import model_of_columns, rows_of_columns
+from tune_tf.workloads.tables.serving import model_of_columns, rows_of_columns
+from tune_tf.workloads.tables.table_file import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +103,7 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
     MLflow, takes the columns as they are.
 
     Reads from a config: ``num_layers`` (1), ``width`` (128), ``dropout`` (0), ``embedding_dim``
-    (8), and what :func:`~tune_tf.workloads.optimizer.make_optimizer` reads.
+    (8), and what :func:`~tune_tf.workloads.model_family.make_optimizer` reads.
 
     Args:
         settings: Those of :class:`TabularSettings`.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.fault_text import shown
+from tune_tf.config.error_text import shown
 from tune_tf.config.settings import Settings
 from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones, one_of
 from tune_tf.workload import Config, Data
@@ -114,7 +114,7 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayFacts, _Files]):
 
     Reads from a config what :func:`~tune_tf.workloads.model_family.convolutions` or
     :func:`~tune_tf.workloads.model_family.dense_layers` reads, and
-    :func:`~tune_tf.workloads.optimizer.make_optimizer`.
+    :func:`~tune_tf.workloads.model_family.make_optimizer`.
 
     Args:
         settings: Those of :class:`TFRecordsSettings`.

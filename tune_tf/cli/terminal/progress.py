@@ -1,0 +1,194 @@
+"""How a running sweep looks in a terminal, and in a log where there is none."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tune_tf.cli.terminal.sparkline import sparkline
+from tune_tf.cli.terminal.states import STATE_STYLES, counted_states
+from tune_tf.config import SweepConfig
+from tune_tf.constraint import is_feasible
+from tune_tf.formatting import duration, shown
+from tune_tf.outcome import Outcome
+from tune_tf.ranking import Candidate, best_of, best_so_far
+from tune_tf.tracking.outcome_tracker import last_report
+
+_LIVE_EVERY_S = 0.25
+_LOG_EVERY_S = 10.0
+
+
+class Progress(Callback):
+    """Draws the state of a sweep; a Tune callback that only looks.
+
+    Args:
+        config: The sweep's settings.
+        console: Where to draw; a log line now and then where it is no terminal.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        config: SweepConfig,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._console = console
+        self._clock = clock
+        self._begun = self._drawn = clock()
+        self._every_s = _LIVE_EVERY_S if console.is_terminal else _LOG_EVERY_S
+        self._cluster: dict[str, float] = {}
+        self._ended: set[str] = set()
+        self._values: list[float] = []
+        self._done_before: int | None = None
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __reduce__(self) -> tuple[Callable[[SweepConfig], "Progress"], tuple[SweepConfig]]:
+        """Draw on the stderr of the process that unpickles it, which drives the sweep."""
+        return _on_stderr, (self._config,)
+
+    def __enter__(self) -> Self:
+        """Begin to draw."""
+        self._say(Text(f"{self._config.name}: starting Ray ...", style="dim"))
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End drawing."""
+        self._live.stop()
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Draw again, if it is time to."""
+        if self._done_before is None:
+            self._done_before = sum(trial.is_finished() for trial in trials)
+        now = self._clock()
+        if now - self._drawn >= self._every_s:
+            self._drawn = now
+            self._draw(trials)
+
+    def _draw(self, trials: list[Trial]) -> None:
+        counts = Counter(state_of(trial) for trial in trials)
+        done = sum(trial.is_finished() for trial in trials)
+        if self._console.is_terminal:
+            self._live.update(self._picture(trials, counts, done), refresh=True)
+        else:
+            self._say(Text(f"{self._line(counts, done)}; {self._best(trials)}"))
+
+    def _picture(self, trials: list[Trial], counts: Counter[str], done: int) -> RenderableType:
+        total = self._config.budget.num_samples
+        table = Table.grid(padding=(0, 2))
+        table.add_row(
+            Text(self._config.name, style="bold"),
+            ProgressBar(total=total, completed=done, width=32),
+            f"{done}/{total} trials",
+            self._times(done),
+        )
+        rows: list[RenderableType] = [
+            table,
+            Text("  ").join([counted_states(counts), Text(self._pace(trials, done), "dim")]),
+            Text(self._best(trials)),
+        ]
+        curve = self._best_so_far(trials)
+        if len(curve) > 1:
+            first, last = shown(curve[0]), shown(curve[-1])
+            rows.append(Text.assemble((f"{first} ", "dim"), sparkline(curve), (f" {last}", "dim")))
+        return Group(*rows)
+
+    def _pace(self, trials: list[Trial], done: int) -> str:
+        """Return what is reserved, and how fast trials and epochs come to their end."""
+        reserved: Counter[str] = Counter()
+        for trial in trials:
+            if trial.status == Trial.RUNNING:
+                reserved.update(trial.placement_group_factory.required_resources)
+        self._cluster = self._cluster or ray.cluster_resources()
+        told = [
+            f"{reserved[name]:g}/{self._cluster[name]:g} {name}s"
+            for name in ("CPU", "GPU")
+            if self._cluster.get(name)
+        ]
+        minutes = max(self._clock() - self._begun, 1.0) / 60
+        if new := done - (self._done_before or 0):
+            told.append(f"{new / minutes:.3g} trials a minute")
+        epochs = sum(int(last_report(trial).get("training_iteration", 0)) for trial in trials)
+        return ", ".join([*told, f"{epochs} epochs"])
+
+    def _best_so_far(self, trials: list[Trial]) -> list[float]:
+        """Return the best value after each trial that ended, in the order of their ends."""
+        objective = self._config.leading_objective
+        for trial in trials:
+            if trial.is_finished() and trial.trial_id not in self._ended:
+                self._ended.add(trial.trial_id)
+                last = last_report(trial)
+                if is_feasible(self._config.constraints, last):
+                    self._values.append(last.get(objective.metric, math.nan))
+        return best_so_far(self._values, objective)
+
+    def _line(self, counts: Counter[str], done: int) -> str:
+        states = ", ".join(f"{counts[name]} {name}" for name in STATE_STYLES if counts[name])
+        return f"{done}/{self._config.budget.num_samples} trials ({states}), {self._times(done)}"
+
+    def _times(self, done: int) -> str:
+        elapsed, budget = self._clock() - self._begun, self._config.budget
+        left = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
+        if new := done - (self._done_before or 0):
+            left.append(elapsed / new * (budget.num_samples - done))
+        told = f"{_whole(elapsed)} gone"
+        return f"{told}, at most {_whole(min(left))} left" if left else told
+
+    def _best(self, trials: list[Trial]) -> str:
+        objective = self._config.leading_objective
+        best = best_of(
+            (
+                Candidate(
+                    number,
+                    Outcome.of_result(last),
+                    last.get(objective.metric),
+                    is_feasible(self._config.constraints, last),
+                )
+                for number, last in enumerate(map(last_report, trials))
+            ),
+            objective,
+        )
+        if best is None:
+            return "no result yet"
+        config = ", ".join(f"{k}={shown(v)}" for k, v in trials[best.key].config.items())
+        return f"best {objective.metric} {shown(best.value)} by {trials[best.key]}: {config}"
+
+    def _say(self, text: Text) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+
+def _on_stderr(config: SweepConfig) -> Progress:
+    return Progress(config, Console(stderr=True))
+
+
+def state_of(trial: Trial) -> str:
+    """Return a word for what a trial does or how it ended."""
+    if trial.status == Trial.ERROR:
+        return Outcome.ERROR.value
+    if trial.is_finished():
+        outcome = Outcome.of_result(last_report(trial))
+        return (outcome or Outcome.COMPLETED).value
+    return "running" if trial.status == Trial.RUNNING else "pending"
+
+
+def _whole(seconds: float) -> str:
+    return duration(max(0, round(seconds)))

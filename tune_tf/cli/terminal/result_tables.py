@@ -1,0 +1,214 @@
+"""What a verb prints at its end, for people and as JSON."""
+
+import contextlib
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tune_tf.cli.exit_codes import ExitCode
+from tune_tf.errors import UnknownMetricError
+from tune_tf.forecast import deviations, read_settled
+from tune_tf.forecast.text import told_in_unit
+from tune_tf.formatting import shown
+from tune_tf.outcome import Outcome
+from tune_tf.secrets import masked
+from tune_tf.space import flat
+
+if TYPE_CHECKING:
+    from tune_tf.results import SweepResult, TrialResult
+    from tune_tf.sweep import SweepPlan
+
+_FAILURES = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
+
+
+def print_plan(plan: "SweepPlan", *, as_json: bool) -> None:
+    """Print what a sweep would do."""
+    config = plan.config
+    if as_json:
+        _print_json(
+            {
+                "config": config.to_dict(),
+                "resources": {"cpus": plan.resources.cpus, "gpus": plan.resources.gpus},
+                "max_concurrent_trials": plan.max_concurrent_trials,
+                "examples": plan.examples,
+            }
+        )
+        return
+    console = Console()
+    console.print(f"[bold]{config.name}[/]: the settings are right; nothing was run.")
+    table = Table.grid(padding=(0, 2))
+    table.add_row("workload", config.workload)
+    table.add_row("objective", ", ".join(f"{it.mode} {it.metric}" for it in config.objectives))
+    if config.constraints:
+        table.add_row("constraints", ", ".join(map(str, config.constraints)))
+    table.add_row("searcher", f"{config.searcher.name} {config.searcher.sampler}")
+    table.add_row("scheduler", f"{config.scheduler.name}, at most {config.scheduler.max_t} epochs")
+    table.add_row(
+        "trials",
+        f"{config.budget.num_samples}, {plan.max_concurrent_trials} at a time, each with "
+        f"{plan.resources.cpus} CPU(s) and {plan.resources.gpus:g} GPU(s)",
+    )
+    for number, example in enumerate(plan.examples):
+        told = ", ".join(f"{path}={shown(value)}" for path, value in flat(example).items())
+        table.add_row("for example" if number == 0 else "", told)
+    console.print(table)
+
+
+def print_result(result: "SweepResult", *, as_json: bool) -> ExitCode:
+    """Print what a sweep found; return what the process should end with."""
+    best = _best(result)
+    if as_json:
+        _print_json(_as_data(result, best))
+    else:
+        _print_tables(result, best, Console())
+    if result.interrupted:
+        return ExitCode.INTERRUPTED
+    return ExitCode.ENDED if result.count(Outcome.COMPLETED) else ExitCode.NOTHING_COMPLETED
+
+
+def _best(result: "SweepResult") -> "TrialResult | None":
+    try:
+        return result.best_trial
+    except UnknownMetricError:
+        return None
+
+
+def _as_data(result: "SweepResult", best: "TrialResult | None") -> dict[str, Any]:
+    return {
+        "sweep_id": result.sweep_id,
+        "path": str(result.path),
+        "interrupted": result.interrupted,
+        "ended_early": result.ended_early,
+        "trials": {o.value: result.count(o) for o in Outcome if result.count(o)},
+        "best": None
+        if best is None
+        else {
+            "trial_id": best.trial_id,
+            "number": best.number,
+            "outcome": best.outcome.value if best.outcome else None,
+            "config": best.config,
+            "metrics": best.metrics,
+            "checkpoint": str(best.checkpoint) if best.checkpoint else None,
+        },
+        "pareto_front": [trial.number for trial in result.pareto_front],
+        "mlflow_run_id": result.mlflow_run_id,
+        "forecast": _forecast_as_data(result),
+    }
+
+
+def _forecast_as_data(result: "SweepResult") -> dict[str, Any] | None:
+    """Return how far the forecast was off; None where there was none."""
+    settled = read_settled(result.path)
+    if settled is None or settled.outturn is None:
+        return None
+    return {
+        each.what: {**each.forecast.to_dict(), "actual": each.actual, "ratio": each.ratio}
+        for each in deviations(settled.forecast, settled.outturn)
+    }
+
+
+def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Console) -> None:
+    objective = result.objective
+    counts = ", ".join(
+        f"{result.count(outcome)} {outcome.value.replace('_', ' ')}"
+        for outcome in Outcome
+        if result.count(outcome)
+    )
+    state = "interrupted" if result.interrupted else "done"
+    why = f"\nEnded early: {result.ended_early}" if result.ended_early else ""
+    console.print(
+        f"\n[bold]{result.sweep_id}[/] {state}: {len(result.trials)} trials ({counts}){why}"
+    )
+    _print_failures(result, console)
+    if best is not None:
+        console.print(f"Best trial: number {best.number} ({best.trial_id})", highlight=False)
+        table = Table()
+        table.add_column("")
+        table.add_column("value")
+        table.add_row(
+            f"[bold]{objective.metric}[/]", f"[bold]{shown(objective.value(best.metrics))}[/]"
+        )
+        for name, value in sorted(best.metrics.items()):
+            if name != objective.metric:
+                table.add_row(name, shown(value))
+        table.add_section()
+        for path, value in flat(best.config).items():
+            table.add_row(path, shown(value))
+        console.print(table)
+        console.print(f"Checkpoint: {best.checkpoint}", soft_wrap=True, highlight=False)
+    if len(result.config.objectives) > 1:
+        _print_front(result, console)
+    if result.interrupted:
+        console.print(
+            f"Go on with:  {_command('tune-tf')} resume {result.path}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    _print_forecast(result, console)
+    if result.report_path.exists():
+        console.print(f"Report:      {result.report_path}", soft_wrap=True, highlight=False)
+    if result.config.mlflow is not None:
+        uri = masked(result.config.mlflow.tracking_uri)
+        is_server = uri.startswith(("http://", "https://"))
+        where = uri if is_server else f"{_command('mlflow')} ui --backend-store-uri {uri}"
+        console.print(f"Look at it:  {where}", soft_wrap=True, highlight=False)
+
+
+def _print_forecast(result: "SweepResult", console: Console) -> None:
+    """Say in a line how far the forecast was off, where there was one."""
+    settled = read_settled(result.path)
+    if settled is None or settled.outturn is None:
+        return
+    told = []
+    for each in deviations(settled.forecast, settled.outturn):
+        if each.what.startswith(("wall time", "peak memory")):
+            forecast, actual = told_in_unit(each)
+            told.append(f"{each.what} {actual}, forecast {forecast}")
+    console.print(f"Forecast:    {'; '.join(told)}", soft_wrap=True, highlight=False)
+
+
+def _print_front(result: "SweepResult", console: Console) -> None:
+    """Print the trials of the Pareto front with their objectives."""
+    objectives = result.config.objectives
+    count = len(result.pareto_front)
+    table = Table(title=f"Pareto front: {count} trial{'' if count == 1 else 's'}")
+    table.add_column("trial")
+    for objective in objectives:
+        table.add_column(f"{objective.mode} {objective.metric}")
+    for trial in result.pareto_front:
+        values = (shown(objective.value(trial.metrics)) for objective in objectives)
+        table.add_row(str(trial.number), *values)
+    console.print(table)
+
+
+def _command(name: str) -> str:
+    """Return what to type for a command: its path, where the shell would not find it by name."""
+    beside = Path(sys.executable).with_name(name)
+    if shutil.which(name) == str(beside) or not beside.exists():
+        return name
+    with contextlib.suppress(ValueError):
+        return str(beside.relative_to(Path.cwd()))
+    return str(beside)
+
+
+def _print_failures(result: "SweepResult", console: Console) -> None:
+    """Say why trials failed, once for all that failed alike."""
+    alike: dict[tuple[str, str], list[int]] = {}
+    for trial in result.trials:
+        if trial.outcome in _FAILURES and trial.cause:
+            reason = (trial.outcome.value, trial.cause.splitlines()[-1])
+            alike.setdefault(reason, []).append(trial.number)
+    for (word, cause), numbers in alike.items():
+        who = f"{len(numbers)} trials" if len(numbers) > 1 else f"trial {numbers[0]}"
+        text = f"  {who} {word}: {cause}"
+        console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_json(data: Any) -> None:
+    json.dump(data, sys.stdout, indent=2, default=str)
+    sys.stdout.write("\n")

@@ -1,0 +1,82 @@
+"""``sweep.py init``: a sweep file for data of one's own."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tune_tf.cli.options import JsonOption
+
+
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write it to.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the JSON schema of sweep files, or write it to a file.
+
+    An editor with a YAML language server completes and checks a sweep file whose first line
+    names the schema: `# yaml-language-server: $schema=sweep.schema.json`
+
+    Example: `sweep.py schema --output sweep.schema.json`
+    """
+    from tune_tf.config import schema_text, write_schema
+
+    if output is None:
+        typer.echo(schema_text(), nl=False)
+        return
+    write_schema(output)
+    typer.echo(json.dumps({"path": str(output)}) if as_json else f"Wrote {output}")
+
+
+def init(
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="A .csv, .parquet, .npz, .npy or .tfrecord file, or a folder of class folders "
+            "with images; without it, a workload of your own is begun.",
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The sweep file to write.")] = Path(
+        "sweep.yaml"
+    ),
+    target: Annotated[
+        str | None,
+        typer.Option(help="What to predict: a column, a record's feature, or the .npy file of y."),
+    ] = None,
+    workload: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.py", help="Write a workload of your own on these data, too."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over files that are there.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a commented sweep file for your own data, ready to run.
+
+    Looks into the data, guesses what is learnt and says so in comments, and checks the file as
+    `run --dry-run` does. Exit code 2: the data are not as they must be, or a file is there.
+
+    Example: `sweep.py init customers.csv --target churn --output churn.yaml`
+    """
+    from tune_tf.scaffold import init_sweep
+
+    written = init_sweep(data, output, target=target, workload=workload, force=force)
+    if as_json:
+        told = {
+            "path": str(written.path),
+            "files": [str(path) for path in written.files],
+            "workload": written.plan.config.workload,
+            "task": written.task,
+        }
+        typer.echo(json.dumps(told, indent=2))
+        return
+    from tune_tf.cli.terminal.result_tables import print_plan
+
+    typer.echo(f"Wrote {', '.join(str(path) for path in written.files)}")
+    print_plan(written.plan, as_json=False)
+    typer.echo(f"Search with:  tune-tf run {written.path}")

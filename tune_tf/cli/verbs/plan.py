@@ -1,0 +1,183 @@
+"""``sweep.py plan``: what a sweep will take, before it is run."""
+
+from typing import TYPE_CHECKING
+
+from tune_tf.cli.options import FileArgument, JsonOption, OverridesArgument, SettingsOption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from tune_tf.config import SweepConfig
+    from tune_tf.forecast import Forecast, ModelForecast, Range
+
+
+def plan(
+    file: FileArgument,
+    overrides: OverridesArgument = None,
+    settings: SettingsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what a sweep will take: memory, time, epochs and disk, each with its uncertainty.
+
+    Checks the file, trains a few batches of the smallest, the largest and two random models as the
+    sweep would, simulates its scheduler, and refuses what cannot work. A later `run` of the same
+    settings says how far the forecast was off.
+
+    Example: `sweep.py plan search_spaces/digits_cnn.yaml`
+    """
+    from tune_tf.config import SweepConfig
+
+    config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
+    forecast, path = forecast_and_keep(config, file.parent.absolute(), quiet=as_json)
+    if as_json:
+        from tune_tf.cli.terminal.console import print_json
+
+        print_json({**forecast.to_dict(), "path": str(path)})
+
+
+def forecast_and_keep(
+    config: "SweepConfig", base_dir: "Path", *, quiet: bool
+) -> "tuple[Forecast, Path]":
+    """Forecast a sweep, print it and keep it for a run of the same settings.
+
+    Args:
+        config: The sweep's settings.
+        base_dir: What the workload's path is relative to.
+        quiet: Print nothing.
+
+    Returns:
+        The forecast, and the file that holds it.
+    """
+    from rich.console import Console
+
+    from tune_tf.cli.terminal.console import make_console, measuring
+    from tune_tf.estimate.planning import forecast_sweep
+    from tune_tf.forecast import keep_forecast
+
+    with measuring(Console(stderr=True, quiet=quiet)) as tell:
+        forecast = forecast_sweep(config, base_dir=base_dir, tell=tell)
+    path = keep_forecast(forecast, config)
+    if not quiet:
+        console = make_console()
+        print_forecast(forecast, console)
+        console.print(f"\nKept for the next run of these settings: {path}", soft_wrap=True)
+    return forecast, path
+
+
+def print_forecast(forecast: "Forecast", console: "Console") -> None:
+    """Print a forecast for people."""
+    from rich.text import Text
+
+    console.print(f"[bold]{forecast.name}[/]: what it will take, on {forecast.machine}")
+    console.print(_models(forecast))
+    console.print()
+    console.print(_totals(forecast))
+    console.print("\n[bold]Where the time goes[/]")
+    console.print(_phases(forecast))
+    console.print("\n[bold]What it rests on[/]", style="dim")
+    console.print(_list(forecast.assumptions), style="dim")
+    for warning in forecast.warnings:
+        console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
+
+
+def _models(forecast: "Forecast") -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
+    has_gpus = any(model.gpu_memory_bytes is not None for model in forecast.models)
+    headers = [
+        "model",
+        "parameters",
+        "memory at first",
+        "checkpoint",
+        "seconds an epoch",
+        "first epoch",
+    ]
+    if has_gpus:
+        headers.insert(3, "GPU memory")
+    for number, header in enumerate(headers):
+        table.add_column(header, justify="right" if number else "left", no_wrap=True)
+    for model in forecast.models:
+        table.add_row(*_row(model, has_gpus=has_gpus))
+    return table
+
+
+def _row(model: "ModelForecast", *, has_gpus: bool) -> list[str]:
+    from tune_tf.forecast.text import byte_count, span
+
+    def known(num_bytes: int | None) -> str:
+        return "-" if num_bytes is None else byte_count(num_bytes)
+
+    cells = [
+        model.label,
+        f"{model.num_parameters:,}",
+        known(model.memory_bytes),
+        byte_count(model.checkpoint_bytes),
+        span(model.epoch_s, lambda seconds: f"{seconds:.3g}"),
+        f"+ {model.trace_s:.1f} s",
+    ]
+    if has_gpus:
+        cells.insert(3, known(model.gpu_memory_bytes))
+    return cells
+
+
+def _totals(forecast: "Forecast") -> "Table":
+    from rich.table import Table
+
+    from tune_tf.forecast.text import byte_count, seconds_told
+
+    def count(value: float) -> str:
+        return f"{value:,.0f}"
+
+    def hours(value: float) -> str:
+        return f"{value:.2g}"
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("the sweep", no_wrap=True)
+    for header in ("likely", "from", "to"):
+        table.add_column(header, justify="right", no_wrap=True)
+
+    def add(what: str, value: "Range", told: "Callable[[float], str]") -> None:
+        table.add_row(what, *(told(each) for each in (value.likely, value.low, value.high)))
+
+    add("wall time", forecast.wall_s, seconds_told)
+    add(f"trials, {forecast.num_at_once} at a time", forecast.trials, count)
+    add("epochs of all trials", forecast.epochs, count)
+    add("seconds an epoch", forecast.epoch_s, lambda value: f"{value:.3g}")
+    add("parameters of a model", forecast.num_parameters, count)
+    add("peak memory a trial", forecast.memory_bytes, byte_count)
+    if forecast.gpu_memory_bytes is not None:
+        add("GPU memory a trial", forecast.gpu_memory_bytes, byte_count)
+    add("CPU-hours reserved", forecast.cpu_hours, hours)
+    if forecast.gpus:
+        add("GPU-hours reserved", forecast.gpu_hours, hours)
+    add("disk: the sweep's folder", forecast.disk_bytes, byte_count)
+    add("disk: MLflow", forecast.mlflow_bytes, byte_count)
+    fitting = forecast.num_fitting_memory
+    table.add_row("trials that free memory holds", f"{fitting:,}", "", "")
+    return table
+
+
+def _phases(forecast: "Forecast") -> "Table":
+    from rich.table import Table
+
+    from tune_tf.forecast.text import seconds_told, span
+
+    table = Table.grid(padding=(0, 2, 0, 2))
+    for what, seconds in forecast.phases.items():
+        table.add_row(what, span(seconds, seconds_told))
+    return table
+
+
+def _list(sentences: "Sequence[str]") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 1, 0, 2))
+    for sentence in sentences:
+        table.add_row("-", Text(sentence))
+    return table

@@ -1,0 +1,133 @@
+"""``sweep.py scale``: how a sweep's workload scales, and which parallelism to choose."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tune_tf.cli.options import (
+    AddressOption,
+    FileArgument,
+    JsonOption,
+    OverridesArgument,
+    SettingsOption,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tune_tf.estimate.scaling import Kept, Scaling
+
+_WIDE = 112  # columns of a terminal that all numbers need
+
+
+def scale(
+    file: FileArgument,
+    overrides: OverridesArgument = None,
+    settings: SettingsOption = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure shortly, and only the ends.")
+    ] = False,
+    max_devices: Annotated[
+        int | None, typer.Option(min=1, help="The most devices to try; all if not given.")
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Keep a TensorFlow profile of a few batches.")
+    ] = False,
+    address: AddressOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how a workload scales over devices, batch sizes and data.
+
+    Trains the config from the middle of the search space for some seconds at a time, says where
+    more devices stop paying, and which `parallelism:` to choose.
+
+    Example: `sweep.py scale search_spaces/digits_cnn.yaml`
+    """
+    from tune_tf.config import SweepConfig
+
+    config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
+    from rich.console import Console
+
+    from tune_tf.cli.terminal.console import measuring
+    from tune_tf.estimate.scaling import keep, scale_workload
+
+    with measuring(Console(stderr=True, quiet=as_json)) as tell:
+        scaling = scale_workload(
+            config,
+            base_dir=file.parent.absolute(),
+            quick=quick,
+            max_devices=max_devices,
+            profile=profile,
+            tell=tell,
+        )
+        tell("writing down", 1.0)
+        kept = keep(scaling, config)
+    if as_json:
+        told = {"path": str(kept.folder), "mlflow_run_id": kept.mlflow_run_id}
+        typer.echo(json.dumps({**scaling.to_dict(), **told}, indent=2, default=str))
+    else:
+        _print(scaling, kept, Console())
+
+
+def _print(scaling: "Scaling", kept: "Kept", console: "Console") -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from tune_tf.estimate.scaling.table import HEADERS, NARROW, table_of
+
+    console.print(
+        f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",
+        highlight=False,
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    shown = [
+        number
+        for number, header in enumerate(HEADERS)
+        if console.width >= _WIDE or header not in NARROW
+    ]
+    for number in shown:
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(HEADERS[number], justify=justify, no_wrap=True)
+    faults: list[tuple[str, str]] = []
+    for title, rows in table_of(scaling.measurements):
+        table.add_row(Text(title, style="bold"))
+        for row in rows:
+            cells = [f"  {row.cells[0]}", *row.cells[1:]]
+            style = "dim" if row.fault else "bold" if row.is_reference else None
+            table.add_row(*(cells[number] for number in shown), style=style)
+            if row.fault:
+                faults.append((row.cells[0], row.fault))
+    console.print(table)
+    for name, fault in faults:
+        console.print(Text(f"{name}: not measured: {fault}", style="red"))
+    console.print("\n[bold]What it means[/]")
+    console.print(_list(scaling.advice.sentences))
+    console.print("\n[bold]For the sweep file[/]")
+    console.print(Padding(Text(scaling.advice.settings, style="cyan"), (0, 0, 0, 2)))
+    console.print("\n[bold]How it was measured[/]", style="dim")
+    console.print(_list(scaling.how), style="dim")
+    console.print(Text(f"\nPage and picture: {kept.folder / 'scale.html'}"), soft_wrap=True)
+    if scaling.profile:
+        console.print(
+            Text(
+                "Profile: pip install tensorboard tensorboard-plugin-profile; "
+                f"tensorboard --logdir {kept.folder / 'profile'}"
+            ),
+            soft_wrap=True,
+        )
+    if kept.mlflow_run_id is not None:
+        console.print(Text(f"MLflow run: {kept.mlflow_run_id}"), soft_wrap=True)
+
+
+def _list(sentences: "Sequence[str]") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 1, 0, 2))
+    for sentence in sentences:
+        table.add_row("-", Text(sentence))
+    return table

@@ -1,0 +1,1 @@
+"""Data loaded once per node and shared by the trials on it."""

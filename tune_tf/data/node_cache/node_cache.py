@@ -1,0 +1,142 @@
+"""Who loads the data of a node, once for all trials on it."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.data.nested import leaves_of
+from tune_tf.data.node_cache.load_cache import LoadCache
+from tune_tf.data.node_cache.recording_config import Reads
+from tune_tf.data.node_cache.workload_copies import LOAD_DATA, Changes, WorkloadCopies
+from tune_tf.data.prepare.leases import BEATS, Leases, end_when_unwanted
+from tune_tf.data.rows import as_arrays
+from tune_tf.workload import Data, Workload
+
+if TYPE_CHECKING:
+    import ray
+
+_log = logging.getLogger(__name__)
+
+_SHARE_OF_STORE = 0.5
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Data in the object store of a node.
+
+    Args:
+        data: Ray's reference to :class:`~tune_tf.workload.Data` without test rows, and to what
+            their loader set on the workload; None where they are no arrays or cannot be sent, and
+            every process has to load them for itself.
+        num_bytes: Size of the arrays.
+    """
+
+    data: "ray.ObjectRef[tuple[Data, Changes]] | None"
+    num_bytes: int
+
+
+class DataKeeper:
+    """Loads data once for each value that their loader reads, and owns them in the object store.
+
+    It is a Ray actor, one a node, and sees no GPU. Who asks while data are being loaded waits for
+    that one loading. Of a sweep's data those used longest ago are dropped where all together take
+    more than half of the node's object store; Ray spills what does not fit. All are dropped once no
+    process is left that asked for them, and the keeper ends itself when it has no more.
+
+    Args:
+        keep_s: Seconds that data outlive the last sign of those who asked for them.
+    """
+
+    def __init__(self, keep_s: float) -> None:
+        # Ray shows all GPUs to an actor that reserves none, and TensorFlow would take their memory.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        self._keep_s = keep_s
+        self._leases = Leases(keep_s)
+        self._loading = asyncio.Lock()
+        self._caches: dict[str, LoadCache[Kept]] = {}
+        self._watch: asyncio.Future[None] | None = None
+
+    async def knows(self, data_id: str, asker: str) -> bool:
+        """Whether :meth:`learn` was called.
+
+        Args:
+            data_id: Names a sweep's data; the same in all its trials.
+            asker: Name of the process that asks.
+        """
+        if self._watch is None:
+            self._watch = asyncio.ensure_future(
+                end_when_unwanted(
+                    self._leases, self._keep_s / BEATS, lambda key: self._caches.pop(key, None)
+                )
+            )
+        self._leases.want(data_id, asker)
+        return data_id in self._caches
+
+    async def learn(self, data_id: str, workload: Workload, floatx: str) -> None:
+        """Take over a workload.
+
+        Args:
+            data_id: Names its data.
+            workload: Whose data.
+            floatx: What floats become.
+        """
+        if data_id in self._caches:
+            return
+        copies = WorkloadCopies(workload)
+        self._caches[data_id] = LoadCache(
+            lambda config: _load(copies, config, floatx),
+            _store_bytes(),
+            lambda kept: kept.num_bytes,
+        )
+
+    async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, Kept]:
+        """Return the data of a config, and what their loader read of it.
+
+        Args:
+            data_id: Of data that it has learnt of.
+            config: The trial's values.
+        """
+        cache = self._caches[data_id]
+        async with self._loading:
+            return await asyncio.to_thread(cache.get_with_reads, config)
+
+    async def data_ids(self) -> list[str]:
+        """Return the names of all that it keeps."""
+        return list(self._caches)
+
+    async def hear(self, asker: str) -> None:
+        """Note that a process is there."""
+        self._leases.hear(asker)
+
+
+def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> Kept:
+    import ray
+
+    data, changes = copies.run(LOAD_DATA, lambda workload: workload.load_data(config))
+    arrays = as_arrays(data, floatx=floatx)
+    if arrays is None:
+        return Kept(None, 0)
+    parts = (arrays.train, arrays.validation)
+    num_bytes = sum(leaf.nbytes for part in parts if part for _, leaf in leaves_of("", part))
+    try:
+        return Kept(ray.put((arrays, replace(changes, owner=None))), num_bytes)
+    except Exception as error:  # noqa: BLE001  whatever an attribute raises where it is pickled
+        names = ", ".join(f"self.{name}" for name in sorted(changes.values))
+        _log.warning("Each trial loads its data: load_data set %s: %s", names, error)
+        return Kept(None, 0)
+
+
+def _store_bytes() -> int:
+    """Return how much of this node's object store may hold data that nobody uses."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    sizes = [
+        node["Resources"].get("object_store_memory", 0)
+        for node in ray.nodes()
+        if node["NodeID"] == here
+    ]
+    return int(sum(sizes) * _SHARE_OF_STORE)

@@ -1,0 +1,116 @@
+"""A workload's data, loaded once for all trials on a node."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.data.node_cache.node_actor import node_actor
+from tune_tf.data.node_cache.recording_config import RecordingConfig
+from tune_tf.data.node_cache.workload_copies import LOAD_DATA, Changes, WorkloadCopies
+from tune_tf.data.prepare.leases import BEATS, Heartbeat
+from tune_tf.workload import Data, Workload
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+_log = logging.getLogger(__name__)
+
+KEEP_S = 120.0
+"""Seconds that data outlive the last process of a node that used them: longer than the start of a
+trial takes, before which the last one may have ended."""
+_TRIES = 3
+
+
+class SharedLoads:
+    """Loads a workload's data in a process of the node that serves all its trials.
+
+    The arrays lie in the node's object store and are mapped into each trial, read-only. A process
+    that is no actor of a Ray cluster loads them by itself, and so does every process where they are
+    no arrays.
+
+    Args:
+        workload: Whose data.
+        data_id: Names them; the same in all trials that share them, None to share nothing.
+        floatx: What floats become, where data are shared.
+        keep_s: See :class:`~tune_tf.data.node_cache.node_cache.DataKeeper`.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        data_id: str | None,
+        floatx: str = "float32",
+        keep_s: float = KEEP_S,
+    ) -> None:
+        self._workload = workload
+        self._copies = WorkloadCopies(workload)
+        self._data_id = data_id
+        self._floatx = floatx
+        self._keep_s = keep_s
+
+    def load(self, config: Mapping[str, Any]) -> Data:
+        """Return the data of a config.
+
+        Raises:
+            Exception: Whatever ``load_data`` raised.
+        """
+        found = self._shared(config) if self._data_id and is_actor() else None
+        if found is None:
+            found = self._copies.run(LOAD_DATA, lambda copy: copy.load_data(config))
+        data, changes = found
+        self._copies.put(LOAD_DATA, changes, config)
+        return data
+
+    def _shared(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
+        """Return the node's copy; None where there can be none."""
+        from ray.exceptions import ObjectLostError, RayActorError
+
+        for _ in range(_TRIES):
+            try:
+                return self._of_keeper(config)
+            except (RayActorError, ObjectLostError) as error:
+                _log.warning("The process that keeps this node's data was lost: %s", error)
+        return None
+
+    def _of_keeper(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
+        import ray
+        from ray.exceptions import RayTaskError
+
+        from tune_tf.data.node_cache.node_cache import DataKeeper
+
+        keeper: ActorHandle = node_actor(DataKeeper, "data", self._keep_s)
+        asker = Heartbeat.to(keeper, self._keep_s / BEATS, "keeper").asker
+        if not ray.get(keeper.knows.remote(self._data_id, asker)) and not self._teach(keeper):
+            return None
+        plain = config.to_dict() if isinstance(config, RecordingConfig) else dict(config)
+        try:
+            reads, kept = ray.get(keeper.load.remote(self._data_id, plain))
+        except RayTaskError as error:
+            if isinstance(error.cause, Exception):
+                raise error.cause from error
+            raise
+        if kept.data is None:
+            return None
+        if isinstance(config, RecordingConfig):
+            config.note(reads)
+        found: tuple[Data, Changes] = ray.get(kept.data)
+        return found
+
+    def _teach(self, keeper: "ActorHandle") -> bool:
+        """Hand over the workload; return whether that was possible."""
+        import ray
+
+        try:
+            workload = ray.put(self._workload)
+        except TypeError as error:
+            _log.warning("Each trial loads its data: the workload cannot be shared: %s", error)
+            return False
+        ray.get(keeper.learn.remote(self._data_id, workload, self._floatx))
+        return True
+
+
+def is_actor() -> bool:
+    """Whether this process is an actor of a Ray cluster, as a trial of a sweep is."""
+    import ray
+
+    return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None

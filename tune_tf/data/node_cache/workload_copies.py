@@ -1,0 +1,313 @@
+"""Copies of a workload, on which its methods run apart from those of other trials."""
+
+import contextlib
+import io
+import logging
+import pickle
+import types
+import uuid
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from tune_tf.data.digest import digest
+from tune_tf.data.node_cache.recording_config import RecordingConfig
+from tune_tf.errors import WorkloadError
+from tune_tf.workload import Workload
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+LOAD_DATA = "load_data"
+
+_NOT_COPIED = (type, types.FunctionType, types.ModuleType)
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """What a method changed of the attributes of a workload.
+
+    Args:
+        values: Attributes that it set or changed in place.
+        removed: Names of those that it deleted.
+        owner: The workload that it ran on; None where that is in another process.
+    """
+
+    values: Mapping[str, Any]
+    removed: frozenset[str] = frozenset()
+    owner: Workload | None = None
+
+
+class WorkloadCopies:
+    """Runs methods of a workload on copies of it, and takes over what they set there.
+
+    A copy is as the workload was before its first trial, so that a method sees nothing that another
+    trial's methods set. What it sets itself is put on the workload, for the other methods of its
+    trial, and taken away for the next trial. Classes, functions and read-only arrays are not
+    copied.
+
+    Args:
+        workload: The user's, before any of its methods ran.
+    """
+
+    _of_workload: ClassVar[dict[int, "WorkloadCopies"]] = {}
+
+    def __init__(self, workload: Workload) -> None:
+        number = id(workload)
+        if earlier := self._of_workload.get(number):
+            earlier._replace({})
+        else:
+            weakref.finalize(workload, self._of_workload.pop, number, None)
+        self._of_workload[number] = self
+        self._workload = weakref.ref(workload)
+        self._class: type[Workload] = type(workload)
+        self._first = SavedAttributes(_attributes(workload), workload)
+        self._puts: dict[str, _Put] = {}
+        self._warned: set[str] = set()
+
+    @classmethod
+    def of(cls, workload: Workload) -> "WorkloadCopies":
+        """Return those that were made last of a workload, or new ones."""
+        return cls._of_workload.get(id(workload)) or cls(workload)
+
+    @property
+    def loaded_version(self) -> bytes:
+        """Equal for equal values of what ``load_data`` set on the workload."""
+        loaded = self._puts.get(LOAD_DATA)
+        return b"" if loaded is None else loaded.version
+
+    @property
+    def has_loaded(self) -> bool:
+        """Whether ``load_data`` set or removed attributes of the workload."""
+        loaded = self._puts.get(LOAD_DATA)
+        return loaded is not None and bool(loaded.names)
+
+    def run(self, name: str, call: Callable[[Workload], Result]) -> tuple[Result, Changes]:
+        """Run a method on a new copy; others than ``load_data`` see what that has set.
+
+        Args:
+            name: The method.
+            call: Calls it on a copy.
+
+        Returns:
+            What it returned, and what it changed of the copy.
+
+        Raises:
+            WorkloadError: It changed an attribute of the class, which all trials share.
+        """
+        seen = {} if name == LOAD_DATA else self._puts
+        made = self._copy({each: put for each, put in seen.items() if each != name})
+        shared = {id(each): b"%d" % id(each) for each in self._first.shared_arrays}
+        before = {name: digest(value, shared) for name, value in _attributes(made).items()}
+        of_class = _class_values(self._class)
+        result = call(made)
+        _check_class(name, of_class, _class_values(self._class))
+        after = _attributes(made)
+        values = {
+            name: value
+            for name, value in after.items()
+            if name not in self._first.uncopied
+            and (before.get(name) is None or digest(value, shared) != before[name])
+        }
+        return result, Changes(values, frozenset(before.keys() - after.keys()), made)
+
+    def put(self, name: str, changes: Changes, config: Mapping[str, Any]) -> None:
+        """Put changes on the workload, in place of those of earlier trials.
+
+        Args:
+            name: The method that made them.
+            changes: What it changed.
+            config: That it was called with. They are put again where what was made of it is used
+                again.
+        """
+        saved = SavedAttributes(changes.values, changes.owner)
+        made = _Put(replace(changes, owner=None), saved)
+
+        def put() -> None:
+            self._replace({**({} if name == LOAD_DATA else self._puts), name: made})
+
+        if not isinstance(config, RecordingConfig):
+            put()
+            return
+        config.at_use(put)
+        if uncopied := {*self._first.uncopied, *made.saved.uncopied}:
+            config.use_once()
+            self._warn(name, uncopied)
+
+    def _warn(self, method: str, uncopied: set[str]) -> None:
+        if not uncopied <= self._warned:
+            self._warned |= uncopied
+            _log.warning(
+                "%s runs again for each trial, as %s cannot be pickled, and so not be told apart "
+                "from that of another trial: make it where it is used, or leave it out by "
+                "__getstate__",
+                f"{self._class.__name__}.{method}",
+                ", ".join(f"self.{name}" for name in sorted(uncopied)),
+            )
+
+    def _copy(self, puts: "Mapping[str, _Put]") -> Workload:
+        made: Workload = object.__new__(self._class)
+        state = _changed(self._first.restored(made), puts, made)
+        set_state = getattr(self._class, "__setstate__", None)
+        if set_state is not None:
+            set_state(made, state)
+            return made
+        for name, value in state.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    def _replace(self, puts: "dict[str, _Put]") -> None:
+        """Put changes on the workload, and take those away that are there."""
+        workload = self._workload()
+        touched = {name for put in self._puts.values() for name in put.names}
+        self._puts = puts
+        touched |= {name for put in puts.values() for name in put.names}
+        if workload is None or not touched:
+            return
+        wanted = _changed({}, puts, workload)
+        if not touched <= wanted.keys():  # some are to be as they were at first
+            wanted = _changed(self._first.restored(workload), puts, workload)
+        for name in touched:
+            if name in wanted:
+                object.__setattr__(workload, name, wanted[name])
+            elif hasattr(workload, name):
+                with contextlib.suppress(AttributeError):  # it is the class' own
+                    object.__delattr__(workload, name)
+
+
+@dataclass(frozen=True, eq=False)
+class _Put:
+    """What a method changed, as it is put on the workload of each trial anew."""
+
+    changes: Changes
+    saved: "SavedAttributes"
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return self.changes.removed | self.changes.values.keys()
+
+    @cached_property
+    def version(self) -> bytes:
+        if not self.names:
+            return b""
+        told = digest((dict(self.changes.values), self.changes.removed))
+        return uuid.uuid4().bytes if told is None else told
+
+
+def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -> dict[str, Any]:
+    """Return the attributes of a workload with what methods changed of them."""
+    for put in puts.values():
+        state = {n: v for n, v in state.items() if n not in put.changes.removed}
+        state |= put.saved.restored(owner)
+    return state
+
+
+class SavedAttributes:
+    """Attributes as they were at a moment, to be had again any number of times.
+
+    Args:
+        values: The attributes.
+        owner: Whose they are; what refers to it will refer to who gets them back.
+    """
+
+    def __init__(self, values: Mapping[str, Any], owner: Workload | None) -> None:
+        self._shared: dict[int, Any] = {}
+        #: Those that cannot be pickled, and are given back as they are.
+        self.uncopied: Mapping[str, Any] = {}
+        self._content = self._pickled(dict(values), owner)
+        if self._content is None:
+            self.uncopied = {n: it for n, it in values.items() if not self._pickled(it, owner)}
+            kept = {name: value for name, value in values.items() if name not in self.uncopied}
+            self._content = self._pickled(kept, owner)
+        if self._content is None:
+            self.uncopied = dict(values)
+
+    @property
+    def shared_arrays(self) -> "list[np.ndarray[Any, Any]]":
+        """Read-only arrays that are not copied."""
+        return [each for each in self._shared.values() if isinstance(each, np.ndarray)]
+
+    def restored(self, owner: Workload) -> dict[str, Any]:
+        """Return the attributes.
+
+        Args:
+            owner: Who gets them.
+        """
+        if self._content is None:
+            return dict(self.uncopied)
+        return {**self._unpickled(self._content, owner), **self.uncopied}
+
+    def _pickled(self, value: Any, owner: Workload | None) -> bytes | None:
+        """Return a pickle that is known to give the value back; None where there is none."""
+        file = io.BytesIO()
+        try:
+            _Pickler(file, self._shared, owner).dump(value)
+            self._unpickled(file.getvalue(), owner)
+        except Exception:  # noqa: BLE001  whatever an object raises
+            return None
+        return file.getvalue()
+
+    def _unpickled(self, content: bytes, owner: Workload | None) -> Any:
+        return _Unpickler(io.BytesIO(content), self._shared, owner).load()
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, shared: dict[int, Any], owner: Workload | None) -> None:
+        super().__init__(file, protocol=5)
+        self._shared = shared
+        self._owner = owner
+
+    def persistent_id(self, obj: Any) -> int | None:
+        """Return the number of what is not copied."""
+        if obj is self._owner and obj is not None:
+            return 0
+        read_only = isinstance(obj, np.ndarray) and not obj.flags.writeable
+        if not read_only and not isinstance(obj, _NOT_COPIED):
+            return None
+        self._shared[id(obj)] = obj
+        return id(obj)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: Mapping[int, Any], owner: Workload | None) -> None:
+        super().__init__(file)
+        self._shared = shared
+        self._owner = owner
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Return what was not copied."""
+        return self._shared[pid] if pid else self._owner
+
+
+def _attributes(workload: Workload) -> dict[str, Any]:
+    """Return the attributes that go with a workload to other processes."""
+    state = workload.__getstate__()
+    parts = state if isinstance(state, tuple) else (state,)  # that of classes with slots is one
+    return {name: value for part in parts if part for name, value in part.items()}
+
+
+def _class_values(kind: type) -> dict[str, bytes | None]:
+    """Return the digests of what a class and its bases hold beside methods."""
+    bases = [each for each in kind.__mro__ if issubclass(each, Workload) and each is not Workload]
+    return {
+        f"{each.__name__}.{name}": digest(value)
+        for each in bases
+        for name, value in vars(each).items()
+        if not name.startswith("__") and not callable(value) and not hasattr(value, "__get__")
+    }
+
+
+def _check_class(
+    method: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]
+) -> None:
+    changed = sorted(name for name, told in after.items() if before.get(name) != told)
+    if changed:
+        raise WorkloadError(
+            f"{method} changed {', '.join(changed)}, which belongs to the class and so to all "
+            "trials: set it on self, self.name = ..., which each trial has of its own"
+        )

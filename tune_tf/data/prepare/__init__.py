@@ -1,0 +1,1 @@
+"""Parallel preparation of records on the Ray cluster."""

@@ -1,0 +1,83 @@
+"""Portions put together into the rows of all records."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tune_tf.data.nested import Nested, map_nested
+from tune_tf.data.prepare.chunk import Failure, Portion, Run
+from tune_tf.data.prepare.row_form import fill, room_for, told_form
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """What came of all records, or of those up to the first that failed.
+
+    Args:
+        rows: Nested arrays with rows on the first axis; None where no record has one.
+        kept: Numbers of the records that rows are of, ascending, shape ``[rows]``.
+        failures: Records without a row, in their order.
+    """
+
+    rows: Nested | None
+    kept: "np.ndarray[Any, Any]"
+    failures: tuple[Failure, ...]
+
+
+def gathered(stream: Iterable[Portion], num_records: int, *, stop_at_failure: bool) -> Gathered:
+    """Copy portions into the arrays of all rows, which are made once.
+
+    A row of another form than the first one counts as a failure.
+
+    Args:
+        stream: Portions in the order of their records; no more are drawn after a failure at which
+            to stop.
+        num_records: How many records there are in all.
+        stop_at_failure: Whether the first failure ends it.
+    """
+    whole = _Whole(num_records)
+    for portion in stream:
+        whole.add(portion)
+        if stop_at_failure and whole.failures:
+            break
+    return whole.gathered()
+
+
+class _Whole:
+    """The rows so far, in arrays with room for all."""
+
+    def __init__(self, num_records: int) -> None:
+        self.failures: list[Failure] = []
+        self._kept = np.empty(num_records, np.int64)
+        self._count = 0
+        self._form: Nested = None
+        self._room: Nested = None
+
+    def add(self, portion: Portion) -> None:
+        self.failures += portion.failures
+        for run in portion.runs:
+            if self._form is None:
+                self._form = run.form
+                self._room = room_for(len(self._kept), run.form)
+            if run.form != self._form:
+                self.failures += self._unlike(run)
+                continue
+            end = self._count + len(run.numbers)
+            self._kept[self._count : end] = run.numbers
+            fill(self._room, self._count, run.rows)
+            self._count = end
+
+    def gathered(self) -> Gathered:
+        count = self._count
+        rows = None if self._form is None else map_nested(lambda leaf: leaf[:count], self._room)
+        failures = sorted(self.failures, key=lambda failure: failure.index)
+        return Gathered(rows, self._kept[:count], tuple(failures))
+
+    def _unlike(self, run: Run) -> list[Failure]:
+        error = (
+            f"ValueError: its row is {told_form(run.form)}, but the row of record "
+            f"{self._kept[0]} is {told_form(self._form)}; all rows must be of one shape and type"
+        )
+        return [Failure(int(number), error) for number in run.numbers]

@@ -1,0 +1,135 @@
+"""What is to be prepared, in the form that travels to the processes that do it."""
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tune_tf.data.digest import digest
+from tune_tf.data.nested import Nested
+from tune_tf.data.prepare.chunk import Portion, portions
+from tune_tf.errors import WorkloadError
+
+_CHUNKS_A_WORKER = 8
+_MAX_CHUNK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """Records and the function that gives a row for each.
+
+    Args:
+        records: What ``fn`` takes, one at a time.
+        fn: Gives the row of a record.
+        stop_at_failure: Whether a record without a row ends it.
+        version: Tells contents apart that records and function do not.
+    """
+
+    records: Sequence[Any]
+    fn: Callable[[Any], Nested]
+    stop_at_failure: bool
+    version: str = ""
+
+    def here(self) -> Iterator[Portion]:
+        """Prepare the records in this process, one after another."""
+        return portions(0, self.records, self.fn, stop_at_failure=self.stop_at_failure)
+
+    def key(self) -> str:
+        """Return the name of this content: the same in every process that asks for the same.
+
+        A function or record that cannot be compared makes it another content at each call.
+        """
+        told = digest((self.fn, self.stop_at_failure, self.version, self.records))
+        return uuid.uuid4().hex if told is None else told.hex()
+
+    def packed(self, num_workers: int) -> "PackedPreparation":
+        """Return this in chunks for so many workers."""
+        share = -(-len(self.records) // (num_workers * _CHUNKS_A_WORKER))
+        size = min(max(share, 1), _MAX_CHUNK)
+        starts = range(0, len(self.records), size)
+        return PackedPreparation(
+            fn=PackedFunction(pickled("the function", self.fn), digest(self.fn)),
+            starts=tuple(starts),
+            chunks=tuple(
+                pickled(f"one of the records from {start} on", self.records[start : start + size])
+                for start in starts
+            ),
+            num_records=len(self.records),
+            stop_at_failure=self.stop_at_failure,
+        )
+
+
+class ChangedFunctionError(WorkloadError):
+    """A function is another one here than in the process that sent it: call it there."""
+
+
+@dataclass(frozen=True)
+class PackedFunction:
+    """A function on its way to another process.
+
+    Args:
+        content: The pickled function.
+        told: Its digest; None if it has none.
+    """
+
+    content: bytes
+    told: bytes | None
+
+    def unpacked(self) -> Callable[[Any], Nested]:
+        """Return the function.
+
+        Raises:
+            ChangedFunctionError: It is not as it was: its module, which is imported here anew, has
+                another code or other global values.
+        """
+        fn: Callable[[Any], Nested] = pickle.loads(self.content)  # noqa: S301  of the same job
+        if self.told is not None and digest(fn) != self.told:
+            raise ChangedFunctionError(f"{fn!r} is not as in the process that asked")
+        return fn
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPreparation:
+    """A preparation whose parts only the processes that need them unpack.
+
+    Args:
+        fn: The function.
+        starts: Number of the first record of each chunk.
+        chunks: Pickled lists of consecutive records.
+        num_records: In all chunks.
+        stop_at_failure: Whether a record without a row ends it.
+    """
+
+    fn: PackedFunction
+    starts: tuple[int, ...]
+    chunks: tuple[bytes, ...]
+    num_records: int
+    stop_at_failure: bool
+
+    def after(self, num_chunks: int) -> "PackedPreparation":
+        """Return what is left after the first chunks."""
+        return replace(self, starts=self.starts[num_chunks:], chunks=self.chunks[num_chunks:])
+
+
+def pickled(name: str, value: Any) -> bytes:
+    """Return a value in the form in which it goes to other processes.
+
+    Args:
+        name: Of the value, for messages.
+        value: Anything, also what is defined in a script.
+
+    Raises:
+        WorkloadError: It cannot be pickled.
+    """
+    from ray import cloudpickle  # unlike pickle it knows what is defined in a script
+
+    try:
+        content: bytes = cloudpickle.dumps(value)
+    except Exception as error:
+        raise WorkloadError(
+            f"{name} cannot be sent to the processes that prepare data "
+            f"({type(error).__name__}: {error}): use plain values, and a function that holds no "
+            "open file, lock or tensor"
+        ) from error
+    return content

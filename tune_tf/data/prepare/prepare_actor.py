@@ -1,0 +1,237 @@
+"""The one place of a job where data are prepared."""
+
+import asyncio
+import contextlib
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from tune_tf.data.node_cache.node_actor import NAMESPACE
+from tune_tf.data.prepare.assemble import Gathered, gathered
+from tune_tf.data.prepare.leases import BEATS, Heartbeat, Leases, end_when_unwanted
+from tune_tf.data.prepare.preparation import ChangedFunctionError, PackedPreparation, Preparation
+from tune_tf.data.prepare.ray_data_pool import num_cpus, streamed
+from tune_tf.errors import WorkerError, WorkerLostError
+
+_KEEP_S = 300.0
+"""Longer than the time between two trials, of which one ends before the next has started."""
+
+_MAX_LOST = 3
+
+_CHANGED = "the function is another one in the process that prepares"
+
+
+@dataclass(frozen=True)
+class PreparationCounts:
+    """What a job's preparer did so far.
+
+    Args:
+        num_asked: Times that a process asked for data.
+        num_run: Preparations that were run for them.
+    """
+
+    num_asked: int = 0
+    num_run: int = 0
+
+
+def preparation_counts() -> PreparationCounts:
+    """Return what was asked for and prepared on the connected cluster by this job's processes.
+
+    The counts start again at 0 when nobody is left who wants any data.
+    """
+    import ray
+
+    with contextlib.suppress(ValueError, ray.exceptions.RayActorError):
+        actor = ray.get_actor(_name(), namespace=NAMESPACE)
+        counts: PreparationCounts = ray.get(actor.counts.remote())
+        return counts
+    return PreparationCounts()
+
+
+def gathered_on_cluster(preparation: Preparation, keep_s: float = _KEEP_S) -> tuple[Gathered, bool]:
+    """Return what came of a preparation, which runs once for all processes of the job.
+
+    Args:
+        preparation: What to do.
+        keep_s: See :class:`Preparer`.
+
+    Returns:
+        It, with read-only arrays in the object store of this node; and whether this call began it.
+
+    Raises:
+        ChangedFunctionError: The function is another one in the processes that prepare.
+        WorkloadError: The records or the function cannot be sent to other processes.
+        WorkerError: The preparation failed otherwise than at a record.
+    """
+    import ray
+
+    key = preparation.key()
+    lost: Exception | None = None
+    for _ in range(1 + _MAX_LOST):
+        try:
+            handle = _preparer(keep_s)
+            asker = Heartbeat.to(handle, keep_s / BEATS, "preparer").asker
+            return _asked(handle, asker, key, preparation)
+        except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
+            lost = error
+    raise WorkerLostError(
+        f"the process that prepares data, or its node, was lost {1 + _MAX_LOST} times: look for "
+        "what ended it, such as too little memory"
+    ) from lost
+
+
+def _preparer(keep_s: float) -> Any:
+    """Return the handle of the job's preparer, which is started if there is none.
+
+    It reserves nothing and belongs to no trial: it stands outside of the caller's placement group,
+    and outlives the caller.
+    """
+    import ray
+
+    return (
+        ray.remote(Preparer)
+        .options(
+            name=_name(),
+            namespace=NAMESPACE,
+            get_if_exists=True,
+            lifetime="detached",
+            num_cpus=0,
+            max_concurrency=10_000,
+            scheduling_strategy="DEFAULT",
+        )
+        .remote(keep_s)
+    )
+
+
+class Preparer:
+    """Runs each preparation once and keeps what came of it for all who ask; a Ray actor.
+
+    Data are kept as long as a process is there that asked for them, and some time longer. Once it
+    keeps none it ends by itself, so that nothing is left on a cluster after a driver was killed.
+
+    Args:
+        keep_s: How long data are kept after the last sign of all who asked for them.
+    """
+
+    def __init__(self, keep_s: float) -> None:
+        self._keep_s = keep_s
+        self._leases = Leases(keep_s)
+        self._contents: dict[str, asyncio.Future[_Answer]] = {}
+        self._num_asked = 0
+        self._num_run = 0
+        self._watch: asyncio.Future[None] | None = None
+
+    async def ask(
+        self, key: str, asker: str, packed: PackedPreparation | None = None
+    ) -> "_Answer | None":
+        """Return what came of a preparation once it is done.
+
+        Args:
+            key: Name of the content.
+            asker: Name of the process that asks.
+            packed: What to do if nobody has begun it.
+
+        Returns:
+            The answer; None if nobody has begun it and ``packed`` is None.
+        """
+        if self._watch is None:
+            self._watch = asyncio.ensure_future(
+                end_when_unwanted(
+                    self._leases, self._keep_s / BEATS, lambda key: self._contents.pop(key, None)
+                )
+            )
+        self._leases.hear(asker)
+        began = key not in self._contents
+        if began:
+            if packed is None:
+                return None
+            self._contents[key] = asyncio.ensure_future(_answer(packed))
+            self._num_run += 1
+        self._num_asked += 1
+        self._leases.want(key, asker)
+        content = self._contents[key]
+        answer = await asyncio.shield(content)
+        if not answer.is_final and self._contents.get(key) is content:
+            del self._contents[key]  # what failed may go well the next time
+        return dataclasses.replace(answer, began=began)
+
+    async def hear(self, asker: str) -> None:
+        """Note that a process is there."""
+        self._leases.hear(asker)
+
+    async def counts(self) -> PreparationCounts:
+        """Return what was asked for and done so far."""
+        return PreparationCounts(self._num_asked, self._num_run)
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """What is told to those who asked.
+
+    Args:
+        found: The object with what came of the records, in a tuple so that it stays one.
+        problem: What ended the preparation otherwise than at a record; empty if nothing did.
+        began: Whether it was begun for this asker.
+        is_final: Whether the next one who asks gets the same.
+    """
+
+    found: tuple[Any]
+    problem: str = ""
+    began: bool = False
+    is_final: bool = True
+
+
+async def _answer(packed: PackedPreparation) -> _Answer:
+    """Run a preparation in a process of its own: Ray Data hangs in an actor with an event loop.
+
+    Ray runs it again if its process, or later the node with the data, is lost.
+    """
+    import ray
+
+    run = ray.remote(num_cpus=0, num_returns=2, max_calls=1, scheduling_strategy="DEFAULT")(_run)
+    told, found = run.remote(packed)
+    try:
+        problem, is_whole = await told
+    except ray.exceptions.RayError as error:
+        problem, is_whole = str(error), False
+    return _Answer((found,), problem, is_final=is_whole)
+
+
+def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], Gathered | None]:
+    """Return what ended it otherwise than at a record, whether it gave what was asked for; and it.
+
+    The latter by itself, so that it is fetched by those only who want it.
+    """
+    try:
+        found = gathered(
+            streamed(packed), packed.num_records, stop_at_failure=packed.stop_at_failure
+        )
+    except ChangedFunctionError:
+        return (_CHANGED, False), None
+    except Exception as error:  # noqa: BLE001  it is raised where the answer is awaited
+        error = getattr(error, "cause", error)  # the text of a RayTaskError is a page of traceback
+        return (f"{type(error).__name__}: {error}", False), None
+    failed = found.rows is None or (packed.stop_at_failure and bool(found.failures))
+    return ("", not failed), found
+
+
+def _asked(handle: Any, asker: str, key: str, preparation: Preparation) -> tuple[Gathered, bool]:
+    import ray
+
+    answer = ray.get(handle.ask.remote(key, asker))
+    if answer is None:
+        packed = ray.put(preparation.packed(num_cpus()))
+        answer = ray.get(handle.ask.remote(key, asker, packed))
+    if answer.problem == _CHANGED:
+        raise ChangedFunctionError(answer.problem)
+    if answer.problem:
+        raise WorkerError(
+            f"the preparation of {len(preparation.records)} record(s) failed: {answer.problem}"
+        )
+    return ray.get(answer.found[0]), answer.began
+
+
+def _name() -> str:
+    import ray
+
+    return f"preparer of job {ray.get_runtime_context().get_job_id()}"

@@ -1,0 +1,1 @@
+"""Forecasts of sweeps and scaling measurements of workloads."""

@@ -1,0 +1,87 @@
+"""Sweeps in virtual time, to learn how many epochs a scheduler lets trials run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+
+from tune_tf.config import SweepConfig
+from tune_tf.config.scheduler_settings import ResourceChangingSettings
+from tune_tf.estimate.planning.synthetic_curves import surrogate
+from tune_tf.schedulers import scheduler
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.simulation import Trace, simulate
+
+MOST_TRIALS = 100
+"""Trials of a simulated sweep; what a larger one spends is taken to grow with its trials."""
+
+_FEWEST_A_SLOT = 4
+_SLOW_SAMPLER = "gp"  # it needs what may not be installed, and seconds a proposal
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Sweeps that differ in their seed.
+
+    Args:
+        traces: One a seed.
+        growth: By how much more trials the real sweep has.
+        sampler: Who proposed.
+        seconds: Seconds of an iteration that they were simulated with, by config.
+    """
+
+    traces: tuple[Trace, ...]
+    growth: float
+    sampler: str
+    seconds: Callable[[Mapping[str, Any]], float]
+
+
+def simulated(
+    config: SweepConfig,
+    epoch_s: Callable[[Mapping[str, Any]], float],
+    *,
+    num_slots: int,
+    num_seeds: int,
+    mutations: Sequence[str] | None = None,
+) -> Simulated:
+    """Simulate a sweep with its own scheduler, over made-up landscapes.
+
+    Args:
+        config: The sweep's settings.
+        epoch_s: Takes a flat config and returns the seconds of an iteration.
+        num_slots: Trials at a time.
+        num_seeds: How often.
+        mutations: Parameters that the scheduler changes in running trials; None for what the
+            settings say.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    settings = config.scheduler
+    if isinstance(settings, ResourceChangingSettings):
+        settings = settings.base  # simulated trials have no resources to change
+    given = settings.model_dump() | ({} if mutations is None else {"mutations": list(mutations)})
+    sampler: str = config.searcher.sampler
+    if sampler == _SLOW_SAMPLER or len(config.objectives) > 1:
+        sampler = "random"
+    wanted = config.budget.num_samples
+    num_samples = min(wanted, max(MOST_TRIALS, _FEWEST_A_SLOT * num_slots))
+    objective = config.leading_objective
+    traces = []
+    for seed in range(num_seeds):
+        problem = surrogate(
+            config.space, objective, max_t=settings.max_t, seed=seed, cost_s=epoch_s
+        )
+        stops = scheduler(**given, objective=objective, space=config.space)
+        proposes = OptunaSearcher(config.space, objective, sampler, seed=seed)
+        traces.append(
+            simulate(
+                problem,
+                proposes,
+                stops,
+                num_workers=num_slots,
+                num_samples=num_samples,
+                max_concurrent_trials=num_slots,
+                seed=seed,
+            )
+        )
+    return Simulated(tuple(traces), wanted / num_samples, sampler, epoch_s)

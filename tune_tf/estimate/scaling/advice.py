@@ -1,0 +1,238 @@
+"""What measurements say in words, and what to write into the sweep file."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tune_tf.estimate.scaling.candidates import Candidate
+from tune_tf.estimate.scaling.measurement import Measurement
+
+EFFICIENT = 0.7
+"""Share of its devices' work that a trial has to get for more devices to be advised."""
+
+_CLEAR = 0.05  # a difference that is worth a word, where the rounds do not differ by more
+_MUCH_INPUT = 0.25
+_RESTLESS = 0.2
+_OTHERS = 0.3  # cores; Ray and the system need a part of that
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to make of measurements.
+
+    Args:
+        sentences: In the order in which they should be read.
+        chosen: How a trial should be spread.
+        settings: Lines for the sweep file.
+    """
+
+    sentences: tuple[str, ...]
+    chosen: Candidate
+    settings: str
+
+
+def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
+    """Return what to make of measurements.
+
+    Args:
+        measurements: The reference first: one replica on one device.
+        on_gpus: Whether devices are GPUs.
+    """
+    reference, *others = measurements
+    good = [each for each in others if not each.fault]
+    spread = [each for each in good if each.candidate.dimension == "devices"]
+    chosen = _chosen(reference, spread)
+    device = "GPU" if on_gpus else "core"
+    sentences = [
+        f"One replica on one {device} trains {reference.rows_per_s:,.0f} rows a second "
+        f"in batches of {reference.batch_size}."
+    ]
+    sentences += _of_families(spread, device)
+    if not on_gpus and spread:
+        sentences.append(
+            "There is no GPU here: replicas, workers and threads share the machine's cores, and "
+            "gain only where one replica leaves cores idle. On GPUs, measure again."
+        )
+    sentences.append(_of_choice(reference, chosen, spread, device))
+    sentences += _of_batches(reference, good)
+    sentences += _of_data(reference, good)
+    sentences += _of_input(reference, good)
+    sentences += _of_others([reference, *good])
+    return Advice(tuple(sentences), chosen.candidate, settings_of(chosen.candidate))
+
+
+def settings_of(candidate: Candidate) -> str:
+    """Return the lines of a sweep file that spread a trial like a candidate."""
+    parallelism = candidate.parallelism
+    defaults = {field.name: field.default for field in fields(parallelism)}
+    told = {"kind": parallelism.kind} | {
+        name: value
+        for name, value in asdict(parallelism).items()
+        if value != defaults[name] or name.startswith("num_")
+    }
+    resources: dict[str, Any] = {"cpus": candidate.resources.cpus}
+    if candidate.resources.gpus:
+        resources["gpus"] = candidate.resources.gpus
+    return f"parallelism: {_flow(told)}\nresources: {_flow(resources)}"
+
+
+def _chosen(reference: Measurement, spread: Sequence[Measurement]) -> Measurement:
+    """Return the fastest whose devices do most of what each does alone."""
+    paying = [each for each in spread if _pays(each)]
+    return max(paying, key=lambda each: each.speed_up, default=reference)
+
+
+def _pays(measurement: Measurement) -> bool:
+    clear = _is_clear(measurement.speed_up, measurement)
+    return clear and measurement.efficiency >= EFFICIENT
+
+
+def _is_clear(ratio: float, measurement: Measurement) -> bool:
+    """Return whether a gain is larger than a small one and than what the rounds differ by."""
+    return ratio > 1 + max(_CLEAR, measurement.doubt / measurement.speed_up)
+
+
+def _of_families(spread: Sequence[Measurement], device: str) -> list[str]:
+    families: dict[str, list[Measurement]] = {}
+    for each in spread:
+        families.setdefault(each.candidate.family, []).append(each)
+    return [
+        f"{family.capitalize()}: {_of_family(members, device)}."
+        for family, members in families.items()
+    ]
+
+
+def _of_family(members: Sequence[Measurement], device: str) -> str:
+    """Return where more and more devices stop paying."""
+    last = members[-1]
+    best = max(members, key=lambda each: each.speed_up)
+    if not _is_clear(best.speed_up, best):
+        return f"does not pay; {_gain(last, device)}"
+    paying = [each for each in members if _pays(each)]
+    if not paying:
+        return f"faster, but much of the devices is lost; {_gain(best, device)}"
+    text = f"pays up to {_gain(paying[-1], device, joint=', which')}"
+    return text if paying[-1] is last else f"{text}; beyond, {_gain(last, device)}"
+
+
+def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
+    num, efficiency = measurement.candidate.num_devices, measurement.efficiency
+    return (
+        f"{_on(measurement, device)}{joint} train {_times(measurement.speed_up)} the rows of one "
+        f"{device} ({efficiency:.0%} of what {num} single ones would)"
+    )
+
+
+def _of_choice(
+    reference: Measurement, chosen: Measurement, spread: Sequence[Measurement], device: str
+) -> str:
+    fastest = max(spread, key=lambda each: each.speed_up, default=reference)
+    if chosen is not reference:
+        text = f"Choose {chosen.candidate.label}."
+    else:
+        text = (
+            f"Choose one {device} a trial, and let a sweep run as many trials at a time as there "
+            f"are {device}s: that uses them all."
+        )
+    faster = fastest is not reference and fastest is not chosen
+    if faster and _is_clear(fastest.speed_up / chosen.speed_up, fastest):
+        faster_by = _times(fastest.speed_up / chosen.speed_up)
+        text += (
+            f" If a single trial has to end sooner: {fastest.candidate.label} "
+            f"({fastest.candidate.family}), {faster_by} as fast, at {fastest.efficiency:.0%} of "
+            f"what its {device}s could do."
+        )
+    return text
+
+
+def _of_batches(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
+    batches = [each for each in good if each.candidate.dimension == "batch"]
+    if not batches:
+        return []
+    best = max(batches, key=lambda each: each.speed_up)
+    if not _is_clear(best.speed_up, best):
+        return [f"Other batch sizes are no faster than {reference.batch_size}."]
+    text = f"A batch of {best.batch_size} trains {_times(best.speed_up)} the rows a second"
+    if best.batch_size > reference.batch_size:
+        text += (
+            "; it also makes fewer updates an epoch, so search the learning rate anew if you "
+            "choose it"
+        )
+    return [f"{text}."]
+
+
+def _of_data(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
+    parts = [each for each in good if each.candidate.dimension == "data"]
+    if not parts:
+        return []
+    least = min(parts, key=lambda each: each.num_rows)
+    slower = 1 / least.speed_up
+    if abs(slower - 1) <= max(_CLEAR, least.doubt / least.speed_up):
+        return [
+            f"A row takes as long among {least.num_rows:,} rows as among "
+            f"{reference.num_rows:,}: more data take longer in proportion."
+        ]
+    why = (
+        "an epoch has a cost of its own, which more rows share"
+        if slower > 1
+        else "fewer rows fit into caches nearer to the processor"
+    )
+    return [
+        f"A row takes {_times(slower)} the time among {least.num_rows:,} rows that it takes among "
+        f"{reference.num_rows:,}: {why}."
+    ]
+
+
+def _of_input(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
+    shares = [each for each in (reference, *good) if each.input_share is not None]
+    if not shares:
+        return []
+    worst = max(shares, key=lambda each: each.input_share or 0)
+    share = worst.input_share or 0
+    if share <= _MUCH_INPUT:
+        return [
+            f"Input is not what limits: at most {share:.0%} of the time goes by before rows are "
+            "there."
+        ]
+    return [
+        f"Up to {share:.0%} of the time goes by before rows are there ({worst.candidate.label}, "
+        f"batch {worst.batch_size}): larger batches, or less work in per_example, help more than "
+        "devices."
+    ]
+
+
+def _of_others(good: Sequence[Measurement]) -> list[str]:
+    others = statistics.median(each.other_cores for each in good)
+    if others > _OTHERS:
+        return [
+            f"Other processes kept {others:.1f} cores of this machine busy meanwhile: measure "
+            "again when it is quiet."
+        ]
+    if statistics.median(each.noise for each in good) > _RESTLESS:
+        return ["The rounds differ much: measure again, when the machine is quiet."]
+    return []
+
+
+def _on(measurement: Measurement, device: str) -> str:
+    candidate = measurement.candidate
+    if candidate.family == candidate.parallelism.kind.replace("_", " "):
+        return candidate.label
+    return f"{candidate.num_devices} {device}s"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f} times"
+
+
+def _flow(values: dict[str, Any]) -> str:
+    def text(value: Any) -> str:
+        return (
+            {True: "true", False: "false", None: "null"}.get(value, str(value))
+            if (value is None or isinstance(value, bool))
+            else f"{value:g}"
+            if isinstance(value, float)
+            else str(value)
+        )
+
+    return "{" + ", ".join(f"{key}: {text(value)}" for key, value in values.items()) + "}"

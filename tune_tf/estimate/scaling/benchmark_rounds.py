@@ -1,0 +1,382 @@
+"""Measures candidates in rounds, each against one device in the same minute."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psutil
+import ray
+
+from tune_tf.errors import TuneTfError, WorkloadError
+from tune_tf.estimate.scaling.candidates import Candidate
+from tune_tf.estimate.scaling.measurement import Measurement
+from tune_tf.estimate.scaling.probe import (
+    Probe,
+    TrainableClass,
+    cpu_seconds,
+    gpu_memory_bytes,
+    machine_cpu_seconds,
+)
+from tune_tf.estimate.workload_sample import Sample, read_notes, sampled
+from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.resources import TrialResources
+from tune_tf.trainables import trainable
+from tune_tf.training.peak_memory import peak_memory_bytes
+from tune_tf.workload import Workload
+
+
+def waves(
+    needs: Sequence[Mapping[str, float]],
+    room: Mapping[str, float],
+    reference: Mapping[str, float],
+) -> tuple[list[list[int]], list[int]]:
+    """Return which candidates live together with the reference, and which have to be alone.
+
+    Args:
+        needs: What each takes, by kind of resource.
+        room: What there is.
+        reference: What the reference takes.
+
+    Returns:
+        Groups of indices, and the indices of those that do not fit beside the reference.
+    """
+    together: list[list[int]] = []
+    alone: list[int] = []
+    left: dict[str, float] = {}
+    empty = {kind: count - reference.get(kind, 0) for kind, count in room.items()}
+    for index, need in enumerate(needs):
+        if not _holds(empty, need):
+            alone.append(index)
+            continue
+        if not together or not _holds(left, need):
+            together.append([])
+            left = dict(empty)
+        together[-1].append(index)
+        left = {kind: count - need.get(kind, 0) for kind, count in left.items()}
+    return together, alone
+
+
+def _holds(room: Mapping[str, float], need: Mapping[str, float]) -> bool:
+    return all(room.get(kind, 0) >= count for kind, count in need.items())
+
+
+Tell = Callable[[str, float], None]
+"""Told in words what goes on, and how much of all is done, from 0 to 1."""
+
+_EXPECTED_BYTES = 1.2e9  # of a process with TensorFlow, before anything is known of the model
+_PROFILED_BATCHES = 8
+_FEWEST_BATCHES = 8  # so that a quarter of the rows, and batches of four times the size, are two
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Args:
+        rounds: Measurements of each candidate, at least 1.
+        round_s: Seconds of one; an epoch that takes longer is finished.
+        max_batches: Batches of the workload's own size that count as all data; fewer where an epoch
+            of them would take much longer than a round.
+    """
+
+    rounds: int = 5
+    round_s: float = 1.0
+    max_batches: int = 200
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured.
+
+    Args:
+        workload: The user's.
+        config: A trial's values.
+        loop: The sweep's.
+        seed: Of the weights and the order of rows.
+    """
+
+    workload: Workload
+    config: Mapping[str, Any]
+    loop: Any
+    seed: int
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a global batch."""
+        return self.workload.global_batch_size(self.config)
+
+    def made(
+        self, sample: Sample, parallelism: Parallelism, resources: TrialResources, **how: bool
+    ) -> TrainableClass:
+        """Return a Trainable of a part of the workload."""
+        part = sampled(self.workload, sample, **how)
+        return trainable(part, parallelism, resources=resources, loop=self.loop, seed=self.seed)
+
+
+@dataclass
+class _Running:
+    candidate: Candidate
+    probe: Probe
+    notes: "tempfile.TemporaryDirectory[str]"
+    start_s: float
+    batch_size: int
+    rates: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    all_cpu_s: float = 0.0
+
+    def forget(self) -> None:
+        """Begin anew with rounds."""
+        self.rates, self.seconds, self.cpu_s, self.all_cpu_s = [], 0.0, 0.0, 0.0
+
+    @property
+    def process_ids(self) -> list[int]:
+        return list(read_notes(self.notes.name))
+
+    @property
+    def num_rows(self) -> int:
+        return next(each["num_rows"] for each in read_notes(self.notes.name).values() if each)
+
+    def round(self, seconds: float) -> None:
+        """Train for a while."""
+        cpu_s, all_cpu_s = sum(map(cpu_seconds, self.process_ids)), machine_cpu_seconds()
+        epochs, took = self.probe.round(seconds)
+        self.rates.append(epochs * self.num_rows / took)
+        self.seconds += took
+        self.cpu_s += sum(map(cpu_seconds, self.process_ids)) - cpu_s
+        self.all_cpu_s += machine_cpu_seconds() - all_cpu_s
+
+    def end(self) -> None:
+        """End its processes."""
+        self.probe.end()
+        self.notes.cleanup()
+
+
+class Rounds:
+    """Measures candidates.
+
+    Args:
+        subject: What is measured.
+        effort: How long.
+        tell: Told what goes on.
+    """
+
+    def __init__(self, subject: Subject, effort: Effort, tell: Tell) -> None:
+        self._subject = subject
+        self._effort = effort
+        self._tell = tell
+        self._done = 0
+        self._all = 1
+        self._max_batches = effort.max_batches
+        #: Rows of the workload's training data.
+        self.total_rows = 0
+
+    def measure(
+        self, candidates: Sequence[Candidate], *, profile: bool = False
+    ) -> tuple[list[Measurement], dict[str, bytes]]:
+        """Return a measurement of each candidate, in their order, and a profile of the reference.
+
+        The first is the reference. It is measured along with the others, as many of them at a time
+        as there is room for; a process whose turn it is not takes no time from the others.
+
+        Args:
+            candidates: The reference first.
+            profile: Whether to profile a few batches; the files of TensorFlow's profile are given
+                by their path within a log folder.
+
+        Raises:
+            TuneTfError: The reference cannot be measured.
+        """
+        reference, *others = candidates
+        self._done, self._all = 0, len(candidates) * (1 + self._effort.rounds) + 1
+        found: dict[Candidate, Measurement] = {}
+        first = self._reference(reference)
+        try:
+            together, alone = waves(list(map(_needs, others)), _room(), _needs(reference))
+            for wave in together or [[]]:
+                found |= self._wave(first, [others[index] for index in wave])
+            input_s = self._input_seconds(first, found.values())
+            files = self._profile(first) if profile else {}
+        finally:
+            first.end()
+        found[reference] = replace(found[reference], reference_rates=found[reference].rates)
+        for index in alone:
+            found |= self._wave(None, [others[index]], found[reference].rates)
+        return [_with_input(found[each], input_s) for each in candidates], files
+
+    def _profile(self, first: _Running) -> dict[str, bytes]:
+        self._say("profiling a few batches", 0)
+        candidate, size = first.candidate, first.batch_size
+        sample = Sample(size, size * _PROFILED_BATCHES, 1.0)
+        made = self._subject.made(sample, candidate.parallelism, candidate.resources)
+        return first.probe.profile(made)
+
+    def _reference(self, reference: Candidate) -> _Running:
+        """Start the reference; what it cannot do nobody can."""
+        try:
+            return self._started(reference, calibrating=True)
+        except ray.exceptions.RayError as error:
+            raise WorkloadError(f"one replica on one device failed: {_text(error)}") from error
+
+    def _wave(
+        self,
+        first: _Running | None,
+        others: Sequence[Candidate],
+        reference_rates: Sequence[float] = (),
+    ) -> dict[Candidate, Measurement]:
+        """Measure candidates, and the reference with them if it runs."""
+        found: dict[Candidate, Measurement] = {}
+        running: list[_Running] = []
+        try:
+            for candidate in others:
+                try:
+                    running.append(self._started(candidate))
+                except (TuneTfError, ray.exceptions.RayError) as error:
+                    found[candidate] = Measurement(candidate, fault=_text(error))
+            measured = running if first is None else [first, *running]
+            for each in measured:
+                self._round(each, 0, found, needed=each is first)  # now all wait in the same state
+                each.forget()
+            for number in range(self._effort.rounds):
+                # There and back again, so that none always follows the same one.
+                for each in measured[:: -1 if number % 2 else 1]:
+                    self._say(f"round {number + 1}: {each.candidate.label}")
+                    self._round(each, self._effort.round_s, found, needed=each is first)
+            rates = reference_rates if first is None else first.rates
+            for each in measured:
+                if each.candidate not in found:
+                    found[each.candidate] = _measured(each, rates)
+        finally:
+            for each in running:
+                each.end()
+        return found
+
+    def _round(
+        self,
+        running: _Running,
+        seconds: float,
+        found: dict[Candidate, Measurement],
+        *,
+        needed: bool,
+    ) -> None:
+        """Train for a while, unless it has failed; note what goes wrong if others can go on."""
+        if running.candidate in found:
+            return
+        try:
+            running.round(seconds)
+        except (TuneTfError, ray.exceptions.RayError) as error:
+            if needed:
+                raise
+            found[running.candidate] = Measurement(running.candidate, fault=_text(error))
+
+    def _started(self, candidate: Candidate, *, calibrating: bool = False) -> _Running:
+        self._say(f"starting {candidate.label} ({candidate.family})")
+        subject = self._subject
+        batch_size = round(subject.batch_size * candidate.batch_scale)
+        notes = tempfile.TemporaryDirectory(prefix="tune-tf-scale-")
+        spread = candidate.parallelism, candidate.resources
+        few = Sample(batch_size, batch_size * _FEWEST_BATCHES, candidate.data_fraction)
+        begun = time.perf_counter()
+        probe = None
+        try:
+            probe = Probe(subject.made(few, *spread), dict(subject.config))
+            if calibrating:
+                epoch_s = probe.epoch_of(subject.made(few, *spread), self._effort.round_s / 4)
+                begun += max(epoch_s, self._effort.round_s / 4)
+                self._max_batches = self._bounded(epoch_s / _FEWEST_BATCHES)
+            most = subject.batch_size * self._max_batches
+            sample = Sample(batch_size, most, candidate.data_fraction, notes.name)
+            probe.start(subject.made(sample, *spread))
+            notes_of = read_notes(notes.name).values()
+            self.total_rows = max(each.get("total_rows", 0) for each in notes_of)
+        except BaseException:
+            if probe is not None:
+                probe.end()
+            notes.cleanup()
+            raise
+        start_s = time.perf_counter() - begun
+        return _Running(candidate, probe, notes, start_s, batch_size)
+
+    def _bounded(self, batch_s: float) -> int:
+        """Return how many batches an epoch may have that should take about two rounds."""
+        fitting = int(2 * self._effort.round_s / max(batch_s, 1e-6))
+        return max(_FEWEST_BATCHES, min(self._effort.max_batches, fitting))
+
+    def _input_seconds(
+        self, first: _Running, found: Iterable[Measurement]
+    ) -> dict[tuple[int, int], float]:
+        """Return the seconds of an epoch without a model, by a replica's batch and rows."""
+        self._say("the loop without a model")
+        if self._subject.loop != "graph":
+            return {}
+        seconds: dict[tuple[int, int], float] = {}
+        reference = first.candidate
+        for each in found:
+            part = _part(each)
+            if each.fault or part in seconds:
+                continue
+            made = self._subject.made(
+                Sample(part[0], part[1], 1.0), Mirrored(), reference.resources, input_only=True
+            )
+            seconds[part] = first.probe.epoch_of(made, self._effort.round_s / 2)
+        return seconds
+
+    def _say(self, what: str, steps: int = 1) -> None:
+        self._tell(what, min(1.0, self._done / self._all))
+        self._done += steps
+
+
+def _needs(candidate: Candidate) -> dict[str, float]:
+    num_processes = candidate.parallelism.num_workers
+    return candidate.resources.bundle | {"bytes": _EXPECTED_BYTES * num_processes}
+
+
+def _room() -> dict[str, float]:
+    free = ray.available_resources()
+    known = {kind: free.get(kind, 0.0) for kind in ("CPU", "GPU")}
+    return known | {"bytes": float(psutil.virtual_memory().available)}
+
+
+def _measured(running: _Running, reference_rates: Sequence[float]) -> Measurement:
+    process_ids = running.process_ids
+    memory = [peak_memory_bytes(each) for each in process_ids]
+    return Measurement(
+        running.candidate,
+        batch_size=running.batch_size,
+        num_rows=running.num_rows,
+        rates=tuple(running.rates),
+        reference_rates=tuple(reference_rates),
+        start_s=running.start_s,
+        memory_bytes=sum(each for each in memory if each is not None) or None,
+        gpu_memory_bytes=gpu_memory_bytes(set(process_ids)),
+        busy_cores=running.cpu_s / running.seconds,
+        other_cores=max(0.0, running.all_cpu_s - running.cpu_s) / running.seconds,
+    )
+
+
+def _part(measurement: Measurement) -> tuple[int, int]:
+    """Return a replica's rows of a batch and of an epoch."""
+    num = measurement.candidate.parallelism.num_replicas
+    return max(1, measurement.batch_size // num), max(1, measurement.num_rows // num)
+
+
+def _with_input(measurement: Measurement, input_s: Mapping[tuple[int, int], float]) -> Measurement:
+    if measurement.fault or _part(measurement) not in input_s:
+        return measurement
+    epoch_s = measurement.num_rows / measurement.rows_per_s
+    return replace(measurement, input_share=min(1.0, input_s[_part(measurement)] / epoch_s))
+
+
+def _text(error: Exception) -> str:
+    """Return what went wrong in one line."""
+    cause = getattr(error, "cause", None) or error
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    text = lines[0] if lines else type(cause).__name__
+    if isinstance(cause, TuneTfError):
+        return text
+    if isinstance(error, ray.exceptions.RayActorError):
+        # Of an actor that raised while it was made Ray keeps the text only.
+        text = lines[-1] if lines else "the process died"
+    return f"{type(cause).__name__}: {text}"

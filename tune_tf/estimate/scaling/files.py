@@ -1,0 +1,111 @@
+"""What is written of how a workload scales: a page, a picture, the numbers, a profile."""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from tune_tf.atomic_files import write_whole
+from tune_tf.config import SweepConfig
+from tune_tf.estimate.scaling.picture import ScalingPicture
+from tune_tf.estimate.scaling.record import record
+from tune_tf.estimate.scaling.scale import Scaling
+from tune_tf.estimate.scaling.table import HEADERS, table_of
+from tune_tf.report.environment import versions
+from tune_tf.report.page import render
+from tune_tf.report.plots.static_plot import draw_still, svg_text, write_png
+from tune_tf.secrets import masked
+from tune_tf.space import flat
+from tune_tf.sweep.plan import checked_tracking_uri
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where it is.
+
+    Args:
+        folder: With the page, the picture, the numbers and the profile.
+        mlflow_run_id: MLflow's id of its run; None where nothing is recorded.
+    """
+
+    folder: Path
+    mlflow_run_id: str | None
+
+
+def keep(scaling: Scaling, config: SweepConfig) -> Kept:
+    """Write files below ``storage_path``, and a run in the sweep's experiment.
+
+    A store that does not answer costs the run only: the files are there.
+
+    Args:
+        scaling: How the workload scales.
+        config: The sweep's settings.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    from mlflow.exceptions import MlflowException  # slow to import; needed at the end only
+
+    name = f"{scaling.name}-scale-{scaling.started:%Y%m%d-%H%M%S}"
+    folder = config.sweeps_path / name
+    files = write_files(scaling, folder)
+    tracking_uri = checked_tracking_uri(config)
+    if tracking_uri is None or config.mlflow is None:
+        return Kept(folder, None)
+    try:
+        run_id = record(
+            scaling,
+            files,
+            tracking_uri=tracking_uri,
+            experiment_name=config.mlflow.experiment_name,
+            run=name,
+        )
+    except (MlflowException, OSError) as error:
+        _log.warning("MLflow has not taken it (%s); the files are in %s", error, folder)
+        return Kept(folder, None)
+    return Kept(folder, run_id)
+
+
+PROFILE = "profile"
+
+
+def write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
+    """Write ``scale.html``, ``scale.png``, ``scale.json`` and what the profiler gave.
+
+    Args:
+        scaling: How the workload scales.
+        folder: Where to write; made where it is missing.
+
+    Returns:
+        Each file by its path within the folder.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = draw_still(ScalingPicture(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus))
+    write_png(figure, folder / "scale.png")
+    page = render(
+        "scale.html.j2",
+        scaling=scaling,
+        started=scaling.started.strftime("%d %B %Y, %H:%M"),
+        versions=", ".join(f"{name} {version}" for name, version in versions().items()),
+        svg=Markup(svg_text(figure)),  # noqa: S704 - drawn by Matplotlib, which escapes texts
+        headers=HEADERS,
+        groups=list(table_of(scaling.measurements)),
+        how=scaling.how,
+        config=masked(", ".join(f"{path}={value}" for path, value in flat(scaling.config).items())),
+    )
+    write_whole(folder / "scale.html", page)
+    write_whole(folder / "scale.json", json.dumps(scaling.to_dict(), indent=2, default=str) + "\n")
+    written = {name: folder / name for name in ("scale.html", "scale.png", "scale.json")}
+    for name, content in scaling.profile.items():
+        path = folder / PROFILE / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        written[f"{PROFILE}/{name}"] = path
+    return written

@@ -1,0 +1,114 @@
+"""The numbers of all candidates as texts, for a terminal and a page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tune_tf.estimate.scaling.measurement import Measurement
+
+NARROW = ("cores busy", "start")
+"""Columns that a narrow terminal can do without."""
+
+TITLES = {
+    "devices": "more devices",
+    "batch": "other batch sizes",
+    "data": "less data",
+}
+HEADERS = (
+    "",
+    "devices",
+    "batch",
+    "rows",
+    "rows/s",
+    "speed-up",
+    "efficiency",
+    "cores busy",
+    "memory",
+    "input",
+    "start",
+)
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A line.
+
+    Args:
+        cells: One a header.
+        fault: Why there are no numbers; empty where there are.
+        is_reference: Whether all others are compared with it.
+    """
+
+    cells: tuple[str, ...]
+    fault: str = ""
+    is_reference: bool = False
+
+
+def table_of(measurements: Sequence[Measurement]) -> Iterator[tuple[str, list[TableRow]]]:
+    """Yield each group of lines with its title.
+
+    Args:
+        measurements: The reference first; it stands in the first group.
+    """
+    for dimension, title in TITLES.items():
+        rows = [
+            _row(each, is_reference=each is measurements[0])
+            for each in measurements
+            if each.candidate.dimension == dimension
+        ]
+        if rows:
+            yield title, rows
+
+
+def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
+    """Return what the numbers mean and how they were taken.
+
+    Args:
+        rounds: Measurements of each line.
+        used: Rows that count as all data.
+        total: Training rows that there are.
+    """
+    part = f" All data are the first {used:,} of {total:,} rows here." if used < total else ""
+    return (
+        f"Each line was trained in processes of its own, warmed up, and then measured {rounds} "
+        "times in turn with the others. rows/s is the median: training rows a second, without "
+        f"validation.{part}",
+        "speed-up compares with one replica on one device in the same round; the number behind it "
+        "is how far the rounds lie from it. efficiency is the speed-up over the devices used.",
+        "cores busy is CPU time a second. memory is the most that the processes on this machine "
+        "took, some 0.6 GB of each for TensorFlow itself. start is from a fresh process to the end "
+        "of the first epoch.",
+        "input is the share of time before a batch's rows are there. The data lie on the devices, "
+        "so nothing waits for a pipeline: the same loop was run once more without the model, and "
+        "that is what picking the rows and per_example take of an epoch, at most. For several "
+        "replicas it was taken for the part of one.",
+    )
+
+
+def _row(measurement: Measurement, *, is_reference: bool) -> TableRow:
+    candidate = measurement.candidate
+    name, devices = candidate.label, str(candidate.num_devices)
+    if measurement.fault:
+        return TableRow((name, devices, *[""] * (len(HEADERS) - 2)), measurement.fault)
+    efficiency = f"{measurement.efficiency:.0%}" if candidate.dimension == "devices" else ""
+    share = measurement.input_share
+    cores = measurement.busy_cores
+    cells = (
+        name,
+        devices,
+        f"{measurement.batch_size:,}",
+        f"{measurement.num_rows:,}",
+        f"{measurement.rows_per_s:,.0f}",
+        "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.doubt:.2f}",
+        efficiency,
+        "-" if cores is None else f"{cores:.1f}",
+        _memory(measurement),
+        "-" if share is None else f"{share:.0%}",
+        f"{measurement.start_s:.0f} s",
+    )
+    return TableRow(cells, is_reference=is_reference)
+
+
+def _memory(measurement: Measurement) -> str:
+    own, gpu = measurement.memory_bytes, measurement.gpu_memory_bytes
+    text = "-" if own is None else f"{own / 1e9:.1f} GB"
+    return text if gpu is None else f"{text}, GPU {gpu / 1e9:.1f} GB"

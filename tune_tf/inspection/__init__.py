@@ -1,0 +1,20 @@
+"""A sweep as its folder shows it: while it runs, after it was killed, and without MLflow."""
+
+from tune_tf.inspection.comparison import Comparison, compare_sweeps
+from tune_tf.inspection.log_text import log_text
+from tune_tf.inspection.sweep_list import SweepList, list_sweeps
+from tune_tf.inspection.sweep_view import SweepState, SweepView
+from tune_tf.inspection.trial_rows import TrialRows
+from tune_tf.inspection.trial_view import TrialView
+
+__all__ = [
+    "Comparison",
+    "SweepList",
+    "SweepState",
+    "SweepView",
+    "TrialRows",
+    "TrialView",
+    "compare_sweeps",
+    "list_sweeps",
+    "log_text",
+]

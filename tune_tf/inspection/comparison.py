@@ -1,0 +1,90 @@
+"""Sweeps beside each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.inspection.sweep_view import SweepView
+from tune_tf.objective import Objective
+from tune_tf.space import flat
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two or more sweeps with the same leading objective.
+
+    Args:
+        sweeps: In the order in which they were named.
+
+    Raises:
+        InvalidSettingsError: There are fewer than two, one is named twice, or their objectives
+            differ.
+    """
+
+    sweeps: tuple[SweepView, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be compared."""
+        faults = []
+        if len(self.sweeps) < 2:
+            faults.append("name two sweeps or more to compare them")
+        ids = [sweep.sweep_id for sweep in self.sweeps]
+        faults += [f"{name} is named twice" for name in {it for it in ids if ids.count(it) > 1}]
+        told = {str(_told(sweep.config.leading_objective)) for sweep in self.sweeps}
+        if len(told) > 1:
+            each = ", ".join(
+                f"{sweep.sweep_id}: {_told(sweep.config.leading_objective)}"
+                for sweep in self.sweeps
+            )
+            faults.append(f"sweeps of different objectives cannot be compared ({each})")
+        if faults:
+            raise InvalidSettingsError(faults)
+
+    @property
+    def objective(self) -> Objective:
+        """The leading objective of all of them."""
+        return self.sweeps[0].config.leading_objective
+
+    @property
+    def best(self) -> SweepView | None:
+        """The sweep with the best value; None where none has a value."""
+        best: SweepView | None = None
+        for sweep in self.sweeps:
+            value, so_far = sweep.best_value, best.best_value if best else None
+            if value is not None and (so_far is None or self.objective.better(value, so_far)):
+                best = sweep
+        return best
+
+    @property
+    def best_configs(self) -> dict[str, tuple[Any, ...]]:
+        """The best trials' configs by path, a value a sweep; None where one has no such value."""
+        configs = []
+        for sweep in self.sweeps:
+            space, best = sweep.config.space, sweep.best
+            values = space.active(best.result.config) if best else {}
+            configs.append(flat(values, space.parameters))
+        paths = dict.fromkeys(path for config in configs for path in config)
+        return {path: tuple(config.get(path) for config in configs) for path in paths}
+
+
+def compare_sweeps(
+    sweeps: Sequence[str | Path], *, storage_path: str | Path = "sweeps"
+) -> Comparison:
+    """Read sweeps and set them beside each other.
+
+    Args:
+        sweeps: Their paths, ids, or names for the latest sweep of that name.
+        storage_path: Where sweeps are looked for by id or name.
+
+    Raises:
+        UnknownSweepError: One is not there.
+        SweepConflictError: A newer version of tune_tf has written one.
+        InvalidSettingsError: They cannot be compared.
+    """
+    return Comparison(tuple(SweepView.open(sweep, storage_path) for sweep in sweeps))
+
+
+def _told(objective: Objective) -> str:
+    return f"{objective.mode} {objective.metric}"

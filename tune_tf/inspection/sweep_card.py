@@ -1,0 +1,102 @@
+"""A sweep as a small picture for notebooks."""
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from tune_tf.formatting import shown
+from tune_tf.ranking import best_so_far
+from tune_tf.space import flat
+
+if TYPE_CHECKING:
+    from tune_tf.inspection.sweep_view import SweepView
+
+_WIDTH, _HEIGHT = 260, 60
+_COLOURS = {
+    "running": "#2484C6",
+    "completed": "#009E73",
+    "pruned": "#E69F00",
+    "out_of_budget": "#56B4E9",
+    "diverged": "#CC79A7",
+    "oom": "#9A4F96",
+    "error": "#D55E00",
+}
+_OTHER = "#8C8C8C"
+
+
+def sweep_card(sweep: "SweepView") -> str:
+    """Return a sweep as HTML: its trials by state, the best one, and how the best value came to be.
+
+    It needs neither scripts nor styles of the page that it stands in.
+
+    Args:
+        sweep: The sweep as it was read.
+    """
+    total = sweep.config.budget.num_samples
+    counts = " ".join(
+        f'<span style="color:{_COLOURS.get(state, _OTHER)}">&#9632;</span> '
+        f"{count} {escape(state.replace('_', ' '))}"
+        for state, count in sweep.counts.items()
+    )
+    parts = [
+        f"<b>{escape(sweep.sweep_id)}</b> &nbsp;{sweep.state.value}, "
+        f"{sweep.num_ended}/{total} trials, {sweep.num_iterations} epochs",
+        _bar(sweep),
+        counts,
+    ]
+    if sweep.ended_early:
+        parts.append(f"Ended early: {escape(sweep.ended_early)}")
+    if sweep.best is not None:
+        metric = sweep.config.leading_objective.metric
+        active = sweep.config.space.active(sweep.best.result.config)
+        config = ", ".join(
+            f"{name}={shown(value)}"
+            for name, value in flat(active, sweep.config.space.parameters).items()
+        )
+        parts += [
+            f"Best {escape(metric)} <b>{shown(sweep.best_value)}</b> by trial {sweep.best.number}: "
+            f"{escape(config)}",
+            _curve(_best_values(sweep)),
+        ]
+    rows = "".join(f'<div style="margin:3px 0">{part}</div>' for part in parts if part)
+    return f'<div style="font-family:sans-serif;font-size:13px;max-width:60em">{rows}</div>'
+
+
+def _best_values(sweep: "SweepView") -> list[float]:
+    """Return the best value after each trial that ended, in the order of their ends."""
+    objective = sweep.config.leading_objective
+    ended = [trial for trial in sweep.trials if trial.has_ended and trial.ended_s is not None]
+    ended.sort(key=lambda trial: trial.ended_s or 0.0)
+    values = (
+        trial.result.metrics.get(objective.metric, math.nan)
+        for trial in ended
+        if trial.result.feasible
+    )
+    return best_so_far(values, objective)
+
+
+def _bar(sweep: "SweepView") -> str:
+    share = min(1.0, sweep.num_ended / sweep.config.budget.num_samples)
+    return (
+        '<div style="background:#d9dee4;height:6px;border-radius:3px"><div style="'
+        f'background:#2484C6;height:6px;border-radius:3px;width:{share:.0%}"></div></div>'
+    )
+
+
+def _curve(values: Sequence[float]) -> str:
+    """Return a line of values as a drawing; empty for fewer than two."""
+    if len(values) < 2:
+        return ""
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    points = " ".join(
+        f"{place / (len(values) - 1) * _WIDTH:.1f},{(high - value) / span * _HEIGHT + 4:.1f}"
+        for place, value in enumerate(values)
+    )
+    return (
+        f'<svg width="{_WIDTH}" height="{_HEIGHT + 8}" role="img" '
+        f'aria-label="best value after each trial">'
+        f'<polyline points="{points}" fill="none" stroke="#2484C6" stroke-width="2"/></svg>'
+        f" {shown(values[0])} &rarr; {shown(values[-1])}"
+    )

@@ -1,0 +1,313 @@
+"""One sweep as its folder shows it."""
+
+import enum
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import UnknownMetricError, UnknownTrialError, near_ones
+from tune_tf.events import DIARY, Pages, is_driven
+from tune_tf.inspection.sweep_card import sweep_card
+from tune_tf.inspection.trial_view import TrialView
+from tune_tf.results import SweepResult
+from tune_tf.sweep_folder import SweepFolder
+
+_TRIAL = re.compile(r"trial_(\d+)")
+_MOST_NAMED = 8
+
+
+class SweepState(enum.Enum):
+    """Whether a sweep runs."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    """No process drives it, and a resume would go on with it."""
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """A sweep at one moment, read from its folder alone.
+
+    Args:
+        folder: The sweep's folder.
+        state: Whether it runs.
+        trials: In order of number.
+        began_s: When it was begun, in seconds since 1970.
+        worked_s: Seconds in which a process drove it.
+        session_s: Seconds of these since it was begun or last resumed.
+        driver: The process that drives it, or did so last; empty if that is not known.
+        mlflow_run_id: MLflow's id of its parent run, if it is known.
+        ended_early: Why it ended before all its trials had; None if it did not.
+        held: Why it starts no new trial at the moment; None where it does, or does not run.
+    """
+
+    folder: SweepFolder
+    state: SweepState
+    trials: tuple[TrialView, ...]
+    began_s: float
+    worked_s: float
+    session_s: float
+    driver: str = ""
+    mlflow_run_id: str | None = None
+    ended_early: str | None = None
+    held: str | None = None
+
+    @classmethod
+    def open(
+        cls,
+        sweep: str | Path,
+        storage_path: str | Path = "sweeps",
+        clock: Callable[[], float] = time.time,
+    ) -> "SweepView":
+        """Read a sweep's folder.
+
+        Args:
+            sweep: Its path, its id, or its name for the latest sweep of that name.
+            storage_path: Where sweeps are looked for by id or name.
+            clock: Seconds since 1970.
+
+        Raises:
+            UnknownSweepError: There is no such sweep; names those that there are.
+            SweepConflictError: A newer version of tune_tf has written it.
+        """
+        return cls.of(SweepFolder.open(sweep, storage_path), clock)
+
+    @classmethod
+    def of(
+        cls,
+        folder: SweepFolder,
+        clock: Callable[[], float] = time.time,
+        before: "SweepView | None" = None,
+    ) -> "SweepView":
+        """Read a sweep's folder, as :meth:`open` does.
+
+        Args:
+            folder: The sweep's folder.
+            clock: Seconds since 1970.
+            before: An earlier look, to read what has ended since; None to read all.
+        """
+        driven = is_driven(folder.path)
+        pages = Pages.of(folder.path)
+        last_s = _last_write(folder.path)
+        known = {trial.number: trial for trial in before.trials} if before else {}
+        trials = _trials(folder, pages, known, driven=driven)
+        spans = [(session.begun_s, session.last_s) for session in pages.sessions]
+        if not spans:
+            begun_s = folder.began_s
+            spans = [(begun_s, max(begun_s, last_s))]
+        begun_s, end_s = spans[-1]
+        session = pages.sessions[-1] if pages.sessions else None
+        if driven:
+            end_s = clock()
+        elif session is None or not session.over:
+            end_s = max(end_s, last_s)
+        spans[-1] = begun_s, max(begun_s, end_s)
+        if driven:
+            state = SweepState.RUNNING
+        elif session is not None:
+            over = session.over and not session.interrupted
+            state = SweepState.ENDED if over else SweepState.INTERRUPTED
+        else:
+            over = bool(trials) and all(trial.has_ended for trial in trials)
+            state = SweepState.ENDED if over else SweepState.INTERRUPTED
+        return cls(
+            folder=folder,
+            state=state,
+            trials=trials,
+            began_s=spans[0][0],
+            worked_s=sum(end - begun for begun, end in spans),
+            session_s=spans[-1][1] - spans[-1][0],
+            driver=session.driver if session else "",
+            mlflow_run_id=pages.run_id,
+            ended_early=session.ended_early if session else None,
+            held=pages.held if driven else None,
+        )
+
+    @property
+    def sweep_id(self) -> str:
+        """Name of the sweep's folder."""
+        return self.folder.sweep_id
+
+    @property
+    def config(self) -> SweepConfig:
+        """The sweep's settings."""
+        return self.folder.config
+
+    @cached_property
+    def result(self) -> SweepResult:
+        """The same as what a sweep returns at its end."""
+        return SweepResult(
+            sweep_id=self.sweep_id,
+            path=self.folder.path,
+            config=self.config,
+            base_dir=self.folder.base_dir,
+            trials=tuple(trial.result for trial in self.trials),
+            mlflow_run_id=self.mlflow_run_id,
+            ended_early=self.ended_early,
+        )
+
+    @cached_property
+    def best(self) -> TrialView | None:
+        """The best trial, as :attr:`SweepResult.best_trial` chooses it; None where there is none.
+
+        While none has completed, it is the best one by its last value.
+        """
+        try:
+            number = self.result.best_trial.number
+        except UnknownMetricError:
+            return None
+        return next(trial for trial in self.trials if trial.number == number)
+
+    @property
+    def best_value(self) -> float | None:
+        """The best trial's value of the leading objective; None where there is none."""
+        return None if self.best is None else self.result.best_value
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many trials are in each state, those states left out that have none."""
+        return dict(Counter(trial.state for trial in self.trials))
+
+    @property
+    def active(self) -> tuple[TrialView, ...]:
+        """The trials that run."""
+        return tuple(trial for trial in self.trials if trial.state == "running")
+
+    @property
+    def num_ended(self) -> int:
+        """How many trials have ended for good."""
+        return sum(trial.has_ended for trial in self.trials)
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations of all trials."""
+        return sum(trial.result.iterations for trial in self.trials)
+
+    @property
+    def trials_per_s(self) -> float | None:
+        """Trials that ended a second of work; None while none has."""
+        if not self.num_ended or self.worked_s <= 0:
+            return None
+        return self.num_ended / self.worked_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left if it goes on as it did; None where it does not run or nothing is known.
+
+        No more than its time budget leaves.
+        """
+        if self.state is not SweepState.RUNNING:
+            return None
+        left = []
+        if self.trials_per_s:
+            missing = max(0, self.config.budget.num_samples - self.num_ended)
+            left.append(missing / self.trials_per_s)
+        if self.config.budget.time_budget_s:
+            left.append(max(0.0, self.config.budget.time_budget_s - self.worked_s))
+        return min(left, default=None)
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook draws it."""
+        return sweep_card(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, without the trials that neither run nor are the best."""
+        objective = self.config.leading_objective
+        return {
+            "sweep_id": self.sweep_id,
+            "path": str(self.folder.path),
+            "state": self.state.value,
+            "driver": self.driver,
+            "ended_early": self.ended_early,
+            "objective": {"metric": objective.metric, "mode": objective.mode},
+            "num_samples": self.config.budget.num_samples,
+            "trials": self.counts,
+            "iterations": self.num_iterations,
+            "best_value": self.best_value,
+            "best": self.best.to_dict() if self.best else None,
+            "running": [trial.to_dict() for trial in self.active],
+            "began_s": self.began_s,
+            "worked_s": self.worked_s,
+            "trials_per_s": self.trials_per_s,
+            "left_s": self.left_s,
+            "mlflow_run_id": self.mlflow_run_id,
+            "held": self.held,
+        }
+
+    def trial(self, name: str) -> TrialView:
+        """Return a trial by its id, a unique beginning of it, its number, or its folder's name.
+
+        Raises:
+            UnknownTrialError: There is none, or there are several; names near ones.
+        """
+        for trial in self.trials:
+            if name in (trial.trial_id, str(trial.number), trial.folder.name):
+                return trial
+        alike = [trial for trial in self.trials if name and trial.trial_id.startswith(name)]
+        if len(alike) == 1:
+            return alike[0]
+        if alike:
+            raise UnknownTrialError(
+                f"{name!r} is the beginning of {len(alike)} trials' ids in {self.sweep_id}: "
+                f"{_named(alike)}; write more of it"
+            )
+        known = [trial.trial_id for trial in self.trials]
+        there = (
+            f"there are {len(known)}, for example {_named(self.trials)}"
+            if known
+            else "none has been started"
+        )
+        raise UnknownTrialError(
+            f"{self.sweep_id} has no trial {name!r}{near_ones(name, known)}; {there}"
+        )
+
+
+def _trials(
+    folder: SweepFolder, pages: Pages, known: Mapping[int, TrialView], *, driven: bool
+) -> tuple[TrialView, ...]:
+    of_number = {page.number: page for page in pages.trials.values()}
+    there = (_TRIAL.fullmatch(path.name) for path in folder.path.iterdir())
+    numbers = {int(match[1]) for match in there if match} | set(of_number)
+
+    def look(number: int) -> TrialView:
+        page, before = of_number.get(number), known.get(number)
+        same = (
+            page
+            and before
+            and (page.ended_s, page.checkpoints_removed)
+            == (
+                before.ended_s,
+                before.result.checkpoints_removed,
+            )
+        )
+        if before and before.has_ended and same:
+            run_id = before.mlflow_run_id or pages.run_ids.get(before.trial_id)
+            return replace(before, mlflow_run_id=run_id)
+        return TrialView.of(
+            folder.path / f"trial_{number:05d}",
+            number,
+            page,
+            folder.config,
+            driven=driven,
+            run_ids=pages.run_ids,
+        )
+
+    return tuple(look(number) for number in sorted(numbers))
+
+
+def _last_write(path: Path) -> float:
+    """Return when the driver last wrote down where it stood, in seconds since 1970; 0 if never."""
+    files = (*path.glob("experiment_state-*.json"), path / DIARY)
+    return max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
+
+
+def _named(trials: "tuple[TrialView, ...] | list[TrialView]") -> str:
+    told = ", ".join(f"{each.trial_id} (number {each.number})" for each in trials[:_MOST_NAMED])
+    return f"{told}, ..." if len(trials) > _MOST_NAMED else told

@@ -1,4 +1,0 @@
-from .forecast_sweep import forecast_sweep as forecast_sweep
-from .spending import Limits as Limits
-
-__all__ = ["Limits", "forecast_sweep"]

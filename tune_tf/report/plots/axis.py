@@ -1,0 +1,176 @@
+"""The axes of pictures: where a value stands, and what is written at it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tune_tf.formatting import shown
+from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
+from tune_tf.space.frozen import hashable
+
+
+@dataclass(frozen=True)
+class TimeUnit:
+    """A unit of time.
+
+    Args:
+        seconds: How long it is.
+        name: Plural.
+    """
+
+    seconds: float
+    name: str
+
+    @classmethod
+    def of(cls, span_s: float) -> "TimeUnit":
+        """Return the unit in which a span of seconds is a handy number."""
+        units = [cls(86_400, "days"), cls(3600, "hours"), cls(60, "minutes")]
+        fitting = (unit for unit in units if math.isfinite(span_s) and span_s >= 2 * unit.seconds)
+        return next(fitting, cls(1, "seconds"))
+
+    @property
+    def label(self) -> str:
+        """What is written along an axis of time."""
+        return f"{self.name} since the first trial began"
+
+
+Floats = NDArray[np.float64]
+
+_LOG_FROM_RATIO = 100
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A parameter or a metric along a line.
+
+    Args:
+        label: What stands there.
+        values: Position of each trial in the unit of the axis, NaN where it has none; of a choice,
+            the index of the option.
+        low: Where the axis begins.
+        high: Where it ends.
+        log: Whether it is drawn logarithmic.
+        options: Texts of a choice's options, at 0, 1, ...; None for numbers.
+    """
+
+    label: str
+    values: Floats
+    low: float
+    high: float
+    log: bool = False
+    options: tuple[str, ...] | None = None
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Which trials have no value: where a condition left the parameter out."""
+        return np.isnan(self.values)
+
+    @property
+    def jittered(self) -> Floats:
+        """The positions, spread around a choice's option so that equal ones can be told apart."""
+        if self.options is None:
+            return self.values
+        # Multiples of the golden ratio fill an interval evenly, whatever their number.
+        spread = (np.arange(len(self.values)) * 0.618034) % 1 - 0.5
+        return self.values + 0.5 * spread
+
+    def scale(self, values: Floats | Sequence[float]) -> Floats:
+        """Return where values of the axis stand from 0 to 1."""
+        low, high, at = self.low, self.high, np.asarray(values, dtype=np.float64)
+        if self.log:
+            low, high, at = np.log(low), np.log(high), np.log(at)
+        return (at - low) / (high - low) if high > low else np.where(np.isnan(at), at, 0.5)
+
+    def ticks(self) -> tuple[list[float], list[str]]:
+        """Return a few values of the axis and their texts, both ends among the numbers."""
+        if self.options is not None:
+            return list(map(float, range(len(self.options)))), list(self.options)
+        if self.low == self.high:
+            return [self.low], [f"{self.low:.4g}"]
+        space = np.geomspace if self.log else np.linspace
+        found = [float(value) for value in space(self.low, self.high, 5)]
+        return found, [f"{value:.3g}" for value in found]
+
+
+@dataclass(frozen=True)
+class ParameterAxes:
+    """The axes of what is searched.
+
+    Args:
+        shown: Those that fit into a picture.
+        left_out: Paths of the others.
+    """
+
+    shown: tuple[Axis, ...]
+    left_out: tuple[str, ...] = field(default=())
+
+
+def parameter_axes(
+    space: SearchSpace,
+    configs: Sequence[Mapping[str, Any]],
+    *,
+    most: int = 12,
+    masked: Callable[[str], str] = str,
+) -> ParameterAxes:
+    """Return an axis for each searched parameter.
+
+    Args:
+        space: The search space.
+        configs: Each trial's values by path, without those of inactive parameters.
+        most: Parameters that a picture has room for.
+        masked: What takes secrets out of an option's text.
+    """
+    axes = []
+    searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
+    for path in searched[:most]:
+        parameter = space.parameters[path]
+        given = [config.get(path) for config in configs]
+        present = [path in config for config in configs]
+        if isinstance(parameter, Choice):
+            places = {hashable(option): at for at, option in enumerate(parameter.options)}
+            values = [
+                places.get(hashable(value), np.nan) if there else np.nan
+                for value, there in zip(given, present, strict=True)
+            ]
+            options = tuple(
+                shown(masked(shown(option, limit=1000)), limit=24) for option in parameter.options
+            )
+            axis = Axis(path, _floats(values), -0.5, len(options) - 0.5, options=options)
+        elif isinstance(parameter, Float | Int):
+            values = [value if isinstance(value, int | float) else np.nan for value in given]
+            low, high = _covering(values, parameter.low, parameter.high)
+            axis = Axis(path, _floats(values), low, high, log=parameter.log and low > 0)
+        else:
+            continue
+        axes.append(axis)
+    return ParameterAxes(tuple(axes), tuple(searched[most:]))
+
+
+def metric_axis(label: str, values: Floats) -> Axis:
+    """Return the axis of a metric: logarithmic where positive values span some orders of magnitude.
+
+    Args:
+        label: The metric.
+        values: Finite or NaN.
+    """
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return Axis(label, values, 0.0, 1.0)
+    low, high = float(finite.min()), float(finite.max())
+    small, large = np.quantile(finite, [0.01, 0.99])
+    log = bool(low > 0 and large / small > _LOG_FROM_RATIO)
+    return Axis(label, values, low, high, log=log)
+
+
+def _covering(values: Sequence[float], low: float, high: float) -> tuple[float, float]:
+    """Return ends that hold the values too: a population leaves its range by perturbation."""
+    finite = [value for value in values if np.isfinite(value)]
+    return min([low, *finite]), max([high, *finite])
+
+
+def _floats(values: Sequence[float]) -> Floats:
+    return np.array(values, dtype=np.float64)

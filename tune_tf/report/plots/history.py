@@ -1,0 +1,150 @@
+"""Each trial's last value over time, and the best one so far."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from tune_tf.formatting import counted, shown
+from tune_tf.report.plots.axis import Floats, TimeUnit
+from tune_tf.report.plots.outcome_style import INK, STYLES
+from tune_tf.report.plots.picture import (
+    Picture,
+    label_axes,
+    legend,
+    plain,
+    plotly_axis,
+    set_scale,
+    styled,
+    typed,
+)
+from tune_tf.report.sweep_record import SweepRecord
+
+_CONFIG_LINES = 14
+
+
+class History(Picture):
+    """Each trial's last value at the time it ended; the line is the best so far."""
+
+    name = "history"
+    title = "History"
+
+    def __init__(self, record: SweepRecord) -> None:
+        super().__init__(record)
+        self._unit = TimeUnit.of(record.wall_s)
+        self._times: Floats = record.end_times / self._unit.seconds
+        self._drawn = ~np.isnan(self._times + record.values)
+
+    @property
+    def missing(self) -> str | None:
+        """Why there is nothing to draw."""
+        if self._drawn.any():
+            return None
+        return f"no trial reported a finite {self.record.objective.metric}"
+
+    @property
+    def reading(self) -> str:
+        """How to read it."""
+        hidden = len(self._drawn) - int(self._drawn.sum())
+        text = (
+            "Each mark is a trial's last value at the time it ended; the line is the best so far. "
+            "While the line still moves at its end, more trials are likely to help."
+        )
+        if not self.record.feasible.all():
+            text += " Hollow marks do not keep the constraints."
+        if hidden:
+            text += f" Not shown, for want of a finite value: {counted(hidden, 'trial')}."
+        return text
+
+    def draw(self, figure: Figure) -> None:
+        """Draw it on a figure."""
+        record, axes = self.record, styled(figure.subplots())
+        for outcome, indices in record.groups:
+            style = STYLES[outcome]
+            for feasible in (True, False):
+                chosen = self._chosen(indices, feasible=feasible)
+                if len(chosen):
+                    axes.scatter(
+                        self._times[chosen],
+                        record.values[chosen],
+                        s=34 if len(record.trials) < 500 else 14,
+                        marker=style.marker,
+                        facecolors=style.colour if feasible else "none",
+                        edgecolors=style.colour,
+                        linewidths=0.8,
+                        alpha=0.75,
+                        label=style.word if feasible else f"{style.word}, not feasible",
+                    )
+        times, values = self._best_line()
+        axes.step(times, values, where="post", color=INK, linewidth=1.8, label="best so far")
+        set_scale(axes, "y", record.value_axis)
+        label_axes(axes, self._unit.label, record.objective_label)
+        legend(axes, loc="best")
+
+    def interactive(self) -> dict[str, Any]:
+        """Return it for plotly.js."""
+        record, data = self.record, []
+        for outcome, indices in record.groups:
+            style = STYLES[outcome]
+            for feasible in (True, False):
+                chosen = self._chosen(indices, feasible=feasible)
+                if len(chosen):
+                    data.append(
+                        {
+                            "type": "scatter",
+                            "mode": "markers",
+                            "name": style.word if feasible else f"{style.word}, not feasible",
+                            "x": typed(self._times[chosen]),
+                            "y": typed(record.values[chosen]),
+                            "text": [self._told(index) for index in chosen],
+                            "hovertemplate": "%{text}<extra></extra>",
+                            "marker": {
+                                "color": style.colour,
+                                "symbol": style.symbol if feasible else f"{style.symbol}-open",
+                                "size": 8 if len(record.trials) < 500 else 5,
+                                "opacity": 0.75,
+                            },
+                        }
+                    )
+        times, values = self._best_line()
+        best = {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "best so far",
+            "x": typed(times),
+            "y": typed(values),
+            "line": {"shape": "hv", "width": 2},
+            "meta": "ink",
+            "hoverinfo": "skip",
+        }
+        layout = {
+            "xaxis": {"title": {"text": self._unit.label}, "zeroline": False},
+            "yaxis": plotly_axis(record.value_axis),
+            "hovermode": "closest",
+        }
+        return {"data": [*data, best], "layout": layout}
+
+    def _chosen(self, indices: list[int], *, feasible: bool) -> list[int]:
+        return [i for i in indices if self._drawn[i] and self.record.feasible[i] == feasible]
+
+    def _best_line(self) -> tuple[Floats, Floats]:
+        """Return the best so far up to the end of the sweep."""
+        times, values = self.record.best_so_far
+        if len(times):
+            times = np.append(times, self.record.wall_s)
+            values = np.append(values, values[-1])
+        return times / self._unit.seconds, values
+
+    def _told(self, index: int) -> str:
+        """Return what is told of a trial under the pointer."""
+        record = self.record
+        trial, config = record.trials[index], record.shown_configs[index]
+        lines = [f"{path} = {shown(value, limit=40)}" for path, value in config.items()]
+        if len(lines) > _CONFIG_LINES:
+            lines = [*lines[: _CONFIG_LINES - 1], "..."]
+        told = [
+            f"trial {trial.number}, {STYLES[trial.outcome].word}",
+            f"{record.objective.metric} = {shown(float(record.values[index]))}",
+            *lines,
+        ]
+        return "<br>".join(map(plain, told))

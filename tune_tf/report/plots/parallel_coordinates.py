@@ -1,0 +1,141 @@
+"""Each trial as a line through its parameters to its value."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from tune_tf.report.plots.axis import Axis, Floats
+from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
+from tune_tf.report.plots.picture import VIRIDIS, Picture, plain, typed
+from tune_tf.report.sweep_record import SweepRecord
+
+_MISSING_AT = -0.09
+_COLOURS = LinearSegmentedColormap.from_list("worst to best", list(VIRIDIS))
+
+
+class ParallelCoordinates(Picture):
+    """One axis a parameter, the objective last, a line a trial."""
+
+    name = "parallel_coordinates"
+    title = "Parallel coordinates"
+
+    def __init__(self, record: SweepRecord) -> None:
+        super().__init__(record)
+        self._axes: tuple[Axis, ...] = (*record.axes.shown, record.value_axis)
+        drawn = np.flatnonzero(~np.isnan(record.values))
+        sign = 1 if record.objective.mode == "max" else -1
+        self._worst_to_best = drawn[np.argsort(sign * record.values[drawn], kind="stable")]
+
+    @property
+    def missing(self) -> str | None:
+        """Why there is nothing to draw."""
+        if len(self._axes) == 1:
+            return "the space holds nothing but constants"
+        if not len(self._worst_to_best):
+            return f"no trial reported a finite {self.record.objective.metric}"
+        return None
+
+    @property
+    def reading(self) -> str:
+        """How to read it."""
+        text = (
+            "Each line is a trial; the lighter, the better its last value, which stands on the "
+            "rightmost axis with the better end up. On the page, drag along an axis to keep only "
+            "the trials that pass there."
+        )
+        if any(axis.missing.any() for axis in self._axes):
+            text += " A line that passes below an axis, at “not set”, has no such parameter."
+        if self.record.axes.left_out:
+            text += f" Not shown: {', '.join(self.record.axes.left_out)}."
+        return text
+
+    def draw(self, figure: Figure) -> None:
+        """Draw it on a figure."""
+        axes = figure.subplots()
+        axes.set_axis_off()
+        axes.set_xlim(-0.15, len(self._axes) - 0.85)
+        axes.set_ylim(_MISSING_AT - 0.03, 1.08)
+        places = np.column_stack([self._heights(axis) for axis in self._axes])[self._worst_to_best]
+        x = np.arange(len(self._axes))
+        axes.add_collection(
+            LineCollection(
+                [np.column_stack([x, row]) for row in places],
+                colors=_COLOURS(self._ranks()),
+                linewidths=1 if len(places) > 200 else 1.4,
+                alpha=max(0.25, min(0.9, 15 / len(places) ** 0.5)),
+                rasterized=len(places) > 300,
+            )
+        )
+        if self.record.best_index is not None:
+            row = [float(self._heights(axis)[self.record.best_index]) for axis in self._axes]
+            axes.plot(x, row, color=INK, linewidth=2.4)
+        for at, axis in enumerate(self._axes):
+            axes.plot([at, at], [0, 1], color=MUTED, linewidth=1)
+            axes.text(
+                at, 1.05, self._name(axis), ha="center", va="bottom", color=INK, fontsize=11,
+                parse_math=False,
+            )  # fmt: skip
+            ticks, texts = axis.ticks()
+            if axis.missing[self._worst_to_best].any():
+                axes.text(at + 0.02, _MISSING_AT, "not set", va="center", color=MUTED, fontsize=9)
+            for height, text in zip(self._flipped(axis, axis.scale(ticks)), texts, strict=True):
+                axes.plot([at - 0.012, at + 0.012], [height] * 2, color=MUTED, linewidth=1)
+                axes.text(
+                    at + 0.02, height, text, va="center", color=INK, fontsize=9, parse_math=False,
+                    bbox={"facecolor": GRID, "alpha": 0.6, "pad": 1, "linewidth": 0},
+                )  # fmt: skip
+
+    def interactive(self) -> dict[str, Any]:
+        """Return it for plotly.js."""
+        dimensions = []
+        for axis in self._axes:
+            ticks, texts = axis.ticks()
+            places = self._heights(axis)[self._worst_to_best]
+            heights = list(self._flipped(axis, axis.scale(ticks)))
+            low = 0.0
+            if axis.missing[self._worst_to_best].any():
+                low = _MISSING_AT
+                heights, texts = [low, *heights], ["not set", *texts]
+            dimensions.append(
+                {
+                    "label": plain(self._name(axis)),
+                    "values": typed(places),
+                    "tickvals": [float(height) for height in heights],
+                    "ticktext": [plain(text) for text in texts],
+                    "range": [low, 1.0],
+                }
+            )
+        steps = len(VIRIDIS) - 1
+        trace = {
+            "type": "parcoords",
+            "dimensions": dimensions,
+            "labelangle": -12 if len(dimensions) > 6 else 0,
+            "line": {
+                "color": typed(self._ranks()),
+                "colorscale": [[at / steps, colour] for at, colour in enumerate(VIRIDIS)],
+                "cmin": 0,
+                "cmax": 1,
+            },
+            "unselected": {"line": {"opacity": 0.06}},
+        }
+        return {"data": [trace], "layout": {"margin": {"t": 90, "l": 70, "r": 70}}}
+
+    def _heights(self, axis: Axis) -> Floats:
+        """Return where each trial passes an axis, from 0 at its foot; below it if nowhere."""
+        return np.where(axis.missing, _MISSING_AT, self._flipped(axis, axis.scale(axis.jittered)))
+
+    def _name(self, axis: Axis) -> str:
+        return self.record.objective.metric if axis is self._axes[-1] else axis.label
+
+    def _flipped(self, axis: Axis, places: Floats) -> Floats:
+        """Return places on an axis; on the objective's, the better end is up."""
+        down = axis is self._axes[-1] and self.record.objective.mode == "min"
+        return 1 - places if down else places
+
+    def _ranks(self) -> Floats:
+        """Return the share of trials that each one beats: one outlier dims no other."""
+        count = len(self._worst_to_best)
+        return np.linspace(0, 1, count) if count > 1 else np.ones(count)

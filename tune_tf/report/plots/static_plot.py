@@ -1,0 +1,83 @@
+"""A picture as files that stand alone: a PNG, and a page with the same drawing as vectors."""
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
+
+
+class Drawing(Protocol):
+    """What can be drawn still: :class:`~tune_tf.report.plots.picture.Picture`, for example."""
+
+    @property
+    def title(self) -> str:
+        """What it shows."""
+
+    @property
+    def height(self) -> int:
+        """In pixels, for a width of 1,200."""
+
+    def draw(self, figure: Figure) -> None:
+        """Draw it on an empty figure."""
+
+
+_WIDTH = 1200
+_DPI = 100
+
+_THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
+
+
+def draw_still(picture: Drawing) -> Figure:
+    """Draw a picture on a new figure, 1,200 pixels wide."""
+    figure = Figure(figsize=(_WIDTH / _DPI, picture.height / _DPI), dpi=_DPI, layout="constrained")
+    picture.draw(figure)
+    figure.suptitle(picture.title, color=INK, fontsize=15, ha="left", x=0.012)
+    with _quiet():
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once is enough for all its files
+    return figure
+
+
+def write_png(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG on white."""
+    FigureCanvasAgg(figure)
+    with _quiet():
+        figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
+
+
+def webp_bytes(figure: Figure) -> bytes:
+    """Return a figure on white as WebP, a tenth of its PNG."""
+    FigureCanvasAgg(figure)
+    image = io.BytesIO()
+    with _quiet():
+        figure.savefig(image, format="webp", facecolor="white", pil_kwargs={"quality": 60})
+    return image.getvalue()
+
+
+def svg_text(figure: Figure) -> str:
+    """Return a figure as an ``svg`` element whose ink follows the page it stands in."""
+    FigureCanvasSVG(figure)
+    text = io.StringIO()
+    with _quiet():
+        figure.savefig(text, format="svg", facecolor="none", metadata={"Date": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for colour, variable in _THEMED.items():
+        svg = svg.replace(colour, variable)
+    return svg
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the warning for a letter that Matplotlib's font lacks, which it draws as a box."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

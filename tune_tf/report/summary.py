@@ -1,0 +1,219 @@
+"""What a report says first: the best trial, and what the sweep cost."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from tune_tf.formatting import counted, duration, shown
+from tune_tf.outcome import Outcome
+from tune_tf.report.plots.outcome_style import STYLES
+from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.space import Choice, Constant, Float, Int, Parameter
+
+_NEAR_AN_END = 0.02
+
+
+@dataclass(frozen=True)
+class BestSetting:
+    """One parameter of the best trial.
+
+    Args:
+        path: The parameter.
+        value: Its value.
+        searched: What was searched, in words.
+        note: What stands out; empty for nothing.
+    """
+
+    path: str
+    value: str
+    searched: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What failed alike.
+
+    Args:
+        phrase: How it ended.
+        cause: Why.
+        numbers: Which trials.
+    """
+
+    phrase: str
+    cause: str
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The sweep in a few sentences.
+
+    Args:
+        headline: The best value, or that there is none.
+        comparison: How it compares with the median.
+        outcomes: How many trials ended in each way.
+        cost: Iterations and time spent, and what early stopping saved.
+        settings: The best trial's config.
+        failures: What failed, once for all that failed alike.
+    """
+
+    headline: str
+    comparison: str
+    outcomes: str
+    cost: str
+    settings: tuple[BestSetting, ...]
+    failures: tuple[Failure, ...]
+
+    @classmethod
+    def of(cls, record: SweepRecord) -> "Verdict":
+        """Return what is to be said of a sweep."""
+        return cls(
+            headline=_headline(record),
+            comparison=_comparison(record),
+            outcomes=_outcomes(record),
+            cost=_cost(record),
+            settings=_settings(record),
+            failures=_failures(record),
+        )
+
+
+def _headline(record: SweepRecord) -> str:
+    metric = record.objective.metric
+    best = record.best
+    if best is None:
+        if not record.trials:
+            return "No trial was started."
+        feasible = "" if record.feasible.all() else " and keeps the constraints"
+        return f"No trial reported a finite {metric}{feasible}, so there is no best one."
+    text = f"Best {metric}: {shown(float(best.metrics[metric]))}, by trial {best.number}"
+    if best.outcome is not Outcome.COMPLETED:
+        text += f", which did not complete ({STYLES[best.outcome].phrase})"
+    return f"{text}."
+
+
+def _comparison(record: SweepRecord) -> str:
+    if record.best is None:
+        return ""
+    finite = ~np.isnan(record.values)
+    completed = np.array([trial.outcome is Outcome.COMPLETED for trial in record.trials])
+    pool, whose = finite & completed, "completed trial"
+    if pool.sum() < 2:
+        pool, whose = finite, "trial"
+    if pool.sum() < 2:
+        return "There is no other trial to compare it with."
+    best = float(record.values[record.best_index]) if record.best_index is not None else math.nan
+    median = float(np.median(record.values[pool]))
+    if best == median:
+        apart = "equal to the best"
+    else:
+        way = "better" if record.objective.better(best, median) else "worse"
+        apart = f"the best is {shown(abs(best - median))} {way}"
+    return f"The median of {counted(int(pool.sum()), whose)} is {shown(median)}: {apart}."
+
+
+def _outcomes(record: SweepRecord) -> str:
+    counts = [
+        f"{len(indices):,} {STYLES[outcome].phrase}" for outcome, indices in reversed(record.groups)
+    ]
+    if not counts:
+        return ""
+    text = f"{counted(len(record.trials), 'trial')}: {', '.join(counts)}."
+    infeasible = int((~record.feasible).sum())
+    if infeasible:
+        bounds = ", ".join(map(str, record.result.config.constraints))
+        keep = "does not keep" if infeasible == 1 else "do not keep"
+        text += f" {infeasible:,} {keep} the constraints ({bounds})."
+    if record.result.interrupted:
+        text += " The sweep has not ended: it was interrupted, or it ran when this was written."
+    if record.result.ended_early:
+        text += f" It ended early: {record.masked(record.result.ended_early)}."
+    return text
+
+
+def _cost(record: SweepRecord) -> str:
+    trained = sum(trial.iterations for trial in record.trials)
+    spent_s = sum(curve.trained_s for curve in record.curves)
+    text = f"{counted(trained, 'iteration')} trained"
+    if not math.isnan(record.wall_s):
+        text += f" in {duration(record.wall_s)} ({duration(spent_s)} of training in all trials)"
+    limit = record.result.config.scheduler.max_t
+    stopped = [trial for trial in record.trials if trial.outcome is Outcome.PRUNED]
+    saved = sum(max(0, limit - trial.iterations) for trial in stopped)
+    full = limit * len(record.trials)
+    if saved:
+        text += (
+            f". Early stopping saved {counted(saved, 'iteration')}: all trials run to their limit "
+            f"of {limit:,} would have taken {full:,}, so it trained {trained / full:.0%} of that"
+        )
+    return f"{text}."
+
+
+def _settings(record: SweepRecord) -> tuple[BestSetting, ...]:
+    if record.best_index is None:
+        return ()
+    space = record.result.config.space.parameters
+    found = []
+    for path, value in record.shown_configs[record.best_index].items():
+        parameter = space.get(path)
+        raw = record.configs[record.best_index].get(path)
+        found.append(
+            BestSetting(
+                path,
+                shown(value, limit=200),
+                _searched(parameter, record),
+                _edge(parameter, raw),
+            )
+        )
+    return tuple(found)
+
+
+def _searched(parameter: Parameter | None, record: SweepRecord) -> str:
+    match parameter:
+        case Float(low, high, log=log, step=step) | Int(low, high, log=log, step=step):
+            steps = f" in steps of {step:g}" if step not in (None, 1) else ""
+            return f"{low:g} to {high:g}{steps}{', logarithmic' if log else ''}"
+        case Choice(options):
+            texts = (record.masked(shown(option, limit=40)) for option in options)
+            return f"one of {', '.join(texts)}"
+        case Constant():
+            return "constant"
+    return ""
+
+
+def _edge(parameter: Parameter | None, value: object) -> str:
+    """Return a note where a value lies at an end of its range, beyond which better ones may lie."""
+    if not isinstance(parameter, Float | Int) or not isinstance(value, int | float):
+        return ""
+    ends = (float(parameter.low), float(parameter.high), float(value))
+    if ends[0] >= ends[1]:
+        return ""
+    low, high, at = (math.log(end) for end in ends) if parameter.log and _positive(ends) else ends
+    place = (at - low) / (high - low)
+    if place <= _NEAR_AN_END:
+        return "at the lower end of its range: consider widening it"
+    if place >= 1 - _NEAR_AN_END:
+        return "at the upper end of its range: consider widening it"
+    return ""
+
+
+def _positive(values: tuple[float, ...]) -> bool:
+    """Return whether logarithms can be taken."""
+    return all(value > 0 for value in values)
+
+
+def _failures(record: SweepRecord) -> tuple[Failure, ...]:
+    alike: dict[tuple[str, str], list[int]] = {}
+    bad = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
+    for trial in record.trials:
+        if trial.outcome in bad:
+            lines = record.cause(trial).strip().splitlines()
+            cause = shown(lines[-1], limit=300) if lines else "no cause is known"
+            alike.setdefault((STYLES[trial.outcome].phrase, cause), []).append(trial.number)
+    order = Counter({key: len(numbers) for key, numbers in alike.items()})
+    return tuple(
+        Failure(phrase, cause, tuple(alike[phrase, cause]))
+        for (phrase, cause), _ in order.most_common()
+    )

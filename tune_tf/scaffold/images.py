@@ -1,0 +1,85 @@
+"""A sweep on a folder of images."""
+
+from pathlib import Path
+from statistics import median
+
+from tune_tf.errors import WorkloadError
+from tune_tf.scaffold.draft import Draft, Line, name_of, scalar, some_of
+from tune_tf.workloads.image_files import ImageFiles
+
+_LOOKED_AT = 50  # images, spread over all
+_MAX_SIDE = 128  # pixels; more cost much and can be said by hand
+_GREY = ("1", "L", "LA")
+
+
+def images_draft(path: Path, told_path: str) -> Draft:
+    """Return a sweep on a folder that holds a folder of images for each class.
+
+    Args:
+        path: The folder.
+        told_path: What the sweep file says for the path.
+
+    Raises:
+        WorkloadError: It is not as it must be, or holds no image that can be read.
+    """
+    files = ImageFiles.below(path)
+    train = [file for file, _ in files.parts["train"]]
+    height, width, is_grey = _seen(train[:: max(1, len(train) // _LOOKED_AT)], path)
+    largest = max(height, width)
+    shrunk = min(1.0, _MAX_SIDE / largest)
+    size = [max(1, round(height * shrunk)), max(1, round(width * shrunk))]
+    data = [
+        Line("path", scalar(told_path), "a folder for each class; relative to this file's folder"),
+        Line(
+            "image_size",
+            str(size[0]) if size[0] == size[1] else str(size),
+            f"pixels; the images have about {height} x {width}",
+        ),
+        Line("channels", "1" if is_grey else "3", "1 for grey images, 3 for colours"),
+        Line("augment", "false", "true: random shifts and flips, anew every epoch"),
+        Line("flip", "false", "where left and right differ, as in writing", is_off=True),
+    ]
+    if "validation" not in files.parts:
+        data.append(Line("validation_share", "0.2", "of the images, to compare trials by"))
+    if "test" not in files.parts and "validation" not in files.parts:
+        data.append(Line("test_share", "0.1", "no trial sees them: they are for the final model"))
+    return Draft(
+        name=name_of(path.resolve().name),
+        about=f"A convolutional network on the {len(train):,} images of {path.resolve().name}, "
+        f"{len(files.classes)} classes: {some_of(files.classes)}.",
+        workload="tune_tf.workloads.image_folder:ImageFolderCNN",
+        data=tuple(data),
+        task="classification",
+        space=(
+            Line("filters", "{choice: [8, 16, 32]}", "of the first convolution"),
+            Line("batch_norm", "{choice: [false, true]}"),
+            Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
+        ),
+        num_rows=len(train),
+        inputs=(f"images: uint8 of shape {[*size, 1 if is_grey else 3]}",),
+    )
+
+
+def _seen(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
+    """Return the median height and width of some images, and whether all are grey.
+
+    Raises:
+        WorkloadError: None of them can be read.
+    """
+    from PIL import Image  # whoever names a workload needs no Pillow
+
+    sizes, modes = [], set()
+    for path in paths:
+        try:
+            with Image.open(path) as image:
+                sizes.append(image.size)
+                modes.add(image.mode)
+        except OSError:
+            continue  # a sweep tells it, or leaves it out: as on_bad_record says
+    if not sizes:
+        raise WorkloadError(
+            f"{folder}: none of {len(paths)} images can be read, such as {paths[0]}"
+        )
+    height = round(median(size[1] for size in sizes))
+    width = round(median(size[0] for size in sizes))
+    return height, width, modes <= {*_GREY}

@@ -1,0 +1,154 @@
+"""Writes a sweep file, and on request a workload, for data of one's own."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tune_tf.atomic_files import write_whole
+from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text
+from tune_tf.errors import InvalidSettingsError, near_ones
+from tune_tf.scaffold import arrays, table, tfrecords
+from tune_tf.scaffold.draft import Draft
+from tune_tf.scaffold.images import images_draft
+from tune_tf.scaffold.own_workload import CLASS, digits_draft, digits_workload, workload_on
+from tune_tf.scaffold.sweep_text import sweep_text
+from tune_tf.sweep.plan import SweepPlan, plan_sweep
+
+_WORKLOAD_FILE = "my_workload.py"
+_COMPRESSED = ".gz"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written to start from.
+
+    Args:
+        path: The sweep file.
+        files: All files that were written, it among them.
+        plan: What a run of it would do.
+        task: ``classification`` or ``regression``, as guessed from the data.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    plan: SweepPlan
+    task: str
+
+
+def init_sweep(
+    data: str | Path | None = None,
+    output: str | Path = "sweep.yaml",
+    *,
+    target: str | None = None,
+    workload: str | Path | None = None,
+    force: bool = False,
+) -> Written:
+    """Write a commented sweep file that is ready to run, and check it as a dry run does.
+
+    The JSON schema that its first line names is written beside it, unless there is one.
+
+    Args:
+        data: A table (``.csv``, ``.tsv``, ``.parquet``), a folder of class folders with images,
+            arrays (``.npz``, ``.npy``), TFRecord files or a folder of them; None for a workload of
+            one's own that begins with scikit-learn's digits.
+        output: The sweep file.
+        target: What is to be predicted: a table's column, a record's feature, or the ``.npy`` file
+            of targets.
+        workload: A Python file to write a workload of one's own to, relative to the folder of the
+            sweep file; None for none, if there are data.
+        force: Whether files that are there are replaced.
+
+    Raises:
+        InvalidSettingsError: A file is there already, or it is not clear what is to be learnt.
+        WorkloadError: The data are not as they must be; tells file, column or row.
+    """
+    output = Path(output)
+    own = None if data is not None and workload is None else Path(workload or _WORKLOAD_FILE)
+    own_path = own and output.parent / own
+    if own is not None and own.suffix != ".py":
+        raise InvalidSettingsError([f"a workload is written to a file .py, not to {own}"])
+    if not force:
+        _refuse_present([output, *([own_path] if own_path else [])])
+    reference = f"{own.as_posix()}:{CLASS}" if own else ""
+    if data is None:
+        if target is not None:
+            raise InvalidSettingsError([f"--target {target} needs DATA to find it in"])
+        draft, module = digits_draft(reference), digits_workload()
+    else:
+        draft = _draft_of(Path(data), target, output.parent)
+        module = workload_on(draft)
+        draft = replace(draft, workload=reference or draft.workload)
+    texts = {output: sweep_text(draft, output.name)}
+    if own_path is not None:
+        texts[own_path] = module
+    schema = output.with_name(SCHEMA_FILE)
+    if force or not schema.exists():
+        texts[schema] = schema_text()
+    _write(texts)
+    plan = plan_sweep(SweepConfig.from_yaml(output), base_dir=output.parent.absolute())
+    return Written(output, tuple(texts), plan, draft.task)
+
+
+def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
+    """Return a sweep on data, by what kind of files they are.
+
+    Raises:
+        InvalidSettingsError: There are none, or they are of no kind that a ready workload takes.
+    """
+    if not data.exists():
+        there = [each.name for each in data.parent.iterdir()] if data.parent.is_dir() else []
+        raise InvalidSettingsError(
+            [f"there is no file or folder {data}{near_ones(data.name, there)}"]
+        )
+    told = _relative(data, base_dir)
+    if data.is_dir():
+        if any(each.suffix.lower() in tfrecords.SUFFIXES for each in data.iterdir()):
+            return tfrecords.records_draft(data, target, told)
+        if target is not None:
+            raise InvalidSettingsError(
+                [f"--target is not for images, whose classes are the folders of {data}"]
+            )
+        return images_draft(data, told)
+    suffixes = [each.lower() for each in data.suffixes]
+    kind = suffixes[-2] if suffixes[-1:] == [_COMPRESSED] and len(suffixes) > 1 else data.suffix
+    if kind.lower() in table.SUFFIXES:
+        return table.table_draft(data, target, told)
+    if kind.lower() in arrays.SUFFIXES:
+        return arrays.arrays_draft(data, target, told)
+    if kind.lower() in tfrecords.SUFFIXES:
+        return tfrecords.records_draft(data, target, told)
+    known = ", ".join((*table.SUFFIXES, *arrays.SUFFIXES, *tfrecords.SUFFIXES))
+    raise InvalidSettingsError(
+        [
+            f"no ready workload takes {data}: name a file {known}, or a folder that holds a folder "
+            "of images for each class; or leave DATA out and write a workload of your own"
+        ]
+    )
+
+
+def _relative(data: Path, base_dir: Path) -> str:
+    """Return the path as the sweep file says it: relative to its folder, where that is short."""
+    path, base = data.absolute(), base_dir.absolute()
+    told = Path(os.path.relpath(path, base))
+    return path.as_posix() if told.parts[:3] == ("..", "..", "..") else told.as_posix()
+
+
+def _refuse_present(paths: list[Path]) -> None:
+    present = [str(path) for path in paths if path.exists()]
+    if present:
+        raise InvalidSettingsError(
+            [
+                f"{' and '.join(present)} {'are' if len(present) > 1 else 'is'} there already: say "
+                "another --output, or --force to write over"
+            ]
+        )
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except OSError as error:
+            raise InvalidSettingsError([f"{path} cannot be written: {error.strerror}"]) from error

@@ -1,0 +1,102 @@
+"""Workloads as text, to be changed by hand."""
+
+from tune_tf.scaffold.draft import Draft, Line
+
+CLASS = "MyWorkload"
+"""Name of the class."""
+
+_DIGITS = '''\
+"""A workload of my own: the data and the model of a search. Change both methods."""
+
+import tune_tf
+from tune_tf.workloads.head import make_optimizer
+
+
+class MyWorkload(tune_tf.Workload):
+    def load_data(self, config):
+        """Return arrays with rows on the first axis; it runs once for all trials of a node."""
+        from sklearn.datasets import load_digits  # your own: numpy.load, pandas.read_csv, ...
+
+        x, y = load_digits(return_X_y=True)
+        x = (x / 16).astype("float32")
+        return tune_tf.Data(
+            train=(x[:1200], y[:1200]),
+            validation=(x[1200:1500], y[1200:1500]),  # trials are compared by these
+            test=(x[1500:], y[1500:]),  # no trial sees these: they are for the final model
+        )
+
+    def build_model(self, config):
+        """Return a compiled Keras model; config holds a trial's values, by their names."""
+        import keras  # here, so that only trials load TensorFlow
+
+        hidden = keras.layers.Dense(config["width"], activation="relu")
+        dropout = keras.layers.Dropout(config["dropout"])
+        outputs = keras.layers.Dense(10, activation="softmax")
+        model = keras.Sequential([keras.Input((64,)), hidden, dropout, outputs])
+        loss = "sparse_categorical_crossentropy"
+        model.compile(make_optimizer(config), loss=loss, metrics=["accuracy"])
+        return model
+'''
+
+_ON_DATA = '''\
+"""A workload of my own: data as {base} reads them, and a model of mine."""
+
+from {module} import {base}
+
+
+class MyWorkload({base}):
+    def build_model(self, config):
+        """Return a compiled Keras model; config holds a trial's values, by their names."""
+        model = super().build_model(config)  # the ready one, to begin with
+        # One of your own takes the same inputs:
+{inputs}
+        # and returns {outputs}; compile it with
+        #   loss={loss},
+        #   metrics=["{metric}"]. `import keras` here, so that only trials load TensorFlow.
+        return model
+
+    # What else may be replaced, each with a docstring in tune_tf.Workload: load_data, per_example,
+    # train_step, callbacks, shuffle, global_batch_size.
+'''
+
+
+def digits_draft(reference: str) -> Draft:
+    """Return the sweep of :func:`digits_workload`.
+
+    Args:
+        reference: How the sweep file names the workload.
+    """
+    return Draft(
+        name="my-sweep",
+        about="A search on a workload of my own.",
+        workload=reference,
+        data=(),
+        task="classification",
+        space=(
+            Line("width", "{choice: [32, 64, 128]}", "config['width'] in the workload"),
+            Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
+        ),
+    )
+
+
+def digits_workload() -> str:
+    """Return the text of a workload that trains on scikit-learn's digits as it stands."""
+    return _DIGITS
+
+
+def workload_on(draft: Draft) -> str:
+    """Return the text of a workload that reads the data of a draft as its ready one does."""
+    module, _, base = draft.workload.partition(":")
+    is_classes = draft.task == "classification"
+    return _ON_DATA.format(
+        base=base,
+        module=module,
+        inputs="\n".join(f"        #   {each}" for each in draft.inputs),
+        outputs="logits of shape [rows, classes]" if is_classes else "numbers of shape [rows, 1]",
+        loss=(
+            "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
+            if is_classes
+            else '"mse"'
+        ),
+        metric="accuracy" if is_classes else "mae",
+    )

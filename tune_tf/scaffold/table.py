@@ -1,0 +1,101 @@
+"""A sweep on a table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.errors import InvalidSettingsError, near_ones
+from tune_tf.scaffold.draft import Draft, Line, flow, name_of, scalar, some_of
+from tune_tf.workloads.tables.table_file import read_table
+from tune_tf.workloads.tabular import TableFacts, TabularMLP
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUFFIXES = (".csv", ".tsv", ".tab", ".parquet", ".pq")
+
+
+def table_draft(path: Path, target: str | None, told_path: str) -> Draft:
+    """Return a sweep on a table.
+
+    Args:
+        path: The file.
+        target: The column to predict.
+        told_path: What the sweep file says for the path.
+
+    Raises:
+        InvalidSettingsError: No target is named, or one that the table does not have.
+        WorkloadError: The table is not as it must be; tells column and row.
+    """
+    table = read_table(path)
+    columns = [str(name) for name in table.columns]
+    if target not in columns:
+        there = f"the columns of {path} are {', '.join(columns)}"
+        fault = (
+            f"which column is to be predicted? Say --target COLUMN; {there}"
+            if target is None
+            else f"{path} has no column {target!r}{near_ones(target, columns)}; {there}"
+        )
+        raise InvalidSettingsError([fault])
+    identifiers = [name for name in columns if name != target and _tells_rows(table[name])]
+    if len(identifiers) == len(columns) - 1:
+        identifiers = []  # nothing else is there to predict from
+    facts = TabularMLP(path=str(path), target=target, ignore=identifiers).facts
+    numeric, categorical = facts.numeric.names, tuple(facts.categorical.categories)
+    data = [
+        Line("path", scalar(told_path), "relative to this file's folder"),
+        Line("target", scalar(target), _target_told(facts, len(table))),
+        Line("task", facts.head.task, _task_told(facts)),
+        *(
+            [Line("ignore", flow(identifiers), "left out: they only tell one row from another")]
+            if identifiers
+            else [Line("ignore", "[id]", "columns left out", is_off=True)]
+        ),
+        Line("categorical", "[postcode]", "numbers that are names", is_off=True),
+        Line("validation_share", "0.2", "of the rows, to compare trials by"),
+        Line("test_share", "0.1", "no trial sees them: they are for the final model"),
+    ]
+    space = [
+        Line("num_layers", "{int: [1, 3]}"),
+        Line("width", "{choice: [32, 64, 128]}"),
+        Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
+        *([Line("embedding_dim", "{choice: [4, 8, 16]}", "of a category")] if categorical else []),
+    ]
+    inputs = []
+    if numeric:
+        inputs.append(f"numeric: floats of shape [{len(numeric)}]: {some_of(numeric)}")
+    if categorical:
+        inputs.append(f"categorical: codes of shape [{len(categorical)}]: {some_of(categorical)}")
+    return Draft(
+        name=name_of(path.name.partition(".")[0]),
+        about=f"A perceptron on the {len(numeric) + len(categorical)} columns of {path.name} that "
+        f"predict {target!r}.",
+        workload="tune_tf.workloads.tabular:TabularMLP",
+        data=tuple(data),
+        task=facts.head.task,
+        space=tuple(space),
+        num_rows=len(table),
+        inputs=tuple(inputs),
+    )
+
+
+def _tells_rows(column: "pd.Series[Any]") -> bool:
+    """Return whether a column holds row numbers, or a text that no two rows share."""
+    from pandas.api import types
+
+    if types.is_integer_dtype(column):
+        return len(column) > 1 and bool((column.diff().dropna() == 1).all())
+    is_text = types.is_string_dtype(column) and not types.is_bool_dtype(column)
+    return is_text and len(column) > 1 and column.nunique() == len(column)
+
+
+def _target_told(facts: TableFacts, num_rows: int) -> str:
+    if facts.classes:
+        return f"{len(facts.classes)} classes in {num_rows:,} rows: {some_of(facts.classes)}"
+    head = facts.head
+    return f"numbers in {num_rows:,} rows: {head.means[0]:.4g} on average, +- {head.scales[0]:.3g}"
+
+
+def _task_told(facts: TableFacts) -> str:
+    if facts.classes:
+        return "guessed: text, or few whole numbers; `regression` if these are amounts"
+    return "guessed: many different numbers; `classification` if these are names"

@@ -1,0 +1,181 @@
+"""A sweep on TFRecord files."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tune_tf.errors import InvalidSettingsError, WorkloadError, near_ones
+from tune_tf.scaffold.arrays import share_lines, space_of, task_lines
+from tune_tf.scaffold.draft import Draft, Line, name_of, scalar
+from tune_tf.workloads.tfrecords import TFRecordsModel
+
+SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
+
+_TARGETS = ("label", "labels", "y", "target", "class", "output")
+_PICTURES = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF"}
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class _Feature:
+    """What the first record holds under a name.
+
+    Args:
+        dtype: As the sweep file says it.
+        num_values: Numbers, or bytes.
+    """
+
+    dtype: str
+    num_values: int
+
+    @property
+    def shape(self) -> list[int]:
+        return [] if self.num_values == 1 else [self.num_values]
+
+    @property
+    def comment(self) -> str:
+        """What shape it may be that a record does not tell."""
+        for channels in (1, 3):
+            side = math.isqrt(self.num_values // channels)
+            if side > 3 and side * side * channels == self.num_values:
+                return f"as found; [{side}, {side}, {channels}] if it is an image of that size"
+        return "as found in the first record"
+
+
+def records_draft(path: Path, target: str | None, told_path: str) -> Draft:
+    """Return a sweep on TFRecord files of ``tf.train.Example``.
+
+    Args:
+        path: A file, or a folder of such.
+        target: The feature to predict; by default one that is named so, or the only single number.
+        told_path: What the sweep file says for the path.
+
+    Raises:
+        InvalidSettingsError: Which feature is predicted, or from which, is not clear.
+        WorkloadError: The files are not as they must be.
+    """
+    first = path
+    if path.is_dir():
+        first = min(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES)
+    compression = "GZIP" if _head(first).startswith(_GZIP) else ""
+    features = _features(first, compression)
+    y = _target_of(features, target, first)
+    x = _input_of(features, y, first)
+    settings: dict[str, Any] = {
+        "path": str(path),
+        "features": {
+            name: {"dtype": features[name].dtype, "shape": features[name].shape} for name in (x, y)
+        },
+        "x": x,
+        "y": y,
+        "compression": compression,
+    }
+    facts = TFRecordsModel(**settings).facts
+    declared = [
+        Line(f"  {scalar(name)}", _told(features[name]), features[name].comment) for name in (x, y)
+    ]
+    data = [
+        Line("path", scalar(told_path), "relative to this file's folder"),
+        Line("features", "", "dtype float32 or int64; uint8 for raw bytes in a string"),
+        *declared,
+        Line("x", scalar(x), "what the model takes"),
+        Line("y", scalar(y), "what it predicts"),
+        *([Line("compression", compression)] if compression else []),
+        *task_lines(facts),
+        *share_lines(),
+    ]
+    return Draft(
+        name=name_of(path.stem),
+        about=f"A network on the records of {path.name} that predicts {y!r} from {x!r}.",
+        workload="tune_tf.workloads.tfrecords:TFRecordsModel",
+        data=tuple(data),
+        task=facts.head.task,
+        space=space_of(facts),
+        inputs=(f"{x}: {facts.dtype} of shape {list(facts.shape)}",),
+    )
+
+
+def _told(feature: _Feature) -> str:
+    return f"{{dtype: {feature.dtype}, shape: {feature.shape}}}"
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(_GZIP))
+
+
+def _features(path: Path, compression: str) -> dict[str, _Feature]:
+    """Return what the first record of a file holds.
+
+    Raises:
+        WorkloadError: There is none, it is no ``tf.train.Example``, or holds encoded pictures.
+    """
+    import tensorflow as tf  # it alone reads records; nothing else of a draft needs it
+
+    try:
+        records = tf.data.TFRecordDataset(str(path), compression).take(1)
+        raw = next(iter(records.as_numpy_iterator()), None)
+        example = tf.train.Example.FromString(raw or b"")
+    except (tf.errors.OpError, ValueError) as error:
+        told = str(getattr(error, "message", error)).splitlines()[0]
+        raise WorkloadError(f"{path} cannot be read as TFRecords: {told}") from error
+    except Exception as error:
+        raise WorkloadError(f"{path}: its records are no tf.train.Example: {error}") from error
+    found = {}
+    for name, feature in sorted(example.features.feature.items()):
+        kind = feature.WhichOneof("kind")
+        if kind == "bytes_list":
+            texts = feature.bytes_list.value
+            if len(texts) == 1:
+                found[name] = _Feature("uint8", len(texts[0]))
+                _refuse_picture(name, texts[0], path)
+        elif kind is not None:
+            dtype = "int64" if kind == "int64_list" else "float32"
+            found[name] = _Feature(dtype, len(getattr(feature, kind).value))
+    if not found:
+        raise WorkloadError(f"{path} holds no records of tf.train.Example with features")
+    return found
+
+
+def _refuse_picture(name: str, text: bytes, path: Path) -> None:
+    for start, kind in _PICTURES.items():
+        if text.startswith(start):
+            raise WorkloadError(
+                f"{path}: the feature {name!r} is an encoded {kind} picture, which TFRecordsModel "
+                "does not decode: begin with a workload of your own (tune-tf init without DATA), "
+                "and decode once with tune_tf.data.prepared"
+            )
+
+
+def _target_of(features: dict[str, _Feature], target: str | None, path: Path) -> str:
+    names = list(features)
+    if target is not None:
+        if target not in features:
+            raise InvalidSettingsError(
+                [
+                    f"the records of {path} have no feature {target!r}{near_ones(target, names)}; "
+                    f"they have {', '.join(names)}"
+                ]
+            )
+        return target
+    named = [name for name in _TARGETS if name in features]
+    single = [name for name, feature in features.items() if feature.num_values == 1]
+    if named or len(single) == 1:
+        return (named or single)[0]
+    raise InvalidSettingsError(
+        [
+            "which feature is to be predicted? Say --target FEATURE; the records of "
+            f"{path} have {', '.join(names)}"
+        ]
+    )
+
+
+def _input_of(features: dict[str, _Feature], y: str, path: Path) -> str:
+    """Return the feature with the most numbers beside the target."""
+    others = [name for name in features if name != y]
+    if not others:
+        raise InvalidSettingsError(
+            [f"the records of {path} have the feature {y!r} only, and nothing to predict it from"]
+        )
+    return max(others, key=lambda name: features[name].num_values)

@@ -1,0 +1,206 @@
+"""Where Optuna keeps a study: in memory, in a database or in a journal file."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.exceptions import StorageInternalError
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
+
+from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.storage.journal import JournalFile
+
+Storage = None | str | os.PathLike[str] | BaseStorage
+"""What a storage can be given as."""
+
+JOURNAL_SUFFIXES = (".journal", ".log")
+"""How the names of journal files end."""
+
+_JOURNAL = "journal:///"
+_CONNECT_TIMEOUT_S = 10
+_TIMEOUT_DRIVERS = ("psycopg", "psycopg2", "pymysql", "mysqldb")
+"""Database drivers that know ``connect_timeout``, in seconds."""
+
+
+def open_storage(storage: Storage) -> BaseStorage:
+    """Open where a study is kept.
+
+    A damaged journal is mended as far as that is possible, and a warning says what is lost.
+
+    Args:
+        storage: None for memory; a database URL such as ``sqlite:///optuna.db``; a journal file, as
+            a path ending in ``.journal`` or ``.log`` or as ``journal:///path`` (four slashes for
+            an absolute path); or a storage of Optuna's.
+
+    Raises:
+        InvalidSettingsError: It is of none of these forms, or cannot be opened.
+    """
+    if storage is None:
+        return InMemoryStorage()
+    if isinstance(storage, BaseStorage):
+        return storage
+    text = os.fspath(storage)
+    if is_journal(text):
+        return _open_journal(Path(text.removeprefix(_JOURNAL)))
+    if "://" in text:
+        return _open_database(text)
+    raise InvalidSettingsError(
+        [
+            (
+                f"storage {text!r} must be a database URL such as sqlite:///optuna.db, a journal "
+                f"file ending in {' or '.join(JOURNAL_SUFFIXES)}, or journal:///path"
+            )
+        ]
+    )
+
+
+def is_journal(text: str) -> bool:
+    """Return whether a text names a journal file."""
+    return text.startswith(_JOURNAL) or ("://" not in text and text.endswith(JOURNAL_SUFFIXES))
+
+
+def open_study(storage: BaseStorage, study_name: str | None, goals: Goals) -> optuna.Study:
+    """Open the study of that name, or make it.
+
+    Raises:
+        SweepConflictError: The study is there and optimises in other directions.
+    """
+    with quiet():
+        study = optuna.create_study(
+            storage=storage,
+            study_name=study_name,
+            directions=goals.directions,
+            load_if_exists=True,
+        )
+    # create_study silently keeps the directions that a study was made with.
+    if study.directions != goals.directions:
+        found = " and ".join(each.name.lower() for each in study.directions)
+        wanted = " and ".join(each.name.lower() for each in goals.directions)
+        raise SweepConflictError(
+            f"study {study_name!r} is there already and was made to {found}, but the objective "
+            f"({goals}) means to {wanted}: give another study_name, or another mode"
+        )
+    return study
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Optuna from announcing what users of Tune did not ask for."""
+    verbosity = optuna.logging.get_verbosity()
+    if verbosity >= optuna.logging.WARNING:
+        yield
+        return
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+
+
+@contextmanager
+def told_plainly(storage: Storage) -> Iterator[None]:
+    """Raise what went wrong in a database as an error that names it and says what to do.
+
+    Args:
+        storage: What the storage was given as.
+
+    Raises:
+        SweepConflictError: The database does not answer, or another process holds it.
+    """
+    from sqlalchemy.exc import SQLAlchemyError  # late: only databases need it
+
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise SweepConflictError(
+            f"the study's storage {shown(storage)} cannot be used any more: {_reason(error)}; the "
+            "trials it has are safe: bring it back, then resume the sweep"
+        ) from error
+
+
+def shown(storage: Storage) -> str:
+    """Return the name of a storage as it may be printed: without a password."""
+    if storage is None:
+        return "in memory"
+    if isinstance(storage, BaseStorage):
+        url = getattr(storage, "url", None)
+        return shown(url) if isinstance(url, str) else type(storage).__name__
+    text = os.fspath(storage)
+    if "://" in text and not text.startswith(_JOURNAL):
+        from sqlalchemy.engine import make_url  # late: only databases need it
+        from sqlalchemy.exc import ArgumentError
+
+        try:
+            return repr(make_url(text).render_as_string(hide_password=True))
+        except (ArgumentError, ValueError):
+            return "URL"
+    return repr(text)
+
+
+def make_private(path: Path) -> None:
+    """Make a file that only the user may read and write, if it is not there yet.
+
+    Raises:
+        OSError: Its folder is not there or cannot be written to.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _open_journal(path: Path) -> BaseStorage:
+    try:
+        make_private(path)
+        journal = JournalFile(path)
+        journal.repair()
+        return JournalStorage(journal)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidSettingsError(
+            [f"storage {str(path)!r} cannot be opened as an Optuna journal: {error}"]
+        ) from error
+
+
+def _open_database(url: str) -> BaseStorage:
+    from sqlalchemy.engine import make_url  # late: only databases need it
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        parsed = make_url(url)
+        settings: dict[str, Any] = {}
+        if parsed.get_backend_name() == "sqlite":
+            if parsed.database and parsed.database != ":memory:" and "uri" not in parsed.query:
+                with suppress(OSError):  # the database says it better
+                    make_private(Path(parsed.database))
+        else:
+            settings["pool_pre_ping"] = True  # a server that was restarted is connected to again
+        if parsed.drivername.partition("+")[2] in _TIMEOUT_DRIVERS:
+            settings["connect_args"] = {
+                "connect_timeout": parsed.query.get("connect_timeout", _CONNECT_TIMEOUT_S)
+            }
+        return _cached(RDBStorage(url, engine_kwargs=settings))
+    except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
+        raise InvalidSettingsError(
+            [f"storage {shown(url)} cannot be opened as a database: {_reason(error)}"]
+        ) from error
+
+
+def _cached(storage: RDBStorage) -> BaseStorage:
+    """Return a storage that keeps finished trials in memory, as Optuna does for a URL.
+
+    Optuna calls the function internal. Without it all is read from the database again at each ask.
+    """
+    make = getattr(optuna.storages, "get_storage", None)
+    return make(storage) if make is not None else storage
+
+
+def _reason(error: BaseException) -> str:
+    """Return the first line of the error that a database gave, and what to do about a lock."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error).partition("\n")[0]
+    if "database is locked" in text:
+        text += " by another process: end it, or give a server's database for several writers"
+    return text

@@ -1,0 +1,79 @@
+"""What is written on an Optuna trial beside its values: what links and explains it."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from optuna.trial import FrozenTrial
+
+from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, is_finite
+from tune_tf.result_keys import TRAINING_ITERATION
+
+TUNE_TRIAL_ID: Final = "tune_trial_id"
+"""User attribute that holds Tune's id of the trial."""
+
+RELINKED: Final = "tune_trial_ids"
+"""User attribute of the study: Tune's id by number, of trials that had ended and were run again.
+
+A trial that ended in the last moments before a kill, which Tune had not saved, runs again under its
+number, perhaps with another id of Tune's or to another end; Optuna lets nothing be changed on a
+trial that has ended.
+"""
+
+LATE_RUN_IDS: Final = "mlflow_run_ids"
+"""User attribute of the study: MLflow's run by number, where the trial names none or an old one."""
+
+WARM_START: Final = "warm_start"
+"""User attribute of a trial that was run elsewhere: where it comes from."""
+
+RUNG: Final = "rung"
+"""User attribute: the last iteration the trial reached at which the scheduler compares trials."""
+
+SECONDS: Final = "seconds"
+"""User attribute: how long the trial trained, in seconds."""
+
+EPOCHS: Final = "epochs"
+"""User attribute: how many iterations the trial ran."""
+
+_SECONDS_OF_TUNE = "time_total_s"
+
+
+def tune_trial_id(trial: FrozenTrial, study_attrs: Mapping[str, Any]) -> str | None:
+    """Return Tune's id of an Optuna trial; None if it never ran under Tune.
+
+    Args:
+        trial: The trial.
+        study_attrs: ``study.user_attrs``.
+    """
+    again: str | None = study_attrs.get(RELINKED, {}).get(str(trial.number))
+    return again or trial.user_attrs.get(TUNE_TRIAL_ID)
+
+
+def facts_of(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any]:
+    """Return the user attributes that a trial's last result gives.
+
+    Args:
+        result: The trial's last result; what it does not hold is left out.
+        rungs: Iterations at which the scheduler compares trials.
+    """
+    facts: dict[str, Any] = {}
+    if isinstance(run_id := result.get(MLFLOW_RUN_ID), str):
+        facts[MLFLOW_RUN_ID] = run_id
+    if is_finite(seconds := result.get(_SECONDS_OF_TUNE)):
+        facts[SECONDS] = float(seconds)  # type: ignore[arg-type]
+    if TRAINING_ITERATION in result:
+        facts[EPOCHS] = int(result[TRAINING_ITERATION])
+        reached = [rung for rung in rungs if rung <= facts[EPOCHS]]
+        if reached:
+            facts[RUNG] = max(reached)
+    if (changed_at := changed(result)) is not None:
+        facts[CONFIG_CHANGED_AT] = changed_at
+    return facts
+
+
+def changed(result: Mapping[str, Any]) -> int | None:
+    """Return the last iteration that ran with the trial's own config; None if all did.
+
+    What comes after it is due to another config, as after an exploit of population based training.
+    """
+    at = result.get(CONFIG_CHANGED_AT)
+    return int(at) if is_finite(at) else None  # type: ignore[arg-type]

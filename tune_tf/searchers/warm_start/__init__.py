@@ -1,0 +1,1 @@
+"""Trials of earlier sweeps, imported into a study."""

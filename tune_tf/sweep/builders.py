@@ -1,0 +1,149 @@
+"""The parts of a sweep as its settings ask for them."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+
+from tune_tf.config import SweepConfig
+from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings, ResourceChangingSettings
+from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.schedulers import scheduler
+from tune_tf.schedulers.mutations import moves, moves_evenly, mutations
+from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.searchers import OptunaSearcher, WarmStart
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking import MLflowCallback, SweepDetails
+from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.tracking.writing.spool import SPOOL
+from tune_tf.workload import Workload
+
+
+def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...] | None:
+    """Return the parameters to change: those named, or all that a checkpoint lets change.
+
+    A parameter that shapes the model cannot change while a trial goes on from its checkpoint. To
+    know, models are built by a task on the Ray cluster; this process stays without TensorFlow.
+
+    Returns:
+        Paths; None if the scheduler changes nothing, or no cluster is connected to look.
+
+    Raises:
+        InvalidSettingsError: A parameter that is named cannot change, or none can.
+    """
+    settings = config.scheduler
+    if isinstance(settings, ResourceChangingSettings):
+        settings = settings.base
+    if not isinstance(settings, PbtSettings | Pb2Settings) or not ray.is_initialized():
+        return None
+    refusal = moves_evenly if isinstance(settings, Pb2Settings) else moves
+    chosen = mutations(settings.mutations, config.space, refusal, settings.name)
+    paths = list(chosen.parameters)
+    structural = ray.get(_structural.remote(workload, config.space, paths))
+    allowed = tuple(path for path in paths if path not in structural)
+    where = "scheduler.mutations"
+    told = [f"{path} cannot change while a trial runs: {structural[path]}" for path in structural]
+    if settings.mutations and structural:
+        raise InvalidSettingsError([Fault(where, f"{each}; leave it out") for each in told])
+    if not allowed:
+        text = f"no parameter can change while a trial runs: {'; '.join(told)}; use asha"
+        raise InvalidSettingsError([Fault(where, text)])
+    return allowed
+
+
+@ray.remote(num_cpus=1, max_retries=0, max_calls=1)  # TensorFlow is set up once a process
+def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    from tune_tf.tracking.trial_run import throwaway_run
+    from tune_tf.training.reuse.mutability import structural_parameters  # TensorFlow loads there
+
+    with throwaway_run():
+        return structural_parameters(workload, space, paths)
+
+
+# A worker on another machine does not inherit the driver's environment.
+_CREDENTIALS = (
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+)
+
+
+def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) -> Any:
+    """Return who stops trials.
+
+    Args:
+        config: The sweep's settings.
+        mutations: Parameters that a trial may change while it runs, where the scheduler changes
+            any; None for what the settings say.
+
+    Raises:
+        InvalidSettingsError: The scheduler refuses its settings.
+    """
+    settings = config.scheduler.model_dump()
+    if mutations is not None:
+        settings.get("base", settings)["mutations"] = list(mutations)
+    return scheduler(**settings, objective=config.leading_objective, space=config.space)
+
+
+def make_searcher(folder: SweepFolder) -> OptunaSearcher:
+    """Return who proposes configs.
+
+    Raises:
+        TuneTfError: The sampler cannot take the space, or the study cannot be gone on with.
+    """
+    config, searcher = folder.config, folder.config.searcher
+    earlier = folder.warm_start_from
+    return OptunaSearcher(
+        config.space,
+        config.objectives,
+        searcher.sampler,
+        seed=searcher.seed,
+        storage=folder.study_storage,
+        study_name=searcher.study_name or folder.sweep_id,
+        constraints=config.constraints,
+        points_to_evaluate=searcher.points_to_evaluate,
+        warm_start_from=earlier and WarmStart(earlier, _tracking_uri(folder, earlier)),
+        allow_changed_space=searcher.allow_changed_space,
+    )
+
+
+def make_tracker(
+    folder: SweepFolder, scheduler: Telling, searcher: OptunaSearcher
+) -> MLflowCallback | None:
+    """Return who writes the trials to MLflow; None where tracking is off."""
+    if folder.config.mlflow is None or folder.tracking_uri is None:
+        return None
+    return MLflowCallback(
+        folder.tracking_uri,
+        folder.config.mlflow.experiment_name,
+        sweep_name=folder.sweep_id,
+        objective=folder.config.leading_objective,
+        constraints=folder.config.constraints,
+        sweep_id=folder.sweep_id,
+        artifacts={"sweep.yaml": folder.shown_file},
+        spool_path=folder.path / SPOOL,
+        details=SweepDetails(
+            space=folder.config.space,
+            resume_with=f"tune-tf resume {folder.path}",
+            rungs=lambda: scheduler.rungs,
+            optuna_number=searcher.number_of,
+        ),
+    )
+
+
+def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
+    """Return what trials must know to find their MLflow runs; None where tracking is off."""
+    if folder.config.mlflow is None or folder.tracking_uri is None:
+        return None
+    return TrialTracking(
+        folder.tracking_uri,
+        folder.config.mlflow.experiment_name,
+        folder.sweep_id,
+        system_metrics=folder.config.mlflow.system_metrics,
+        credentials={name: os.environ[name] for name in _CREDENTIALS if name in os.environ},
+    )
+
+
+def _tracking_uri(folder: SweepFolder, earlier: str) -> str | None:
+    return folder.tracking_uri if earlier.startswith("mlflow:") else None

@@ -1,0 +1,183 @@
+"""Keeps a sweep within its budget while it runs."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+
+from tune_tf.config import SweepConfig
+from tune_tf.constraint import is_feasible
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
+from tune_tf.sweep.spending import Spending
+from tune_tf.sweep.stopper import SweepEnd
+from tune_tf.tracking import Endings
+from tune_tf.tracking.outcome_tracker import last_report
+
+_TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
+
+
+class BudgetKeeper(Callback):
+    """Ends a sweep that has spent what it may, or has found enough; a Tune callback.
+
+    Tune must call it before those that read how a trial ended.
+
+    Args:
+        config: The sweep's settings.
+        end: What ends the sweep.
+        endings: Knows how the trials end.
+        spending: Counts what it spends.
+    """
+
+    def __init__(
+        self,
+        config: SweepConfig,
+        end: SweepEnd,
+        endings: Endings,
+        spending: Callable[[], Spending] = Spending,
+    ) -> None:
+        self._config = config
+        self._budget = config.budget.model_dump()
+        self._end = end
+        self._endings = endings
+        self._spending = spending()
+        self._seen: set[str] = set()
+        self._best: float | None = None
+        self._num_without_gain = 0
+        self._goes_on = False
+
+    @property
+    def spending(self) -> Spending:
+        """What the sweep has spent."""
+        return self._spending
+
+    def setup(self, *args: Any, **info: Any) -> None:
+        """Begin to count."""
+        self._spending.begin()
+        self._end.ask(self._look)
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the sweep if a trial of an earlier session has reached the target."""
+        if self._goes_on:
+            self._goes_on = False
+            for trial in trials:
+                if trial.is_finished():
+                    self._end(trial.trial_id, last_report(trial))
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Count what the trial reserves."""
+        self._spending.started(trial)
+        self._end.closed(trial.trial_id)
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        """Count the iteration, and say how a trial ends that is ended here."""
+        self._spending.epochs += 1
+        ending = self._end.end_of(trial.trial_id)
+        if result.get("done"):
+            self._end.closing(trial.trial_id)
+        if ending and result.get("done"):
+            outcome, cause = ending
+            result.setdefault(STOP_REASON, outcome.value)
+            result.setdefault(STOP_CAUSE, cause)
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note that Tune is through with the trial."""
+        self._end.closed(trial.trial_id)
+
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note that Tune is through with the trial."""
+        self._end.closed(trial.trial_id)
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the sweep if the trials that ended brought no gain."""
+        reason = self._converged(trials)
+        if reason:
+            self._end.end(reason)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what a resumed sweep needs."""
+        return {
+            "spent": self._spending.to_dict(),
+            "seen": sorted(self._seen),
+            "best": self._best,
+            "num_without_gain": self._num_without_gain,
+            "reason": self._end.reason,
+            "budget": self._budget,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take up a sweep that was interrupted, or extended."""
+        self._spending.go_on_from(state["spent"])
+        self._seen = set(state["seen"])
+        self._best = state["best"]
+        self._goes_on = state["budget"] == self._budget
+        if self._goes_on:
+            self._num_without_gain = int(state["num_without_gain"])
+            self._end.reason = state["reason"]
+
+    def _look(self) -> None:
+        self._spending.look()
+        reason = self._spent()
+        if reason:
+            self._end.end(reason)
+
+    def _spent(self) -> str | None:
+        budget, spent = self._config.budget, self._spending
+        if budget.epochs is not None and spent.epochs >= budget.epochs:
+            return f"its budget of {budget.epochs} epochs is spent"
+        for limit, so_far, what in (
+            (budget.time_budget_s, spent.time_s, "seconds"),
+            (budget.cpu_hours, spent.cpu_hours, "CPU-hours"),
+            (budget.gpu_hours, spent.gpu_hours, "GPU-hours"),
+        ):
+            if limit is not None and so_far >= limit:
+                return f"its budget of {limit:g} {what} is spent"
+        return None
+
+    def _converged(self, trials: list[Trial]) -> str | None:
+        """Count the trials that have ended since the best one."""
+        patience = self._config.budget.patience
+        outcomes = self._endings.outcomes
+        if patience is None or len(self._seen) == len(outcomes):
+            return None
+        for trial in trials:
+            outcome = outcomes.get(trial.trial_id)
+            if outcome is None or trial.trial_id in self._seen:
+                continue
+            self._seen.add(trial.trial_id)
+            if outcome in _TRIED:
+                gain = outcome is Outcome.COMPLETED and self._is_gain(trial)
+                self._num_without_gain = 0 if gain else self._num_without_gain + 1
+        if self._num_without_gain < patience:
+            return None
+        metric = self._config.leading_objective.metric
+        better = (
+            "completed"
+            if self._best is None
+            else f"brought a better {metric} than {self._best:.6g}"
+        )
+        return f"of the last {self._num_without_gain} trials none {better}"
+
+    def _is_gain(self, trial: Trial) -> bool:
+        objective, last = self._config.leading_objective, last_report(trial)
+        value: float = last.get(objective.metric, math.nan)
+        if not is_finite(value) or not is_feasible(self._config.constraints, last):
+            return False
+        if self._best is not None and not objective.better(value, self._best):
+            return False
+        self._best = value
+        return True

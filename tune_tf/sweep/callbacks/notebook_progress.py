@@ -1,0 +1,72 @@
+"""How a running sweep looks in a notebook."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+
+from tune_tf.inspection import SweepView
+from tune_tf.inspection.sweep_card import sweep_card
+from tune_tf.sweep_folder import SweepFolder
+
+_EVERY_S = 1.0
+
+
+@contextlib.contextmanager
+def shown_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
+    """Draw a sweep below the cell that runs it, and once more when it is over.
+
+    Args:
+        folder: The sweep's folder.
+
+    Yields:
+        A callback that draws while it runs; none where this process is no notebook's kernel.
+    """
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
+    drawn = [NotebookProgress(folder)] if in_notebook else []
+    try:
+        yield drawn
+    finally:
+        for picture in drawn:
+            picture.draw()
+
+
+class NotebookProgress(Callback):
+    """Draws a sweep below a cell, and again as it goes on; a Tune callback.
+
+    Args:
+        folder: The sweep's folder.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, folder: SweepFolder, clock: Callable[[], float] = time.monotonic) -> None:
+        from IPython.display import HTML, display  # there is one in a notebook
+
+        self._folder = folder
+        self._clock = clock
+        self._html = HTML
+        self._drawn = clock()
+        self._seen = SweepView.of(folder)
+        show: Any = display  # it has no types
+        self._picture = show(self._card(), display_id=True)
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Draw again, if it is time to."""
+        now = self._clock()
+        if now - self._drawn >= _EVERY_S:
+            self._drawn = now
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw the sweep as its folder shows it."""
+        self._seen = SweepView.of(self._folder, before=self._seen)
+        self._picture.update(self._card())
+
+    def _card(self) -> Any:
+        make: Any = self._html
+        return make(sweep_card(self._seen))

@@ -1,0 +1,81 @@
+"""What each trial reports, written into its folder at once."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ray.tune import Callback, Checkpoint
+from ray.tune.experiment import Trial
+from ray.tune.utils.util import SafeFallbackEncoder
+
+from tune_tf.atomic_files import append_line, write_whole
+from tune_tf.inspection.reported_results import REMOTE_CHECKPOINT, RESULTS
+from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep.trial_results import trial_name
+
+_PARAMS = "params.json"
+
+
+class ResultFiles(Callback):
+    """Writes ``result.json``, a line a result, and ``params.json`` as Ray Tune's own logger does.
+
+    Tune's logger writes to a folder of its own, which is copied to the sweep's now and then: a
+    driver that is killed takes the last seconds with it. Here a line is in the sweep's folder
+    before the next result is taken.
+
+    Args:
+        folder: The sweep's folder.
+        storage: Where the trials' checkpoints are.
+    """
+
+    def __init__(self, folder: Path, storage: SweepStorage) -> None:
+        self._folder = folder
+        self._storage = storage
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Write the trial's config, which a scheduler may have changed."""
+        path = self._folder_of(trial)
+        text = json.dumps(trial.config, indent=2, sort_keys=True, cls=SafeFallbackEncoder)
+        write_whole(path / _PARAMS, text + "\n", on_disk=False)
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        """Append a result.
+
+        Raises:
+            OSError: There is no room; the file is as it was.
+        """
+        path = self._folder_of(trial) / RESULTS
+        line = json.dumps(result, cls=SafeFallbackEncoder).encode()
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            append_line(file, line, path)
+        finally:
+            os.close(file)
+
+    def on_checkpoint(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        checkpoint: Checkpoint,
+        **info: Any,
+    ) -> None:
+        """Write where the trial's last checkpoint is, if that is not in its folder."""
+        place = self._storage.place(checkpoint.path)
+        if isinstance(place, str):
+            write_whole(self._folder_of(trial) / REMOTE_CHECKPOINT, place + "\n", on_disk=False)
+
+    def _folder_of(self, trial: Trial) -> Path:
+        path = self._folder / trial_name(trial)
+        path.mkdir(exist_ok=True)
+        return path

@@ -1,0 +1,119 @@
+"""Keeps Tune's state while a sweep runs, and sees to it that a resume has really taken it up."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+
+from tune_tf.errors import SweepConflictError, TuneTfError
+from tune_tf.sweep.state.snapshots import STATE_FILES, Snapshots
+
+
+class KeepState(Callback):
+    """Puts each state that Tune has written into the snapshots.
+
+    Tune writes its state in its loop and calls this afterwards, so the files are of one moment.
+
+    Args:
+        snapshots: Where to.
+        expected: Ids of the trials that Tune was to take up. It begins anew, and says so in a log,
+            where it cannot: every trial would be run again.
+        moment: Returns what is kept in mind of each state, for :attr:`Snapshots.written`.
+    """
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        expected: Collection[str] = (),
+        moment: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._snapshots = snapshots
+        self._moment = moment
+        self._expected = frozenset(expected)
+        self._known_ns = 0
+        self._paths: list[Path] = []
+
+    @contextlib.contextmanager
+    def taken_up(self) -> Iterator[None]:
+        """Refuse to go on where Tune cannot take up its trials.
+
+        Raises:
+            SweepConflictError: It cannot.
+            TuneTfError: A part of the sweep refused its state.
+        """
+        reason = _ReasonOfRestart()
+        log = logging.getLogger("ray.tune.execution.tune_controller")
+        log.addFilter(reason)
+        try:
+            yield
+        except Exception:
+            if reason.error is None:
+                raise
+        finally:
+            log.removeFilter(reason)
+        if isinstance(reason.error, TuneTfError):
+            raise reason.error
+        if reason.error is not None:
+            raise SweepConflictError(
+                f"Ray Tune cannot take up the {len(self._expected)} trials of the sweep, and would "
+                f"run all again: {reason.error}. Nothing was started, and what the sweep has is "
+                "kept: resume it with the versions of Ray and tune_tf that ran it"
+            ) from reason.error
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the sweep if Tune has not taken up its trials.
+
+        Raises:
+            SweepConflictError: It has not.
+        """
+        if missing := self._expected - {trial.trial_id for trial in trials}:
+            raise SweepConflictError(
+                f"Ray Tune has not taken up {len(missing)} trials of the sweep, and would run them "
+                "again: nothing was started, and what the sweep has is kept"
+            )
+        self._expected = frozenset()
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Keep Tune's state if it has written one."""
+        self._keep(trials)
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Keep the state that Tune wrote last."""
+        self._keep(trials)
+        self._snapshots.close()
+
+    def _keep(self, trials: list[Trial]) -> None:
+        if not self._paths and trials:
+            staging = Path(trials[0].local_experiment_path)
+            # Beside this session's files there are those of earlier ones.
+            found = [sorted(staging.glob(name), key=_written_ns) for name in STATE_FILES]
+            self._paths = [paths[-1] for paths in found] if all(found) else []
+        if not self._paths:
+            return
+        written_ns = _written_ns(self._paths[-1])
+        if written_ns != self._known_ns:
+            self._known_ns = written_ns
+            files = {path.name: path.read_bytes() for path in self._paths}
+            self._snapshots.put(files, self._moment())
+
+
+def _written_ns(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+class _ReasonOfRestart(logging.Filter):
+    """Hears why Tune begins a sweep anew, which it only logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: BaseException | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and "restore the run state" in record.getMessage():
+            self.error = record.exc_info[1]
+            return False
+        return True

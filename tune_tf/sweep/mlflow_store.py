@@ -1,0 +1,64 @@
+"""The MLflow store of a sweep that has run."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from tune_tf.errors import InvalidSettingsError, StoreSilentError
+from tune_tf.secrets import masked
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.runs import connect, run_ids_of
+from tune_tf.tracking.writing.run_update import PARENT
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+@dataclass(frozen=True)
+class SweepStore:
+    """Where a sweep's runs are.
+
+    Args:
+        client: MLflow's client.
+        tracking_uri: The store; may hold a password.
+        experiment_name: The runs' experiment.
+        run_ids: MLflow's ids of the runs by trial id, and of the sweep's own.
+    """
+
+    client: "MlflowClient"
+    tracking_uri: str = field(repr=False)
+    experiment_name: str
+    run_ids: dict[str, str]
+
+    @classmethod
+    def open(cls, folder: SweepFolder) -> Self:
+        """Find the runs of a sweep.
+
+        Raises:
+            InvalidSettingsError: It is not tracked.
+            StoreSilentError: The store does not answer, or has no run of the sweep.
+        """
+        settings, uri = folder.config.mlflow, folder.tracking_uri
+        if settings is None or uri is None:
+            raise InvalidSettingsError(
+                [f"{folder.sweep_id} is not tracked: its settings have no section mlflow"]
+            )
+        client = connect(uri)
+        try:
+            run_ids = run_ids_of(client, settings.experiment_name, folder.sweep_id)
+        except Exception as error:
+            told = masked(str(error).replace(uri, "the store")).strip().splitlines()
+            raise StoreSilentError(
+                f"the MLflow store of {folder.sweep_id} does not answer: "
+                f"{told[-1] if told else type(error).__name__}"
+            ) from error
+        if PARENT not in run_ids:
+            raise StoreSilentError(
+                f"MLflow has no runs of {folder.sweep_id}: deliver them with `tune-tf sync "
+                f"{folder.path}`"
+            )
+        return cls(client, uri, settings.experiment_name, run_ids)
+
+    @property
+    def parent_run_id(self) -> str:
+        """MLflow's id of the sweep's own run."""
+        return self.run_ids[PARENT]

@@ -1,0 +1,1 @@
+"""Best and final models of a sweep: export, promotion, retraining."""

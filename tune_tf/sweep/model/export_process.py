@@ -1,0 +1,244 @@
+"""The best trial's model as a folder that MLflow loads, written in a process of its own.
+
+TensorFlow takes seconds to load, and the driver never loads it. The process is started shortly
+before the sweep is expected to end, so that the end need not wait for it.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial
+
+from tune_tf.config import BudgetSettings
+from tune_tf.remote_storage import CheckpointPlace
+from tune_tf.resources import TrialResources
+from tune_tf.tracking.trial_run import throwaway_run
+from tune_tf.workload import Config, Workload
+
+_EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, in more on a busy one
+_NICENESS = 10  # the last trials go first
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A folder as MLflow saves models.
+
+    Args:
+        path: The folder.
+        custom: Classes and functions of the user's that must be imported before it is loaded.
+        has_example: Whether it holds a signature and an input example.
+    """
+
+    path: Path
+    custom: tuple[str, ...] = ()
+    has_example: bool = True
+
+
+class ModelWriter:
+    """The process that writes the best model's folder; a context manager that ends it."""
+
+    def __init__(self) -> None:
+        self._actor: Any = None
+
+    def __enter__(self) -> Self:
+        """Do nothing yet: the process is started when it is needed."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the process, if it was started."""
+        if self._actor is not None:
+            ray.kill(self._actor)
+            self._actor = None
+
+    def start(self) -> None:
+        """Start the process, unless it runs already; does not wait."""
+        if self._actor is None:
+            # It waits for no trial's CPU, and takes none away.
+            self._actor = ray.remote(num_cpus=0, max_restarts=0)(_Process).remote()
+
+    def write(
+        self,
+        workload: Workload,
+        config: Config,
+        checkpoint: CheckpointPlace,
+        path: Path,
+        metadata: Mapping[str, Any],
+    ) -> ModelFolder:
+        """Write the model of a checkpoint, in place of what the folder held before.
+
+        Args:
+            workload: Whose model.
+            config: The trial's values.
+            checkpoint: Where the trial's checkpoint is.
+            path: The folder to write.
+            metadata: What is kept in the folder about the model's origin, for JSON.
+
+        Raises:
+            RayTaskError: The model cannot be built, restored or saved, as its process says.
+        """
+        self.start()
+        asked = self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
+        return ray.get(asked)
+
+    def held_out_metrics(
+        self, workload: Workload, config: Config, checkpoint: CheckpointPlace
+    ) -> dict[str, float]:
+        """Return what the model of a checkpoint makes of ``Data.test``: ``test_loss`` and so on.
+
+        Args:
+            workload: Whose model and data.
+            config: The trial's values.
+            checkpoint: Where the trial's checkpoint is.
+        """
+        self.start()
+        metrics: dict[str, float] = ray.get(
+            self._actor.held_out_metrics.remote(workload, config, checkpoint)
+        )
+        return metrics
+
+
+class StartEarly(tune.Callback):
+    """Starts the process of a writer shortly before a sweep is expected to end.
+
+    Args:
+        writer: The writer.
+        budget: When the sweep ends.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        writer: ModelWriter,
+        budget: BudgetSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._writer = writer
+        self._budget = budget
+        self._clock = clock
+        self._num_ended = 0
+        self._begun = clock()
+
+    def setup(self, *args: Any, **info: Any) -> None:
+        """Note when the sweep begins, or goes on."""
+        self._num_ended = 0
+        self._begun = self._clock()
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Start the process if the trials that are left will take no longer than it does."""
+        self._num_ended += 1
+        elapsed_s = self._clock() - self._begun
+        left = self._budget.num_samples - sum(each.is_finished() for each in trials)
+        left_s = elapsed_s / self._num_ended * left
+        if self._budget.time_budget_s is not None:
+            left_s = min(left_s, self._budget.time_budget_s - elapsed_s)
+        if left_s <= _EARLY_S:
+            self._writer.start()
+
+
+class _Process:
+    """Runs in the writer's process, and nothing else does."""
+
+    def __init__(self) -> None:
+        os.nice(_NICENESS)
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
+        if "DO_NOT_TRACK" not in os.environ:
+            os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+        from tune_tf.training.devices import claim_devices
+
+        claim_devices(TrialResources(cpus=1), 1)
+        import mlflow.keras  # noqa: F401  loads now what is needed at the end
+
+    def write(
+        self,
+        workload: Workload,
+        config: Config,
+        checkpoint: CheckpointPlace,
+        path: Path,
+        metadata: dict[str, Any],
+    ) -> ModelFolder:
+        from tune_tf.training.export import custom_objects, trained_model
+        from tune_tf.training.input.input_example import input_example
+
+        with throwaway_run():
+            model = trained_model(workload, config, checkpoint)
+            example = input_example(workload, config, model)
+            served = workload.serving_model(model, config)
+            if example is not None:
+                example = workload.serving_rows(example)
+        with _in_place_of(path) as folder:
+            _save(served, example, folder, metadata)
+        return ModelFolder(path, custom_objects(served), example is not None)
+
+    def held_out_metrics(
+        self, workload: Workload, config: Config, checkpoint: CheckpointPlace
+    ) -> dict[str, float]:
+        from tune_tf.training.export import trained_model
+        from tune_tf.training.test_metrics import held_out_metrics
+
+        with throwaway_run():
+            model = trained_model(workload, config, checkpoint)
+            return held_out_metrics(workload, config, model)
+
+
+def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:
+    import mlflow.keras
+    from mlflow.models import infer_signature
+
+    signature = None
+    if example is not None:
+        told = model.predict(example, verbose=0)
+        signature = infer_signature(example, None if isinstance(told, list | tuple) else told)
+    mlflow.keras.save_model(
+        model,
+        str(folder),
+        signature=signature,
+        input_example=example,
+        # MLflow would find them out by loading the model in a process of its own: seconds more.
+        pip_requirements=requirements(),
+        metadata=metadata,
+    )
+
+
+@contextlib.contextmanager
+def _in_place_of(path: Path) -> Iterator[Path]:
+    """Make a folder that takes the place of another once it is whole."""
+    for partial in path.parent.glob(f".{path.name}.*"):  # of a process that was killed meanwhile
+        shutil.rmtree(partial, ignore_errors=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        shutil.rmtree(path, ignore_errors=True)
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def requirements() -> list[str]:
+    """Return what a process needs to load a Keras model, pinned to what is installed here."""
+    found = []
+    for names in (("keras",), _TENSORFLOW, ("numpy",)):
+        for name in names:
+            with contextlib.suppress(PackageNotFoundError):
+                found.append(f"{name}=={version(name)}")
+                break
+    return found

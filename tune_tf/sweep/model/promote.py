@@ -1,0 +1,146 @@
+"""The best model of a sweep as the one that is served: an alias in MLflow's registry."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from tune_tf.config import MLflowSettings
+from tune_tf.errors import InvalidSettingsError, StoreSilentError
+from tune_tf.inspection.sweep_view import SweepView
+from tune_tf.results import TrialResult
+from tune_tf.secrets import masked
+from tune_tf.sweep.cluster import cluster
+from tune_tf.sweep.mlflow_store import SweepStore
+from tune_tf.sweep.model.best_model import logged_best
+from tune_tf.sweep.model.export_process import ModelWriter
+from tune_tf.sweep.model.retrained_run import RETRAINED
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.registry import BestModelRuns, FinalModel
+from tune_tf.tracking.writing.run_update import TRIAL_ID
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A version that was given an alias.
+
+    Args:
+        uri: What ``mlflow.keras.load_model`` takes: ``models:/name@alias``.
+        version_uri: The same by number: ``models:/name/3``.
+        model_uri: The logged model that it is a version of.
+        before: The version that had the alias until now; None if none had it, or this one.
+        sweep_id: The sweep.
+        trial: Its best trial, or the one whose config was retrained.
+    """
+
+    uri: str
+    version_uri: str
+    model_uri: str
+    before: str | None
+    sweep_id: str
+    trial: TrialResult
+
+
+def promote_best(
+    sweep: str | Path,
+    alias: str = "champion",
+    *,
+    name: str | None = None,
+    retrained: bool = False,
+    storage_path: str | Path = "sweeps",
+) -> Promotion:
+    """Give an alias to the version that a sweep's best model, or its final one, is registered as.
+
+    The model is logged and registered first, if it is not yet: never twice.
+
+    Args:
+        sweep: The sweep's folder, its id, or its name for the latest sweep of that name.
+        alias: The alias; another version of the model that has it loses it.
+        name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
+            sweep's name.
+        retrained: Take the final model that ``retrain`` has made last, in place of the best one.
+        storage_path: Where sweeps are looked for by id or name.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        UnknownMetricError: No trial is the best.
+        CheckpointError: The best trial has no checkpoint to log a model from.
+        InvalidSettingsError: The sweep is not tracked, MLflow takes no such name or alias, or there
+            is no final model.
+        StoreSilentError: MLflow does not answer, or has no runs of the sweep.
+    """
+    folder = SweepFolder.open(sweep, storage_path)
+    given = folder.config.mlflow
+    name = name or (given and given.register_best) or folder.config.name
+    settings = MLflowSettings(register_best=name, best_alias=alias)
+    view = SweepView.open(folder.path)
+    if retrained:
+        return _promoted_final(view, SweepStore.open(folder), name, alias)
+    result = view.result
+    trial = result.best_trial
+    store = SweepStore.open(folder)
+    result = replace(result, mlflow_run_id=store.parent_run_id)
+    with _Writer() as writer, _told_plainly(store):
+        best, logged, runs = logged_best(
+            result, settings, writer, store.tracking_uri, store.run_ids
+        )
+        version_uri = logged.version_uri or runs.register(best, logged.uri, name, None)
+        before = runs.give_alias(version_uri, alias)
+    return Promotion(
+        f"models:/{name}@{alias}", version_uri, logged.uri, before, result.sweep_id, trial
+    )
+
+
+def _promoted_final(view: SweepView, store: SweepStore, name: str, alias: str) -> Promotion:
+    """Give an alias to the model that was retrained last."""
+    with _told_plainly(store):
+        run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
+        runs = BestModelRuns(store.client, run_id) if run_id else None
+        logged = runs.logged() if runs else None
+        if run_id is None or runs is None or logged is None:
+            raise InvalidSettingsError(
+                [f"{view.sweep_id} has no final model in MLflow: make one with `tune-tf retrain`"]
+            )
+        trial = view.trial(logged.tags[TRIAL_ID]).result
+        final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)
+        uri = f"models:/{logged.model_id}"
+        version_uri = runs.version_of(logged, name) or runs.register(final, uri, name, None)
+        before = runs.give_alias(version_uri, alias)
+    return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)
+
+
+class _Writer(ModelWriter):
+    """A writer with a Ray cluster, which is started only if there is something to write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cluster = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Start the process, and a cluster where none is connected."""
+        if self._actor is None:
+            self._cluster.enter_context(cluster())
+        super().start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End both."""
+        with self._cluster:
+            super().__exit__(kind, error, traceback)
+
+
+@contextlib.contextmanager
+def _told_plainly(store: SweepStore) -> Iterator[None]:
+    """Raise what MLflow refuses as one message, without a password in it."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        told = masked(str(error).replace(store.tracking_uri, "the store")).strip()
+        raise StoreSilentError(f"MLflow refuses: {told}") from error

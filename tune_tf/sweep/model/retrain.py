@@ -1,0 +1,301 @@
+"""The best config on all rows and devices: the final model of a sweep."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from ray import tune
+from ray.tune.experiment import Trial
+from ray.tune.utils import flatten_dict
+
+from tune_tf.config import SweepConfig, import_workload
+from tune_tf.data.joined_rows import all_to_train
+from tune_tf.errors import (
+    DivergedError,
+    InvalidSettingsError,
+    StoreSilentError,
+    WorkerError,
+    near_ones,
+    one_of,
+)
+from tune_tf.inspection.sweep_view import SweepView
+from tune_tf.outcome import STOP_CAUSE, Outcome
+from tune_tf.parallelism import Parallelism
+from tune_tf.results import TrialResult
+from tune_tf.sweep.callbacks.guards import RefuseBrokenWorkload
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment, runs_as_user
+from tune_tf.sweep.mlflow_store import SweepStore
+from tune_tf.sweep.model.export_process import ModelFolder, ModelWriter
+from tune_tf.sweep.model.final_parallelism import final_parallelism, final_resources
+from tune_tf.sweep.model.retrained_run import RetrainedRun, record
+from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.names import metrics_of
+from tune_tf.tracking.outcome_tracker import error_of, last_report
+from tune_tf.tracking.run_outcome import cause_of
+from tune_tf.trainables import trainable
+from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.memory.oom_retries import OomRetries
+from tune_tf.workload import Config, Data, Workload, mixed_in
+
+_log = logging.getLogger(__name__)
+
+On = Literal["train+validation", "train"]
+Tell = Callable[[int, Mapping[str, float]], None]
+
+_ON: tuple[On, ...] = ("train+validation", "train")
+_MODEL = "model"
+_KERAS_FILE = Path("data", "model.keras")  # where MLflow puts it
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """A final model.
+
+    Args:
+        sweep_id: The sweep.
+        trial: The trial whose config it was trained with.
+        on: The rows that it was trained on.
+        path: Its folder, with the model as MLflow saves it, the checkpoint and the results.
+        model_path: The model as a ``.keras`` file.
+        metrics: Of the last epoch, and ``test_...`` on the rows that no trial has seen.
+        num_epochs: Epochs that it was trained for.
+        parallelism: How it was spread.
+        mlflow_run_id: MLflow's id of its run; None where it has none.
+        model_uri: What ``mlflow.keras.load_model`` takes; None where MLflow has it not.
+    """
+
+    sweep_id: str
+    trial: TrialResult
+    on: On
+    path: Path
+    model_path: Path
+    metrics: Mapping[str, float]
+    num_epochs: int
+    parallelism: Parallelism
+    mlflow_run_id: str | None = None
+    model_uri: str | None = None
+
+
+class _AllRows:
+    """Mixed in before a workload's own class."""
+
+    def load_data(self, config: Config) -> Data:
+        """Return all rows but those to test on as rows to train on."""
+        import keras  # loaded in the trial
+
+        data: Data = super().load_data(config)  # type: ignore[misc]
+        return all_to_train(data, floatx=keras.config.floatx())
+
+
+@dataclass
+class _Curve(tune.Callback):
+    """Keeps what is reported, and tells it on.
+
+    Args:
+        tell: Told the epoch and its metrics.
+        points: Epoch, milliseconds since 1970 and metrics of each report.
+    """
+
+    tell: Tell
+    points: list[tuple[int, int, dict[str, float]]] = field(default_factory=list)
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        metrics = metrics_of(result)
+        epoch = int(result["training_iteration"])
+        self.points = [point for point in self.points if point[0] < epoch]  # of before a restore
+        self.points.append((epoch, time.time_ns() // 1_000_000, metrics))
+        self.tell(epoch, metrics)
+
+
+def retrain_trial(
+    sweep: str | Path,
+    *,
+    trial: str | None = None,
+    on: On = "train+validation",
+    num_replicas: int | None = None,
+    num_epochs: int | None = None,
+    storage_path: str | Path = "sweeps",
+    tell: Tell = lambda epoch, metrics: None,
+) -> Retrained:
+    """Train a trial's config again, by default the best one's, on more rows and devices.
+
+    It trains as a trial does: with the trial's seed, so that ``on="train"`` with the same replicas
+    gives the trial's numbers. Its folder lies beside the sweep's; the MLflow run in the sweep's
+    experiment names sweep and trial, and theirs name it.
+
+    Args:
+        sweep: The sweep's folder, its id, or its name for the latest sweep of that name.
+        trial: The trial's id, its beginning, or its number.
+        on: The rows: those that trials trained on, with those that they were compared by or
+            without. Rows to test on are never among them.
+        num_replicas: Copies of the model; None for all GPUs of a node, or as in the sweep.
+        num_epochs: Epochs; None for as many as the trial had.
+        storage_path: Where sweeps are looked for by id or name.
+        tell: Told each epoch and its metrics.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        UnknownTrialError: It has no such trial.
+        InvalidSettingsError: A setting is not allowed.
+        WorkloadError: The workload or its data are not there, or not as they must be.
+        StoreSilentError: MLflow does not answer, so that the run could not be recorded.
+        UnavailableResourcesError: There are not as many devices.
+        DivergedError: Training produced NaN or Inf.
+        WorkerError: Training failed.
+    """
+    _check(on, num_replicas, num_epochs)
+    folder = SweepFolder.open(sweep, storage_path)
+    config = folder.config
+    view = SweepView.open(folder.path)
+    result = view.result
+    chosen = result.best_trial if trial is None else view.trial(trial).result
+    epochs = num_epochs or chosen.iterations
+    if not epochs:
+        raise InvalidSettingsError(
+            [f"trial {chosen.number} has done no epoch: say with --epochs for how many to train"]
+        )
+    workload = import_workload(config.workload, folder.base_dir, config.data)
+    workload.check_data()
+    store = None if config.mlflow is None else SweepStore.open(folder)
+    started = datetime.now(UTC).astimezone()
+    name = f"{folder.sweep_id}-retrain-{started:%Y%m%d-%H%M%S}"
+    path = folder.path.parent / name
+    curve = _Curve(tell)
+    with cluster(), environment(TUNE_ENVIRONMENT), ModelWriter() as writer:
+        path.mkdir(mode=0o700 if runs_as_user() else 0o777)
+        batch_size = workload.global_batch_size(chosen.config)
+        spread = final_parallelism(config, num_replicas, batch_size)
+        trained = _trained(config, workload, chosen, on, spread, epochs, path, curve)
+        checkpoint = SweepStorage.of(path, config).place(trained.checkpoint.path)
+        origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": chosen.trial_id}
+        model = writer.write(workload, chosen.config, checkpoint, path / _MODEL, origin)
+        held_out = writer.held_out_metrics(workload, chosen.config, checkpoint)
+    metrics = {**{n: v for n, v in curve.points[-1][2].items() if "/" not in n}, **held_out}
+    done = Retrained(
+        sweep_id=folder.sweep_id,
+        trial=chosen,
+        on=on,
+        path=path,
+        model_path=model.path / _KERAS_FILE,
+        metrics=metrics,
+        num_epochs=curve.points[-1][0],
+        parallelism=spread,
+    )
+    return _recorded(done, store, model, curve, held_out, started)
+
+
+def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
+    faults = []
+    if on not in _ON:
+        faults.append(f"on must be {one_of(_ON)}, not {on!r}{near_ones(on, _ON)}")
+    faults += [
+        f"{name} must be at least 1, not {value}"
+        for name, value in (("num_replicas", num_replicas), ("num_epochs", num_epochs))
+        if value is not None and value < 1
+    ]
+    if faults:
+        raise InvalidSettingsError(faults)
+
+
+def _trained(
+    config: SweepConfig,
+    workload: Workload,
+    chosen: TrialResult,
+    on: On,
+    spread: Parallelism,
+    epochs: int,
+    path: Path,
+    curve: _Curve,
+) -> Trial:
+    """Train; return Tune's trial, which has ended well and has a checkpoint."""
+    resources = final_resources(config, spread)
+    spread.check(resources)
+    check_cluster(resources, spread)
+    trained_on = mixed_in(_AllRows, workload) if on == "train+validation" else workload
+    trial_name = f"trial_{chosen.number:05d}"  # the seed follows from it
+    logger = logging.getLogger("ray.tune.tune")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what goes wrong is raised below
+    try:
+        analysis = tune.run(
+            trainable(
+                trained_on,
+                spread,
+                resources=resources,
+                loop=config.loop,
+                seed=config.seed,
+                checkpoint_interval_s=config.checkpoint_interval_s,
+            ),
+            name=path.name,
+            storage_path=config.remote_storage or str(path.parent),
+            config=dict(chosen.config),
+            stop={"training_iteration": epochs},
+            max_failures=config.max_failures,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),
+            callbacks=[
+                RefuseBrokenWorkload(),
+                OomRetries(trained_on, spread, loop=config.loop, oom_retries=config.oom_retries),
+                curve,
+            ],
+            trial_name_creator=lambda trial: trial_name,
+            trial_dirname_creator=lambda trial: trial_name,
+            raise_on_failed_trial=False,
+            verbose=0,
+        )
+    finally:
+        logger.setLevel(level)
+    (trial,) = analysis.trials
+    if trial.status == Trial.ERROR:
+        raise WorkerError(f"training failed: {cause_of(error_of(trial))}")
+    last = flatten_dict(last_report(trial))
+    if Outcome.of_result(last) is Outcome.DIVERGED:
+        raise DivergedError(
+            f"training diverged after {len(curve.points)} epochs: {last[STOP_CAUSE]}"
+        )
+    if trial.status != Trial.TERMINATED or trial.checkpoint is None:
+        raise KeyboardInterrupt
+    return trial
+
+
+def _recorded(
+    done: Retrained,
+    store: SweepStore | None,
+    model: ModelFolder,
+    curve: _Curve,
+    held_out: Mapping[str, float],
+    started: datetime,
+) -> Retrained:
+    """Write the MLflow run; a store that fails now costs the run only: the model is there."""
+    if store is None:
+        return done
+    try:
+        run = record(
+            RetrainedRun(
+                name=done.path.name,
+                sweep_id=done.sweep_id,
+                trial=done.trial,
+                on=done.on,
+                parallelism=done.parallelism,
+                points=tuple(curve.points),
+                held_out=held_out,
+                started=started,
+            ),
+            model,
+            store,
+        )
+    except StoreSilentError as error:
+        _log.warning("%s; the model is in %s", error, done.path)
+        return done
+    return replace(done, mlflow_run_id=run[0], model_uri=run[1])

@@ -1,0 +1,136 @@
+"""A final model as a run of MLflow's, beside those of its sweep."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from tune_tf.errors import StoreSilentError
+from tune_tf.outcome import Outcome
+from tune_tf.parallelism import Parallelism
+from tune_tf.results import TrialResult
+from tune_tf.secrets import masked
+from tune_tf.sweep.mlflow_store import SweepStore
+from tune_tf.sweep.model.export_process import ModelFolder
+from tune_tf.tracking.descriptions import NOTE
+from tune_tf.tracking.names import params_of
+from tune_tf.tracking.registry import BEST_MODEL, log_model
+from tune_tf.tracking.runs import Sweep, SweepRuns
+from tune_tf.tracking.writing.run_update import (
+    PARENT,
+    STOP_REASON_TAG,
+    SWEEP_ID,
+    TRIAL_ID,
+    Entry,
+    Report,
+)
+
+RETRAINED = "tune_tf.retrained_run_id"
+"""Tag of a sweep's and a trial's run: MLflow's id of the run of the final model."""
+
+RETRAINED_SWEEP = "tune_tf.retrained_sweep_id"
+RETRAINED_TRIAL = "tune_tf.retrained_trial_id"
+RETRAINED_TRIAL_RUN = "tune_tf.retrained_trial_run_id"
+RETRAINED_ON = "tune_tf.retrained_on"
+"""Tags of that run: where its config comes from, and the rows that it was trained on."""
+
+_NAME = "retrained_model"
+
+
+@dataclass(frozen=True)
+class RetrainedRun:
+    """What is recorded of a final model.
+
+    Args:
+        name: Of the run.
+        sweep_id: The sweep.
+        trial: The trial whose config it was trained with.
+        on: The rows that it was trained on.
+        parallelism: How it was spread.
+        points: Epoch, milliseconds since 1970 and metrics of each report.
+        held_out: Metrics on the rows that no trial has seen.
+        started: When training was begun.
+    """
+
+    name: str
+    sweep_id: str
+    trial: TrialResult
+    on: str
+    parallelism: Parallelism
+    points: tuple[tuple[int, int, Mapping[str, float]], ...]
+    held_out: Mapping[str, float]
+    started: datetime
+
+
+def record(retrained: RetrainedRun, model: ModelFolder, store: SweepStore) -> tuple[str, str]:
+    """Write the run, log the model to it, and name it in the runs of sweep and trial.
+
+    Args:
+        retrained: What is recorded.
+        model: The model's folder.
+        store: Where the sweep's runs are.
+
+    Returns:
+        MLflow's id of the run, and the model's URI.
+
+    Raises:
+        StoreSilentError: The store does not take it.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return _recorded(retrained, model, store)
+    except (MlflowException, OSError) as error:
+        told = masked(str(error).replace(store.tracking_uri, "the store")).strip()
+        raise StoreSilentError(f"MLflow has not taken the run: {told}") from error
+
+
+def _recorded(retrained: RetrainedRun, model: ModelFolder, store: SweepStore) -> tuple[str, str]:
+    client, trial = store.client, retrained.trial
+    params = {name: masked(text) for name, text in params_of(trial.config).items()}
+    trial_run_id = store.run_ids.get(trial.trial_id)
+    lineage = {
+        RETRAINED_SWEEP: retrained.sweep_id,
+        RETRAINED_TRIAL: trial.trial_id,
+        **({RETRAINED_TRIAL_RUN: trial_run_id} if trial_run_id else {}),
+        RETRAINED_ON: retrained.on,
+    }
+    runs = SweepRuns(client, Sweep(retrained.name, store.tracking_uri, store.experiment_name))
+    runs.write(_entry(retrained, params, lineage))
+    run_id = runs.run_ids[PARENT]
+    origin = {SWEEP_ID: retrained.sweep_id, TRIAL_ID: trial.trial_id, RETRAINED_ON: retrained.on}
+    uri = log_model(client, run_id, model.path, name=_NAME, tags=origin, params=params)
+    client.set_tag(run_id, BEST_MODEL, uri)
+    for origin_id in (store.parent_run_id, trial_run_id):
+        if origin_id is not None:
+            client.set_tag(origin_id, RETRAINED, run_id)
+    return run_id, uri
+
+
+def _entry(retrained: RetrainedRun, params: Mapping[str, str], lineage: Mapping[str, str]) -> Entry:
+    now_ms = time.time_ns() // 1_000_000
+    epoch = retrained.points[-1][0]
+    last = [Report(epoch, now_ms, dict(retrained.held_out), once=False)]
+    number, spread = retrained.trial.number, retrained.parallelism
+    note = (
+        f"The config of trial {number} of {retrained.sweep_id}, trained for {epoch} epochs on the "
+        f"rows of {retrained.on.replace('+', ' and ')}."
+    )
+    return Entry(
+        PARENT,
+        round(retrained.started.timestamp() * 1000),
+        name=retrained.name,
+        params=dict(params),
+        tags={
+            **lineage,
+            "tune_tf.parallelism": str(spread),
+            STOP_REASON_TAG: Outcome.COMPLETED.value,
+            NOTE: note,
+        },
+        reports=[
+            *(Report(step, time_ms, metrics) for step, time_ms, metrics in retrained.points),
+            *(last if retrained.held_out else []),
+        ],
+        status=Outcome.COMPLETED.mlflow,
+        end_ms=now_ms,
+    )

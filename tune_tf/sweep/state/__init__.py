@@ -1,0 +1,1 @@
+"""Saved state of a sweep, and its recovery after a crash."""

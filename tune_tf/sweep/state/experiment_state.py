@@ -1,0 +1,272 @@
+"""Tune's state of a sweep as it stands in files, to be looked at and mended before a resume.
+
+The one place that knows their form, which Ray does not promise: trials stand in
+``experiment_state-*.json`` as two JSON texts each, in which objects are pickled; the count of
+trials stands in ``search_gen_state-*.json``, which is a pickle in spite of its name.
+"""
+
+import json
+import pickle
+import pickletools
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray import cloudpickle
+
+from tune_tf.events import TrialPage
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.sweep.state.storage import SweepStorage
+
+_PICKLED = "CLOUDPICKLE_FALLBACK"
+_ENDED = ("TERMINATED", "ERROR")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that Tune knows.
+
+    Args:
+        folder: Its folder, below the sweep's: ``trial_00003/checkpoint_000004``.
+        iteration: The trial's iteration when it was saved.
+        registered: Tune's own object.
+    """
+
+    folder: Path
+    iteration: int
+    registered: Any
+
+
+class TuneTrial:
+    """One trial; what is changed here is in the files that :meth:`TuneState.files` returns.
+
+    Args:
+        state: What the trial is.
+        run: What became of it.
+    """
+
+    def __init__(self, state: dict[str, Any], run: dict[str, Any]) -> None:
+        self._state = state
+        self._run = run
+        self.trial_id = str(state["trial_id"])
+        self.folder_name = str(state["relative_logdir"] or state["custom_dirname"])
+        self.number = int(str(state["experiment_tag"]).partition("_")[0]) - 1
+        self.has_ended = state["status"] in _ENDED
+        self._manager = _unpickled(run["checkpoint_manager"])
+
+    @property
+    def status(self) -> str:
+        """Tune's status of it."""
+        return str(self._state["status"])
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its config."""
+        config: Mapping[str, Any] = self._state["config"]
+        return config
+
+    @property
+    def last_result(self) -> Mapping[str, Any]:
+        """What it reported last; empty if it never did."""
+        return self._run["last_result"] or {}
+
+    @property
+    def checkpoints(self) -> list[Saved]:
+        """The checkpoints that Tune knows, the newest first."""
+        latest = self._manager.latest_checkpoint_result
+        kept = [each for each in self._manager.best_checkpoint_results if each is not latest]
+        found = [_saved(each) for each in kept if each.checkpoint]
+        found.sort(key=lambda each: each.iteration, reverse=True)
+        return [_saved(latest), *found] if latest and latest.checkpoint else found
+
+    def end(self, page: TrialPage, last: Mapping[str, Any]) -> None:
+        """Note how it ended after Tune had written its state.
+
+        Args:
+            page: What the diary tells.
+            last: Its last result.
+        """
+        outcome = page.outcome or Outcome.INTERRUPTED
+        result = {**self.last_result, **last, STOP_REASON: outcome.value}
+        if page.cause:
+            result[STOP_CAUSE] = page.cause
+        self._state["status"] = outcome.tune
+        self._run["last_result"] = result
+        self.has_ended = True
+
+    def keep_checkpoints(self, saved: Sequence[Saved]) -> None:
+        """Have it restored from the first of some checkpoints; from its start if there is none.
+
+        Args:
+            saved: Those that are there, the newest first. Tune fails at removing one that is not.
+        """
+        manager = type(self._manager)(self._manager.checkpoint_config)
+        for each in reversed(saved):
+            manager.register_checkpoint(each.registered)
+        if not saved and not self.has_ended:
+            self._run["last_result"] = {}
+        self._manager = manager
+        self._run["checkpoint_manager"] = _pickled(manager)
+
+    def found(
+        self, storage: SweepStorage, path: str, iteration: int, result: Mapping[str, Any]
+    ) -> Saved:
+        """Return a checkpoint that Tune may not know as one to go on from, and count on from it.
+
+        Args:
+            storage: Where it is.
+            path: Its path there.
+            iteration: The trial's iteration when it was saved.
+            result: What the trial reported then, as far as it is known.
+        """
+        from ray.train._internal.session import _TrainingResult  # as in Tune's own state
+        from ray.tune import Checkpoint
+
+        self._set_storage(self.folder_name, int(path.rpartition("_")[2]))
+        metrics = {**result, "training_iteration": iteration}
+        registered = _TrainingResult(Checkpoint(path, storage.filesystem), metrics)
+        return _saved(registered)
+
+    def copy_for(self, page: TrialPage) -> "TuneTrial":
+        """Return a trial of the same kind that Tune has not written yet, at its start."""
+        state, run = deepcopy(self._state), deepcopy(self._run)
+        name = f"trial_{page.number:05d}"
+        config = dict(page.config)
+        tag = f"{page.number + 1}_{str(state['experiment_tag']).partition('_')[2]}"
+        state |= {
+            "trial_id": page.trial_id,
+            "config": config,
+            "_Trial__unresolved_config": config,
+            "evaluated_params": config,
+            "experiment_tag": tag,
+            "status": "PENDING",
+            "relative_logdir": name,
+            "custom_trial_name": name,
+            "custom_dirname": name,
+            "restore_path": None,
+            "_restore_checkpoint_result": None,
+        }
+        run |= {
+            "start_time": page.started_s,
+            "num_failures": 0,
+            "num_failures_after_restore": 0,
+            "error_filename": None,
+            "pickled_error_filename": None,
+            "last_result": {},
+            "last_result_time": page.started_s or 0.0,
+            "metric_analysis": {},
+            "metric_n_steps": {},
+        }
+        copy = TuneTrial(state, run)
+        copy._set_storage(name, -1)
+        copy.keep_checkpoints(())
+        return copy
+
+    def set_max_failures(self, max_failures: int) -> None:
+        """Set how often it is started again after a failure."""
+        self._state["max_failures"] = max_failures
+
+    def _set_storage(self, folder_name: str, checkpoint_index: int) -> None:
+        """Set where the trial's files are and which number its last checkpoint has."""
+        storage = _unpickled(self._state["storage"])
+        storage.trial_dir_name = folder_name
+        storage.current_checkpoint_index = checkpoint_index
+        self._state["storage"] = _pickled(storage)
+
+    def texts(self) -> list[str]:
+        """Return it as it stands in Tune's file."""
+        return [json.dumps(self._state, indent=2), json.dumps(self._run, indent=2)]
+
+
+class TuneState:
+    """Tune's state of a sweep.
+
+    Args:
+        files: The content of Tune's files by name.
+
+    Raises:
+        ValueError: A file is damaged or missing, or of a form that is not known.
+    """
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = dict(files)
+        try:
+            self._experiment = _name_of(files, "experiment_state-")
+            self._counting = _name_of(files, "search_gen_state-")
+            for name in files:
+                if name != self._experiment:
+                    _check_pickle(name, files[name])
+            self._counts = pickle.loads(files[self._counting])  # noqa: S301 - as Tune itself does
+            self._whole = json.loads(files[self._experiment])
+            self.trials = [
+                TuneTrial(json.loads(state), json.loads(run))
+                for state, run in self._whole["trial_data"]
+            ]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"the state of Ray Tune has no {error}") from error
+
+    def add(self, page: TrialPage) -> TuneTrial:
+        """Add a trial that Tune had not written yet.
+
+        Raises:
+            ValueError: There is no other one that shows how trials stand there.
+        """
+        if not self.trials:
+            raise ValueError("no trial is in the state of Ray Tune")
+        trial = self.trials[0].copy_for(page)
+        self.trials.append(trial)
+        self._counts["counter"] = max(self._counts["counter"], page.number + 1)
+        return trial
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of Tune's files by name."""
+        self._whole["trial_data"] = [trial.texts() for trial in self.trials]
+        return {
+            **self._files,
+            self._counting: cloudpickle.dumps(self._counts),
+            self._experiment: json.dumps(self._whole).encode(),
+        }
+
+
+def loose_files(storage: SweepStorage, patterns: Sequence[str]) -> Iterator[dict[str, bytes]]:
+    """Yield the states that Tune itself has left of a sweep, the newest first."""
+    for newest in reversed(storage.files(patterns[0])):
+        session = newest.partition("-")[2].rpartition(".")[0]
+        names = [pattern.replace("*", session) for pattern in patterns]
+        if all(storage.files(name) for name in names):
+            yield {name: storage.read(name) for name in names}
+
+
+def _name_of(files: Mapping[str, bytes], beginning: str) -> str:
+    for name in files:
+        if name.startswith(beginning):
+            return name
+    raise ValueError(f"the state of Ray Tune lacks {beginning}*")
+
+
+def _check_pickle(name: str, content: bytes) -> None:
+    """Refuse a pickle that is not whole, without loading it."""
+    try:
+        end = max(place or 0 for _, _, place in pickletools.genops(content))
+    except Exception as error:  # whatever the parser meets in half a file
+        raise ValueError(f"{name} is damaged: {error}") from error
+    if end + 1 != len(content):
+        raise ValueError(f"{name} is damaged: it goes on after its end")
+
+
+def _saved(registered: Any) -> Saved:
+    path = Path(registered.checkpoint.path)
+    iteration = int((registered.metrics or {}).get("training_iteration", 0))
+    return Saved(Path(path.parent.name, path.name), iteration, registered)
+
+
+def _unpickled(value: Any) -> Any:
+    if not isinstance(value, dict) or value.get("_type") != _PICKLED:
+        raise ValueError("the state of Ray Tune is of a form that is not known")
+    return pickle.loads(bytes.fromhex(value["value"]))  # noqa: S301 - as Tune itself does
+
+
+def _pickled(value: Any) -> dict[str, str]:
+    return {"_type": _PICKLED, "value": cloudpickle.dumps(value).hex()}

@@ -1,0 +1,292 @@
+"""What a resume goes on from: the last good state of the sweep, brought up to what its trials did.
+
+Tune writes its state now and then; the diary and the trials' folders are written at once. So the
+state is older than they are after a kill, and what ended meanwhile would be run again: here it is
+brought up to them. What cannot be read is told, and what cannot be done without is refused.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import SweepConflictError
+from tune_tf.events import Pages, TrialPage
+from tune_tf.inspection.reported_results import RESULTS, last_report, reports
+from tune_tf.outcome import STOP_CAUSE, Outcome
+from tune_tf.sweep.state.experiment_state import Saved, TuneState, TuneTrial, loose_files
+from tune_tf.sweep.state.snapshots import STATE_FILES, read_snapshot, snapshot_paths
+from tune_tf.sweep.state.storage import SweepStorage
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a resume goes on from; nothing is changed before :meth:`write`.
+
+    Args:
+        storage: Where Tune looks for its state.
+        files: Tune's state by file name; empty to begin with the first trial.
+        trial_ids: The trials in it.
+        ended: How the trials ended that have, by id.
+        begun: Those that were started, by id.
+        snapshot: The archive that it comes from, if it does from one.
+        unneeded: Paths of checkpoints that nobody goes on from.
+        lost: What was lost, a sentence each.
+    """
+
+    storage: SweepStorage
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    trial_ids: frozenset[str] = frozenset()
+    ended: Mapping[str, Outcome] = field(default_factory=dict)
+    begun: frozenset[str] = frozenset()
+    snapshot: Path | None = None
+    unneeded: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def resumes(self) -> bool:
+        """Whether there is a state to go on from."""
+        return bool(self.files)
+
+    def write(self) -> None:
+        """Put the state where Tune looks for it, and nothing else beside it; tell what was lost."""
+        for sentence in self.lost:
+            _log.warning("%s", sentence)
+        for path in self.unneeded:
+            with suppress(OSError):
+                self.storage.remove_checkpoint(path)
+        for pattern in STATE_FILES:
+            for name in self.storage.files(pattern):
+                if name not in self.files:
+                    self.storage.remove(name)
+        for name, content in self.files.items():
+            self.storage.write(name, content)
+
+
+def recover(folder: Path, config: SweepConfig) -> Recovery:
+    """Return what a resume of a sweep goes on from.
+
+    Args:
+        folder: The sweep's folder. It is only read.
+        config: The settings that it goes on with.
+
+    Raises:
+        SweepConflictError: No state of it is whole; tells what is left and what to do.
+        InvalidSettingsError: What it has stored elsewhere cannot be reached.
+    """
+    storage = SweepStorage.of(folder, config)
+    pages, lost = Pages.of(folder), list[str]()
+    lost += _add_what_the_diary_lacks(folder, storage, pages)
+    state, snapshot = _newest_state(folder, storage, pages, lost)
+    if state is None:
+        return Recovery(storage, lost=tuple(lost))
+    ended = _bring_up_to_date(folder, storage, state, pages, lost)
+    removed = {page.trial_id for page in pages.trials.values() if page.checkpoints_removed}
+    for trial in state.trials:
+        trial.set_max_failures(config.max_failures)
+        if not trial.has_ended:
+            _mend(folder, storage, trial, lost)
+        elif trial.trial_id in removed:
+            trial.keep_checkpoints(
+                [each for each in trial.checkpoints if storage.is_whole(storage.path(each.folder))]
+            )
+        elif trial.checkpoints and not storage.is_whole(storage.path(trial.checkpoints[0].folder)):
+            lost.append(
+                f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, is "
+                "damaged or not there: its model cannot be exported"
+            )
+        lost += _lost_results(folder, trial)
+    return Recovery(
+        storage,
+        files=state.files(),
+        trial_ids=frozenset(trial.trial_id for trial in state.trials),
+        ended=ended,
+        begun=frozenset(page.trial_id for page in pages.trials.values() if page.started_s),
+        snapshot=snapshot,
+        unneeded=tuple(_unneeded(storage, state)),
+        lost=tuple(lost),
+    )
+
+
+def _add_what_the_diary_lacks(folder: Path, storage: SweepStorage, pages: Pages) -> Iterator[str]:
+    """Take up what trials' own folders tell and the diary does not; yield what it has lost."""
+    for path in sorted(folder.glob("trial_*")):
+        last = dict(last_report(path / RESULTS))
+        if not last:
+            continue
+        trial_id, config = str(last["trial_id"]), last.pop("config", {})
+        page = pages.trials.get(trial_id)
+        if page is None:
+            number = int(path.name.rpartition("_")[2])
+            page = pages.trials[trial_id] = TrialPage(trial_id, number, config)
+            yield f"the sweep's diary is damaged: of trial {number} only its own folder tells"
+        outcome = Outcome.of_result(last) if last.get("done") else None
+        if page.outcome is None and outcome is not None and _has_saved(storage, path.name, last):
+            page.outcome, page.cause, page.last = outcome, last.get(STOP_CAUSE), last
+
+
+def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bool:
+    """Return whether a trial has a checkpoint of its last report; else it goes on until then."""
+    iterations = map(storage.iteration_of, storage.checkpoints(storage.path(trial)))
+    return last["training_iteration"] in iterations
+
+
+def _bring_up_to_date(
+    folder: Path, storage: SweepStorage, state: TuneState, pages: Pages, lost: list[str]
+) -> dict[str, Outcome]:
+    """Have Tune's state know what happened since; return how trials have ended, by id."""
+    by_id = {trial.trial_id: trial for trial in state.trials}
+    numbers = {trial.number for trial in state.trials}
+    for page in pages.trials.values():
+        if page.trial_id not in by_id and page.number not in numbers:
+            by_id[page.trial_id] = state.add(page)
+        trial = by_id.get(page.trial_id)
+        if not page.outcome or page.outcome is Outcome.INTERRUPTED:
+            continue
+        if trial and not trial.has_ended:
+            trial.end(page, _last_of(folder / trial.folder_name, page))
+            last = _newest_stored(folder, storage, trial)
+            if last:
+                trial.keep_checkpoints([last])
+            there = storage.checkpoints(storage.path(trial.folder_name))
+            if there and (last is None or str(last.folder) != storage.told(there[-1])):
+                model = f"that of iteration {last.iteration}" if last else "lost"
+                lost.append(
+                    f"{storage.told(there[-1])}, the last checkpoint of a trial that has ended, is "
+                    f"damaged: its model is {model}"
+                )
+    return {
+        trial.trial_id: _outcome_of(trial, pages.trials.get(trial.trial_id))
+        for trial in state.trials
+        if trial.has_ended
+    }
+
+
+def _outcome_of(trial: TuneTrial, page: TrialPage | None) -> Outcome:
+    """Return how a trial ended: by the diary, by its last result, or as far as Tune knows."""
+    for outcome in (page.outcome if page else None, Outcome.of_result(trial.last_result)):
+        if outcome not in (None, Outcome.INTERRUPTED):
+            return outcome
+    if trial.status == Outcome.ERROR.tune:
+        return Outcome.ERROR
+    return Outcome.COMPLETED if trial.last_result.get("done") else Outcome.OUT_OF_BUDGET
+
+
+def _newest_state(
+    folder: Path, storage: SweepStorage, pages: Pages, lost: list[str]
+) -> tuple[TuneState | None, Path | None]:
+    """Return the newest whole state, and the archive that it stands in."""
+    damage = []
+    for path in snapshot_paths(folder):
+        try:
+            state = TuneState(read_snapshot(path).files)
+        except (ValueError, OSError) as error:
+            damage.append(str(error))
+            continue
+        if damage:
+            lost.append(
+                f"{damage[0]}; the sweep goes on from {path.name}, the state before it, and from "
+                "what its diary tells of the time since"
+            )
+        return state, path
+    for files in loose_files(storage, STATE_FILES):
+        try:
+            state = TuneState(files)
+        except ValueError as error:
+            damage.append(str(error))
+            continue
+        if damage:
+            lost.append(f"{damage[0]}; the sweep goes on from Ray Tune's own files")
+        return state, None
+    if not pages.trials:
+        return None, None  # nothing is lost: it was killed while Tune wrote its first state
+    ended = sum(page.outcome not in (None, Outcome.INTERRUPTED) for page in pages.trials.values())
+    told = damage[0] if damage else "there is no whole state of Ray Tune"
+    raise SweepConflictError(
+        f"{folder} cannot be resumed: {told}, and there is none before it. What is lost is which "
+        f"trials are to go on, and where; the results of its {len(pages.trials)} trials, {ended} "
+        "of them ended, are in their folders, in the study and in MLflow. Start another sweep that "
+        f"learns from them: tune-tf run FILE --set searcher.warm_start_from={folder}"
+    )
+
+
+def _last_of(folder: Path, page: TrialPage) -> Mapping[str, Any]:
+    """Return the last result of a trial that has ended: its file's or the diary's."""
+    last: Mapping[str, Any] = {}
+    for last in reports(folder / RESULTS):  # noqa: B007 - the last one is wanted
+        pass
+    known = page.last.get("training_iteration", 0)
+    if last.get("training_iteration", 0) < known:
+        return {**page.last, "config": dict(page.config)}
+    return last
+
+
+def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
+    """Yield what is missing in a trial's ``result.json`` and will not be reported once more."""
+    if trial.has_ended:
+        wanted = int(trial.last_result.get("training_iteration", 0))
+    else:
+        wanted = trial.checkpoints[0].iteration if trial.checkpoints else 0
+    there = max(_results(folder, trial), default=0)
+    if there < wanted:
+        yield (
+            f"{trial.folder_name}/{RESULTS} is damaged: it ends at iteration {there}, but the "
+            f"trial had come to {wanted}"
+        )
+
+
+def _mend(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]) -> None:
+    """Have a trial that is to go on do so from its newest checkpoint that is whole."""
+    known = trial.checkpoints
+    whole = [each for each in known if storage.is_whole(storage.path(each.folder))]
+    while whole and not storage.is_whole(storage.path(whole[0].folder), thoroughly=True):
+        del whole[0]
+    if not whole and (found := _newest_stored(folder, storage, trial)):
+        whole = [found]
+    if whole != known:
+        trial.keep_checkpoints(whole)
+    there = storage.checkpoints(storage.path(trial.folder_name))
+    newest = str(known[0].folder) if known else storage.told(there[-1]) if there else None
+    if newest is None or (whole and str(whole[0].folder) == newest):
+        return
+    told = f"{newest}, the newest checkpoint, is damaged or not there: the trial "
+    if whole:
+        lost.append(f"{told}goes on from {whole[0].folder}, iteration {whole[0].iteration}")
+    else:
+        lost.append(f"{told}begins again")
+
+
+def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> Saved | None:
+    """Return the newest whole checkpoint that tells its iteration, whether Tune knows it or not."""
+    results = _results(folder, trial)
+    for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):
+        iteration = storage.iteration_of(path)
+        if iteration in results and storage.is_whole(path, thoroughly=True):
+            return trial.found(storage, path, iteration, results[iteration])
+    return None
+
+
+def _results(folder: Path, trial: TuneTrial) -> dict[int, Mapping[str, Any]]:
+    """Return what a trial has reported, by iteration."""
+    return {
+        iteration: report
+        for report in reports(folder / trial.folder_name / RESULTS)
+        if isinstance(iteration := report.get("training_iteration"), int)
+    }
+
+
+def _unneeded(storage: SweepStorage, state: TuneState) -> Iterator[str]:
+    """Yield checkpoints that were made after Tune's state, of trials that make them once more.
+
+    Those that are made once more may be fewer; a left-over would pass for the trial's last.
+    """
+    needed = {storage.path(saved.folder) for trial in state.trials for saved in trial.checkpoints}
+    for trial in state.trials:
+        if not trial.has_ended:
+            there = storage.checkpoints(storage.path(trial.folder_name))
+            yield from (path for path in there if path not in needed)

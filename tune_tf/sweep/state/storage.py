@@ -1,0 +1,200 @@
+"""Where Ray Tune keeps a sweep's state and its trials' checkpoints."""
+
+import fnmatch
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from pyarrow import ArrowException, fs
+
+from tune_tf.config import SweepConfig
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.remote_storage import CheckpointPlace, below
+
+_TRIAL = "trial.npz"  # what tune_tf.training.core.checkpoint writes; it would load Keras
+_HEAD = "head"
+_CHECKPOINT = "checkpoint_*"
+_DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+)
+
+
+@dataclass(frozen=True)
+class SweepStorage:
+    """A sweep's own folder, or a place of its name under the URI that ``storage_path`` is.
+
+    Paths are those of the file system, as Tune's own objects have them:
+    ``/sweeps/mine/trial_00003``, or ``bucket/sweeps/mine/trial_00003`` in an object store.
+
+    Args:
+        filesystem: What reads and writes there.
+        root: The path of the sweep.
+        uri: The URI of the sweep; None for a folder.
+    """
+
+    filesystem: fs.FileSystem
+    root: str
+    uri: str | None = None
+
+    @classmethod
+    def of(cls, folder: Path, config: SweepConfig) -> "SweepStorage":
+        """Return where a sweep is kept.
+
+        Args:
+            folder: The sweep's folder.
+            config: Its settings.
+
+        Raises:
+            InvalidSettingsError: No such place can be reached.
+        """
+        if config.remote_storage is None:
+            return cls(fs.LocalFileSystem(), str(folder))
+        uri = below(config.remote_storage, folder.name)
+        filesystem, root = _reached(uri)
+        return cls(filesystem, root, uri)
+
+    def path(self, *names: str | Path) -> str:
+        """Return the path of what lies below the sweep."""
+        return "/".join([self.root, *map(str, names)])
+
+    def told(self, path: str) -> str:
+        """Return a path as it is told: below the sweep."""
+        return path.removeprefix(f"{self.root}/")
+
+    def place(self, path: str) -> CheckpointPlace:
+        """Return what leads to a path below the sweep from anywhere."""
+        return Path(path) if self.uri is None else below(self.uri, self.told(path))
+
+    def files(self, pattern: str) -> list[str]:
+        """Return the names of the sweep's own files that match a pattern, in order."""
+        found = self.filesystem.get_file_info(fs.FileSelector(self.root, allow_not_found=True))
+        return sorted(
+            each.base_name
+            for each in found
+            if each.is_file and fnmatch.fnmatchcase(each.base_name, pattern)
+        )
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file of the sweep.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        with self.filesystem.open_input_stream(self.path(name), compression=None) as file:
+            content: bytes = file.read()
+            return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file of the sweep in one step.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        partial = self.path(f".{name}.partial")
+        with self.filesystem.open_output_stream(partial, compression=None) as file:
+            file.write(content)
+        self.filesystem.move(partial, self.path(name))
+
+    def remove(self, name: str) -> None:
+        """Remove a file of the sweep."""
+        self.filesystem.delete_file(self.path(name))
+
+    def checkpoints(self, trial: str) -> list[str]:
+        """Return the paths of a trial's checkpoints, the oldest first.
+
+        Args:
+            trial: The trial's path.
+        """
+        found = self.filesystem.get_file_info(fs.FileSelector(trial, allow_not_found=True))
+        return sorted(
+            each.path for each in found if fnmatch.fnmatchcase(each.base_name, _CHECKPOINT)
+        )
+
+    def remove_checkpoint(self, path: str) -> None:
+        """Remove a checkpoint; it may be gone.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
+        try:
+            self.filesystem.delete_dir(path)
+        except FileNotFoundError:
+            return
+
+    def is_whole(self, path: str, *, thoroughly: bool = False) -> bool:
+        """Return whether a checkpoint is there and none of its files is cut short.
+
+        Args:
+            path: The checkpoint's path.
+            thoroughly: Whether to read all bytes, which finds those that are wrong, too.
+        """
+        try:
+            found = self.filesystem.get_file_info(fs.FileSelector(path))
+        except OSError:
+            return False
+        files = [each for each in found if not each.base_name.startswith(".")]
+        return bool(files) and all(self._is_whole(each, thoroughly=thoroughly) for each in files)
+
+    def iteration_of(self, path: str) -> int | None:
+        """Return a trial's iteration when a checkpoint was saved; None where it does not tell."""
+        try:
+            with (
+                self._opened(f"{path}/{_TRIAL}") as file,
+                np.load(file, allow_pickle=False) as archive,
+            ):
+                return int(json.loads(str(archive[_HEAD]))["epoch"])
+        except _DAMAGE:
+            return None
+
+    def _is_whole(self, file: fs.FileInfo, *, thoroughly: bool) -> bool:
+        try:
+            if file.base_name.endswith(".npz"):
+                with self._opened(file.path) as opened, zipfile.ZipFile(opened) as archive:
+                    return not thoroughly or archive.testzip() is None
+            if file.base_name.endswith(".json"):
+                with self._opened(file.path) as opened:
+                    json.load(opened)
+        except _DAMAGE:
+            return False
+        return not file.is_file or bool(file.size)
+
+    def _opened(self, path: str) -> IO[bytes]:
+        opened: Any = self.filesystem.open_input_file(path)
+        return opened
+
+
+def check_storage(config: SweepConfig) -> None:
+    """Refuse a ``storage_path`` that cannot be reached.
+
+    Raises:
+        InvalidSettingsError: Tells why.
+    """
+    if config.remote_storage is None:
+        return
+    filesystem, root = _reached(config.remote_storage)
+    try:
+        filesystem.create_dir(root)
+    except OSError as error:
+        raise InvalidSettingsError(
+            [f"storage_path {config.remote_storage!r} cannot be written to: {error}"]
+        ) from error
+
+
+def _reached(uri: str) -> tuple[fs.FileSystem, str]:
+    try:
+        filesystem, root = fs.FileSystem.from_uri(uri)
+    except (ArrowException, OSError, ValueError) as error:
+        raise InvalidSettingsError(
+            [f"storage_path: {uri!r} is none that pyarrow can reach: {error}"]
+        ) from error
+    return filesystem, root.rstrip("/")

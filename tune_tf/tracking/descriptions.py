@@ -1,0 +1,152 @@
+"""The description of a run that MLflow shows on top of its page, in Markdown."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.space.declaration import KINDS
+from tune_tf.tracking.names import cut, flat
+from tune_tf.tracking.progress_summary import BestTrial
+
+NOTE = "mlflow.note.content"
+
+_CELL_LENGTH = 200
+_MOST_ROWS = 40
+_OF_STATUS = {
+    "RUNNING": "running",
+    "FINISHED": "finished",
+    "KILLED": "interrupted",
+    "FAILED": "failed: no trial ended well",
+}
+_OF_OUTCOME = {
+    Outcome.COMPLETED: "Ran to its end.",
+    Outcome.PRUNED: "Stopped early by the scheduler: others were better.",
+    Outcome.OUT_OF_BUDGET: "Stopped because the sweep had spent its budget.",
+    Outcome.DIVERGED: "Failed: its metric became NaN or infinite.",
+    Outcome.OOM: "Failed: out of memory.",
+    Outcome.ERROR: "Failed with an error.",
+    Outcome.INTERRUPTED: "Interrupted with the sweep; a resume goes on with it.",
+}
+
+
+def of_sweep(
+    status: str,
+    outcomes: Iterable[Outcome],
+    num_results: int,
+    *,
+    objective: Objective | None = None,
+    best: BestTrial | None = None,
+    space: Mapping[str, Any] | None = None,
+    resume_with: str | None = None,
+) -> str:
+    """Return the parent's description.
+
+    Args:
+        status: MLflow's status of the sweep.
+        outcomes: How the trials ended that have.
+        num_results: How many results were reported.
+        objective: What is optimised.
+        best: The best trial so far.
+        space: What is searched, in the form of a sweep file.
+        resume_with: The command that goes on with an interrupted sweep.
+    """
+    parts = [f"**Hyperparameter sweep with Ray Tune, {_OF_STATUS[status]}.** "]
+    if objective is not None:
+        word = "Maximizes" if objective.mode == "max" else "Minimizes"
+        parts[0] += f"{word} `{objective.metric}`. "
+    parts[0] += _counts(Counter(outcomes), num_results)
+    if status == "KILLED" and resume_with:
+        parts.append(f"Go on with `{resume_with}`.")
+    if best is not None and objective is not None:
+        label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
+        parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
+        if best.config:
+            parts.append(table("value", {name: str(value) for name, value in flat(best.config)}))
+    if space:
+        parts.append("Searched:")
+        parts.append(table("values", dict(_searched(space))))
+    return "\n\n".join(parts)
+
+
+def of_trial(
+    outcome: Outcome,
+    iteration: int,
+    *,
+    cause: str | None = None,
+    rung: str | None = None,
+    objective: Objective | None = None,
+    last: Any = None,
+    best: tuple[float, int] | None = None,
+) -> str:
+    """Return a child's description.
+
+    Args:
+        outcome: How the trial ended.
+        iteration: Its last iteration.
+        cause: Why, where there is more to say.
+        rung: The highest rung it reached.
+        objective: What is optimised.
+        last: The objective's metric in the last result.
+        best: The best value of the objective's metric, and its iteration.
+    """
+    where = f" after {iteration} iteration{'' if iteration == 1 else 's'}" if iteration else ""
+    parts = [
+        f"**{_OF_OUTCOME[outcome]}** It ended{where}" if where else f"**{_OF_OUTCOME[outcome]}**"
+    ]
+    if where:
+        parts[0] += f", at rung {rung}." if rung else "."
+    if objective is not None and best is not None:
+        told = f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}"
+        parts.append(told + (f"; last {last:.6g}." if best[1] != iteration else "."))
+    if cause:
+        parts.append(f"```\n{cause.replace('```', chr(39) * 3)}\n```")
+    return "\n\n".join(parts)
+
+
+def table(heading: str, rows: Mapping[str, str]) -> str:
+    """Return a Markdown table of parameters; a long one is cut."""
+    lines = [f"| parameter | {heading} |", "|---|---|"]
+    shown = list(rows.items())[:_MOST_ROWS]
+    lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in shown]
+    if len(rows) > len(shown):
+        lines.append(f"| ... | {len(rows) - len(shown)} more |")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return cut(" ".join(text.split()).replace("|", "\\|"), _CELL_LENGTH)
+
+
+def _counts(counts: Mapping[Outcome, int], num_results: int) -> str:
+    number = sum(counts.values())
+    if not number:
+        return "Each child run is one trial."
+    each = ", ".join(
+        f"{counts[outcome]} {outcome.value.replace('_', ' ')}"
+        for outcome in Outcome
+        if counts.get(outcome)
+    )
+    return f"{number} trial{'' if number == 1 else 's'} ({each}), {num_results} results."
+
+
+def _searched(space: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    """Yield each parameter of a space in the form of a sweep file, and what it may be."""
+    for name, what in space.items():
+        if not isinstance(what, Mapping):
+            yield f"{prefix}{name}", str(what)
+        elif kind := next((kind for kind in KINDS if kind in what), None):
+            when = " and ".join(f"{key} is {_any(it)}" for key, it in what.get("when", {}).items())
+            values = (
+                ", ".join(map(str, what[kind]))
+                if isinstance(what[kind], list | tuple)
+                else what[kind]
+            )
+            yield f"{prefix}{name}", f"{kind} {values}" + (f", when {when}" if when else "")
+        else:
+            yield from _searched(what, f"{prefix}{name}/")
+
+
+def _any(wanted: Any) -> str:
+    return " or ".join(map(str, wanted)) if isinstance(wanted, list | tuple) else str(wanted)

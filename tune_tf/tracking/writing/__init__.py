@@ -1,0 +1,1 @@
+"""Queued, crash-safe writes of run updates to MLflow."""

@@ -1,0 +1,281 @@
+"""One MLflow run that is written to."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.secrets import masked
+from tune_tf.tracking.names import EXPLOITS
+from tune_tf.tracking.writing.run_update import (
+    STOP_CAUSE_TAG,
+    STOP_REASON_TAG,
+    Entry,
+    Report,
+    batches,
+)
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_logger = logging.getLogger(__name__)
+
+# MLflow takes 1,000 values in one request, of them so many of these.
+MAX_PARAMS_A_BATCH = 100
+MAX_TAGS_A_BATCH = 100
+MAX_METRICS_A_BATCH = 1000 - MAX_PARAMS_A_BATCH - MAX_TAGS_A_BATCH
+_PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"})
+
+
+class Refusals:
+    """What MLflow will never take: it is left out, told once and counted.
+
+    Args:
+        over_http: Whether a server is asked, before which others may answer.
+    """
+
+    def __init__(self, *, over_http: bool) -> None:
+        self.num_values = 0
+        self._over_http = over_http
+
+    def is_permanent(self, error: Exception) -> bool:
+        """Return whether MLflow itself says that trying again would give the same error."""
+        from mlflow.exceptions import RestException
+
+        # Over HTTP others answer too, such as a proxy before a server that starts.
+        own = not self._over_http or isinstance(error, RestException)
+        return own and getattr(error, "error_code", None) in _PERMANENT
+
+    def note(self, num_values: int, error: object) -> None:
+        """Count values, and warn of the first."""
+        if not self.num_values:
+            _logger.warning(
+                "MLflow refuses a value, which is left out of its runs: %s",
+                masked(str(error)),
+            )
+        self.num_values += num_values
+
+
+Point = tuple[int, int]
+"""How often a trial had taken up another one's weights when it reported, and the step.
+
+It tells a report from the others of its run, and orders them: such a trial may report a step again,
+with another value.
+"""
+
+NO_POINT: Point = (0, -1)
+
+
+class OpenRun:
+    """Writes to one run of MLflow's what it does not have yet.
+
+    Args:
+        client: MLflow's client, or what stands in for it.
+        refusals: What the store will never take.
+        run_id: MLflow's id.
+        status: MLflow's status as last written.
+        params: Parameters that the run has.
+        last: Point of the last report that the run has.
+        last_ms: When that was made, in milliseconds since the epoch; None if it is known to be
+            whole.
+    """
+
+    def __init__(
+        self,
+        client: "MlflowClient",
+        refusals: Refusals,
+        run_id: str,
+        *,
+        status: str = "RUNNING",
+        params: dict[str, str] | None = None,
+        last: Point = NO_POINT,
+        last_ms: int | None = None,
+    ) -> None:
+        self._client = client
+        self._refusals = refusals
+        self.run_id = run_id
+        self.status = status
+        self.params = params or {}
+        self.last = last
+        self.last_ms = last_ms
+        self.gone = False
+        """Whether someone has deleted the run."""
+
+    def write(self, entry: Entry) -> None:
+        """Write all of an entry but its end and its artifacts."""
+        if self.gone:
+            self._refusals.note(entry.size, "its run was deleted")
+            _empty(entry)
+            return
+        if entry.reopen and self.status != "RUNNING":
+            self._attempt(self._reopen)
+        entry.reopen = False
+        if entry.name is not None:
+            update = partial(self._client.update_run, self.run_id, name=entry.name)
+            self._attempt(update)
+            entry.name = None
+        self._write_values(entry)
+
+    def end(self, entry: Entry) -> None:
+        """Write the end of an entry, and its artifacts."""
+        if entry.status is not None:
+            end = partial(self._client.set_terminated, self.run_id, entry.status, entry.end_ms)
+            self._attempt(end)
+            self.status, entry.status = entry.status, None
+        # Last, since they may go to another place, which may be down for itself.
+        self._write_artifacts(entry)
+
+    def _reopen(self) -> None:
+        self._client.update_run(self.run_id, status="RUNNING")
+        tags = self._client.get_run(self.run_id).data.tags
+        for key in (STOP_REASON_TAG, STOP_CAUSE_TAG):
+            if key in tags:
+                self._client.delete_tag(self.run_id, key)
+        self.status = "RUNNING"
+
+    def _write_values(self, entry: Entry) -> None:
+        """Write what MLflow takes in one request: parameters, metrics and tags together."""
+        self._leave_known_params(entry)
+        entry.reports = _new(entry.reports, self)
+        groups = list(batches(entry.reports, MAX_METRICS_A_BATCH))
+        entry.reports = [report for group in groups for report in group]
+        while groups or entry.params or entry.tags:
+            group = groups.pop(0) if groups else []
+            params = dict(list(entry.params.items())[:MAX_PARAMS_A_BATCH])
+            tags = dict(list(entry.tags.items())[:MAX_TAGS_A_BATCH])
+            self._send(_batch(params, group, tags))
+            self.params.update(params)
+            points = [_point(report) for report in group if report.once]
+            if points:
+                self.last, self.last_ms = max([self.last, *points]), None
+            del entry.reports[: len(group)]
+            for values, sent in ((entry.params, params), (entry.tags, tags)):
+                for key in sent:
+                    del values[key]
+
+    def _leave_known_params(self, entry: Entry) -> None:
+        for key, value in list(entry.params.items()):
+            known = self.params.get(key)
+            if known is not None:
+                del entry.params[key]
+                if known != value:  # a parameter cannot change, a tag can
+                    entry.tags[key] = value
+
+    def _send(self, batch: dict[str, list[Any]]) -> None:
+        """Log a batch; of one that MLflow refuses, all but the values that it refuses."""
+        count = sum(len(values) for values in batch.values())
+        if self.gone:
+            self._refusals.note(count, "its run was deleted")
+            return
+        try:
+            self._client.log_batch(self.run_id, **batch)
+        except Exception as error:
+            if not self._refusals.is_permanent(error):
+                raise
+            self.gone = self._is_gone()
+            if self.gone or count == 1:
+                self._refusals.note(count, error)
+                return
+            for part in _parts(batch):
+                self._send(part)
+
+    def _attempt(self, call: Callable[[], object]) -> None:
+        """Make a call that writes one value; leave out what MLflow refuses."""
+        try:
+            call()
+        except Exception as error:
+            if not self._refusals.is_permanent(error):
+                raise
+            self.gone = self._is_gone()
+            self._refusals.note(1, error)
+
+    def _write_artifacts(self, entry: Entry) -> None:
+        for name, text in list(entry.texts.items()):
+            log = partial(self._client.log_text, self.run_id, text, name)
+            self._attempt(log)
+            del entry.texts[name]
+        for path, file in list(entry.files.items()):
+            if Path(file).is_file():
+                self._attempt(partial(self._upload, path, file))
+            else:
+                self._refusals.note(1, f"the file {file} is not there any more")
+            del entry.files[path]
+
+    def _upload(self, path: str, file: str) -> None:
+        folder, _, name = path.rpartition("/")
+        if Path(file).name == name:
+            self._client.log_artifact(self.run_id, file, folder or None)
+            return
+        with TemporaryDirectory() as directory:  # the client names an artifact as the file is named
+            link = Path(directory, name)
+            link.symlink_to(Path(file).absolute())
+            self._client.log_artifact(self.run_id, str(link), folder or None)
+
+    def _is_gone(self) -> bool:
+        try:
+            return bool(self._client.get_run(self.run_id).info.lifecycle_stage == "deleted")
+        except Exception as error:
+            if not self._refusals.is_permanent(error):
+                raise
+            return True
+
+
+def _batch(
+    params: Mapping[str, str], reports: Iterable[Report], tags: Mapping[str, str]
+) -> dict[str, list[Any]]:
+    """Return what a request holds, in MLflow's own classes; kinds of which it holds none left out.
+
+    A tag such as the stop reason comes after the metrics that it speaks of, also in what MLflow
+    does.
+    """
+    from mlflow.entities import Metric, Param, RunTag
+
+    batch: dict[str, list[Any]] = {
+        "params": [Param(key, value) for key, value in params.items()],
+        "metrics": [
+            Metric(key, value, report.time_ms, report.step)
+            for report in reports
+            for key, value in report.metrics.items()
+        ],
+        "tags": [RunTag(key, value) for key, value in tags.items()],
+    }
+    return {kind: values for kind, values in batch.items() if values}
+
+
+def _parts(batch: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
+    """Return a batch in two or more: by kind, or the halves of the only kind."""
+    if len(batch) > 1:
+        return [{kind: values} for kind, values in batch.items()]
+    [(kind, values)] = batch.items()
+    middle = len(values) // 2
+    return [{kind: values[:middle]}, {kind: values[middle:]}]
+
+
+def _new(reports: list[Report], run: OpenRun) -> list[Report]:
+    """Return the reports of steps that a run does not have yet."""
+    new: list[Report] = []
+    last = run.last
+    for report in reports:
+        if not report.once or _point(report) > last:
+            new.append(report)
+            last = max(last, _point(report)) if report.once else last
+        elif (_point(report), report.time_ms) == (run.last, run.last_ms) and (
+            len(report.metrics) > MAX_METRICS_A_BATCH
+        ):
+            # A killed process may have sent only its first batch; what the run has of it MLflow
+            # leaves out, time and value being the same.
+            new.append(report)
+    return new
+
+
+def _point(report: Report) -> Point:
+    return int(report.metrics.get(EXPLOITS, 0)), report.step
+
+
+def _empty(entry: Entry) -> None:
+    for values in (entry.params, entry.tags, entry.reports, entry.texts, entry.files, entry.ends):
+        values.clear()
+    entry.name = entry.status = entry.trials = None
+    entry.reopen = False

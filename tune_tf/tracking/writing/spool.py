@@ -1,0 +1,301 @@
+"""Entries on disk until the store has them, so that a killed driver or a store down loses none."""
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from tune_tf.errors import SweepConflictError
+from tune_tf.tracking.writing.run_update import Entry
+
+SPOOL = "mlflow-spool"
+"""Name of the folder, in a sweep's folder."""
+
+_log = logging.getLogger(__name__)
+_ABOUT = "about"
+_LOCK = "lock"
+_LINES = ".lines"  # Tune copies every .json of a sweep's folder about
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
+
+
+@dataclass
+class _Segment:
+    """One file of numbered entries, a line each.
+
+    Args:
+        path: The file; named by the number of its first entry.
+        last: Number of its last entry; 0 if it holds none.
+        size: Length of its whole lines, in bytes.
+        count: How many entries an earlier process has left in it.
+    """
+
+    path: Path
+    last: int = 0
+    size: int = 0
+    count: int = 0
+
+
+class Spool:
+    """A folder of numbered entries in the order in which they were put.
+
+    Entries are appended to one file until that is large, then to another; a file is removed once
+    all its entries are delivered. An entry is written with one system call before anyone relies on
+    it, which the end of the process cannot undo; the disk is not waited for, so the end of the
+    machine can. A process never appends to the file of another: the torn last line that a full
+    disk or a kill may leave is at the end of a file, and skipped.
+
+    What was delivered since the last file was removed is read again by the next process: whoever
+    delivers must know what the store has already.
+
+    Only one process holds a spool; the system gives it free when that process ends.
+
+    Args:
+        path: The folder; made if it is not there, removed by :meth:`close` if nothing is left.
+        about: What whoever delivers the entries must know; None to read it.
+        segment_bytes: Size of a file, in bytes, from which another is begun. After a kill up to
+            so much is delivered once more; of 2,000 trials in one file that took minutes.
+
+    Raises:
+        SweepConflictError: Another process holds the spool.
+        OSError: The folder cannot be made or written to.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        about: Mapping[str, Any] | None = None,
+        *,
+        segment_bytes: int = 250_000,
+    ) -> None:
+        self.path = path
+        self._segment_bytes = segment_bytes
+        self._mutex = threading.Lock()
+        self._held = _hold(path)
+        self._file: int | None = None
+        self._reader: tuple[_Segment, BufferedReader] | None = None
+        try:
+            self.about = self._read_about() if about is None else self._write_about(about)
+            self._segments = _found(path)
+        except BaseException:
+            os.close(self._held)
+            raise
+        self.last = max((segment.last for segment in self._segments), default=0)
+        """Number of the last entry."""
+        self.num_entries = sum(segment.count for segment in self._segments)
+        """How many entries earlier processes have left."""
+
+    def append(self, number: int, entry: Entry) -> None:
+        """Write an entry whose number is higher than all before.
+
+        Raises:
+            OSError: The disk is full, or fails; the spool is as it was before.
+        """
+        line = f'{{"n":{number},"entry":{entry.to_json()}}}\n'.encode()
+        with self._mutex:
+            if self._file is None or self._segments[-1].size >= self._segment_bytes:
+                self._begin(number)
+            segment, file = self._segments[-1], self._file
+            assert file is not None  # noqa: S101 - for the type checker
+            try:
+                written = os.write(file, line)
+                if written < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(segment.path))
+            except OSError:
+                os.ftruncate(file, segment.size)
+                raise
+            segment.size += written
+            segment.last = self.last = number
+
+    def read(self, after: int, limit: int) -> list[tuple[int, Entry]]:
+        """Return up to ``limit`` entries with their numbers, in order.
+
+        Args:
+            after: Number that the entries' numbers are above; it never goes down.
+            limit: How many to return at most.
+        """
+        entries: list[tuple[int, Entry]] = []
+        while len(entries) < limit:
+            lines = self._lines(after, limit - len(entries))
+            if not lines:
+                break
+            for line in lines:
+                number = _number(line)
+                if number <= after:
+                    continue
+                after = number
+                with suppress(ValueError):  # damaged: the others are not
+                    entries.append((number, Entry.from_json(_text(line))))
+        return entries
+
+    def done_below(self, number: int) -> None:
+        """Remove what holds only entries with lower numbers: they are delivered."""
+        with self._mutex:
+            while self._segments and self._segments[0].last < number:
+                segment = self._segments[0]
+                self._stop_reading(segment)
+                if self._file is not None and len(self._segments) == 1:
+                    os.ftruncate(self._file, 0)
+                    segment.size = 0
+                    return
+                segment.path.unlink(missing_ok=True)
+                del self._segments[0]
+
+    def close(self) -> None:
+        """Give the spool free, and remove it if nothing is left in it."""
+        with self._mutex:
+            if self._held < 0:
+                return
+            if self._reader is not None:
+                self._stop_reading(self._reader[0])
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+            left = [segment for segment in self._segments if segment.size]
+            for segment in self._segments:
+                if not segment.size:
+                    segment.path.unlink(missing_ok=True)
+            if not left:
+                with suppress(OSError):  # a folder with more in it stays
+                    (self.path / _ABOUT).unlink(missing_ok=True)
+                    (self.path / _LOCK).unlink(missing_ok=True)
+                    self.path.rmdir()
+            os.close(self._held)
+            self._held = -1
+
+    def _begin(self, number: int) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        path = self.path / f"{number:012d}{_LINES}"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+        self._file = os.open(path, flags, 0o666)
+        self._segments.append(_Segment(path))
+
+    def _lines(self, after: int, limit: int) -> list[bytes]:
+        """Return the next whole lines of the first file that has any beyond ``after``."""
+        with self._mutex:
+            for segment in self._segments:
+                if segment.last <= after:
+                    continue
+                if self._reader is None or self._reader[0] is not segment:
+                    if self._reader is not None:
+                        self._stop_reading(self._reader[0])
+                    self._reader = segment, segment.path.open("rb")
+                file = self._reader[1]
+                lines: list[bytes] = []
+                while len(lines) < limit and file.tell() < segment.size:
+                    lines.append(file.readline())
+                if lines:
+                    return lines
+        return []
+
+    def _stop_reading(self, segment: _Segment) -> None:
+        if self._reader is not None and self._reader[0] is segment:
+            self._reader[1].close()
+            self._reader = None
+
+    def _write_about(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        partial = self.path / f".{_ABOUT}"
+        partial.write_text(json.dumps(about, indent=2) + "\n")
+        partial.replace(self.path / _ABOUT)
+        return dict(about)
+
+    def _read_about(self) -> dict[str, Any]:
+        try:
+            about: dict[str, Any] = json.loads((self.path / _ABOUT).read_text())
+        except (OSError, ValueError):
+            return {}
+        return about
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process that runs holds the spool, as far as the system can tell."""
+    try:
+        os.close(_hold(path, make=False))
+    except SweepConflictError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _hold(path: Path, *, make: bool = True) -> int:
+    """Return the open file that keeps other processes from the spool."""
+    flags = os.O_RDWR | (os.O_CREAT if make else 0)
+    while True:
+        if make:
+            path.mkdir(parents=True, exist_ok=True)
+        try:
+            file = os.open(path / _LOCK, flags, 0o666)
+        except FileNotFoundError:
+            if make and path.parent.is_dir():
+                continue  # the one who held it has just removed the folder
+            raise
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(file, 200, 0).decode(errors="replace").strip()
+            os.close(file)
+            raise SweepConflictError(
+                f"{path.parent} is in use by a sweep that is still running"
+                f"{f' ({holder})' if holder else ''}: wait for its end, or end it first"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(file)
+                raise
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(file), (path / _LOCK).stat()):
+                if make:
+                    with suppress(OSError):  # only told in a message
+                        os.ftruncate(file, 0)
+                        os.pwrite(
+                            file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0
+                        )
+                return file
+        os.close(file)  # removed by the one who held it before
+
+
+def _found(folder: Path) -> list[_Segment]:
+    """Return the files that earlier processes have left."""
+    segments = []
+    for path in sorted(folder.glob(f"*{_LINES}")):
+        segment = _Segment(path)
+        with path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    _log.warning(
+                        "%s ends in the middle of an entry: MLflow may lack what stood there, "
+                        "unless it is reported once more",
+                        path,
+                    )
+                    break
+                segment.size += len(line)
+                segment.last = _number(line) or segment.last
+                segment.count += 1
+        if segment.last:
+            segments.append(segment)
+        else:
+            path.unlink()
+    return segments
+
+
+def _number(line: bytes) -> int:
+    """Return the number of a line's entry; 0 where the line is damaged."""
+    head = line[:40].partition(b",")[0]
+    digits = head.removeprefix(b'{"n":')
+    return int(digits) if digits != head and digits.isdigit() else 0
+
+
+def _text(line: bytes) -> str:
+    """Return the text of a line's entry."""
+    return line.decode().partition(',"entry":')[2].removesuffix("}\n")

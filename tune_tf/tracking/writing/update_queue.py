@@ -1,0 +1,220 @@
+"""Entries between those who put them and the thread that writes them: on disk, or in memory."""
+
+import logging
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tune_tf.tracking.writing.run_update import Entry
+from tune_tf.tracking.writing.spool import Spool
+
+
+@dataclass
+class Held:
+    """What waits to be written to one run.
+
+    Args:
+        due: When to write it, on the monotonic clock, in seconds.
+        first: Number of the first entry that was put into it.
+        last: Number of the last one.
+        entries: What is left to be written, in order.
+        count: How many entries were put into it.
+        weight: How much room it takes, in reports.
+        attempts: How often writing has failed.
+        not_before: When it may be written at the earliest, whoever waits for it.
+    """
+
+    due: float
+    first: int
+    last: int = 0
+    entries: deque[Entry] = field(default_factory=deque)
+    count: int = 0
+    weight: int = 0
+    attempts: int = 0
+    not_before: float = 0.0
+
+    def take(self, number: int, entry: Entry) -> None:
+        """Take in what came later."""
+        self.last = number
+        self.count += 1
+        self.weight += max(1, len(entry.reports))
+        if self.entries and not entry.fresh:
+            self.entries[-1].merge(entry)
+        else:  # a trial made anew under the same id is not the one before
+            self.entries.append(entry)
+
+    @property
+    def size(self) -> int:
+        """How many values there are to write."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def settles(self) -> bool:
+        """Whether it ends the runs that the others have not ended."""
+        return any(entry.trials is not None for entry in self.entries)
+
+    @property
+    def only_artifacts(self) -> bool:
+        """Whether nothing but artifacts is left."""
+        return all(entry.size == len(entry.texts) + len(entry.files) for entry in self.entries)
+
+
+_logger = logging.getLogger(__name__)
+
+_READ_AT_ONCE = 64
+
+
+class EntryQueue:
+    """Numbered entries in the order in which they were put, each until it is written.
+
+    With a spool an entry is on disk once it is put, and is read back from there when it is taken.
+    Without one, or while its disk is full, entries wait in memory, as many as there is room for.
+
+    Any thread may put, under the lock; one thread takes.
+
+    Args:
+        spool: Keeps what is put; None to keep all in memory.
+        capacity: How many entries wait in memory at most.
+        lock: Guards the queue; whoever calls anything but :meth:`take` and :meth:`close` holds it.
+    """
+
+    def __init__(self, spool: Spool | None, capacity: int, lock: threading.Condition) -> None:
+        self.last_put = spool.last if spool is not None else 0
+        """Number of the entry that was put last."""
+        self.last_taken = 0
+        """Number of the entry that was taken last."""
+        self.num_unread = 0
+        """How many entries could not be read back; they stay on disk."""
+        self._spool = spool
+        self._capacity = capacity
+        self._lock = lock
+        self._last_on_disk = self.last_put
+        self._in_memory: deque[tuple[int, Entry]] = deque()  # put, neither on disk nor taken
+        self._unwritten: dict[int, Entry] = {}  # put, neither on disk nor written
+        self._disk_failed = False
+        self._is_closed = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was put was taken."""
+        return self.last_put == self.last_taken
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no more room in memory."""
+        return len(self._in_memory) >= self._capacity
+
+    @property
+    def spool_path(self) -> Path | None:
+        """Folder that keeps what waits, as far as the disk has room; None without one."""
+        return self._spool.path if self._spool is not None else None
+
+    @property
+    def num_waiting(self) -> int:
+        """How many entries were put and not taken, or could not be read back."""
+        return self.last_put - self.last_taken + self.num_unread
+
+    @property
+    def num_unwritten(self) -> int:
+        """How many entries are in memory alone."""
+        return len(self._unwritten)
+
+    def put(self, entry: Entry) -> bool:
+        """Take in an entry; return whether there was room on disk."""
+        if self._spool is None or self._is_closed:
+            return False
+        try:
+            self._spill(self._spool)
+            self._spool.append(self.last_put + 1, entry)
+        except OSError as error:
+            if not self._disk_failed:
+                self._disk_failed = True
+                _logger.warning(
+                    "The record of the sweep cannot be kept on disk and waits in memory; training "
+                    "goes on: %s",
+                    error,
+                )
+            return False
+        if self._disk_failed:
+            self._disk_failed = False
+            _logger.info("There is room on the disk again for the record of the sweep")
+        self.last_put += 1
+        self._last_on_disk = self.last_put
+        return True
+
+    def put_in_memory(self, entry: Entry) -> bool:
+        """Take in an entry for which there is no room on disk; return whether there is here."""
+        if self.is_full:
+            return False
+        self.last_put += 1
+        self._in_memory.append((self.last_put, entry))
+        self._unwritten[self.last_put] = entry.copy()
+        return True
+
+    def take(self) -> list[tuple[int, Entry]]:
+        """Return the oldest entries that wait, with their numbers; none if nothing waits."""
+        while True:
+            with self._lock:
+                limit = min(self.last_put - self.last_taken, _READ_AT_ONCE)
+                last_on_disk = self._last_on_disk
+                if self._spool is None or last_on_disk <= self.last_taken:
+                    return self._take_from_memory()
+            entries = self._read(self._spool, limit, last_on_disk)
+            if entries:
+                return entries
+
+    def written(self, run: str, last: int) -> None:
+        """Forget a run's entries up to a number: they are written."""
+        for number in [n for n in self._unwritten if n <= last]:
+            if self._unwritten[number].run == run:
+                del self._unwritten[number]
+
+    def done_below(self, number: int) -> None:
+        """Remove from disk what holds only entries with lower numbers: they are written."""
+        if self._spool is not None and not self._is_closed and not self.num_unread:
+            with suppress(OSError):  # what stays is delivered again, which changes nothing
+                self._spool.done_below(number)
+
+    def unwritten(self) -> list[Entry]:
+        """Return copies of the entries that are in memory alone."""
+        return [entry.copy() for _, entry in sorted(self._unwritten.items())]
+
+    def close(self) -> None:
+        """Write to disk what is in memory alone, if it can be, and give the spool free."""
+        with self._lock:
+            if self._spool is not None and not self._is_closed:
+                with suppress(OSError):
+                    self._spill(self._spool)
+            self._is_closed = True
+        if self._spool is not None:
+            self._spool.close()
+
+    def _spill(self, spool: Spool) -> None:
+        """Write what waits in memory to disk, also what was taken but not written."""
+        for number, entry in sorted(self._unwritten.items()):
+            spool.append(number, entry)
+            self._last_on_disk = number
+            del self._unwritten[number]
+            if self._in_memory and self._in_memory[0][0] == number:
+                self._in_memory.popleft()
+
+    def _take_from_memory(self) -> list[tuple[int, Entry]]:
+        count = min(len(self._in_memory), _READ_AT_ONCE)
+        entries = [self._in_memory.popleft() for _ in range(count)]
+        if entries:
+            self.last_taken = entries[-1][0]
+        return entries
+
+    def _read(self, spool: Spool, limit: int, last: int) -> list[tuple[int, Entry]]:
+        try:
+            entries = spool.read(self.last_taken, limit)
+        except OSError as error:
+            entries = []
+            self.num_unread += last - self.last_taken
+            _logger.warning("The record of the sweep cannot be read back from disk: %s", error)
+        with self._lock:
+            # What cannot be read is passed over, and stays where it is.
+            self.last_taken = entries[-1][0] if entries else last
+        return entries

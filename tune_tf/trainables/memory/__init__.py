@@ -1,0 +1,1 @@
+"""Memory of trials: retries after OOM, process recycling, elastic resources."""

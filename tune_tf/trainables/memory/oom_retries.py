@@ -1,0 +1,156 @@
+"""Starting a trial that ran out of memory again, so that it needs less or has more."""
+
+import logging
+import pickle
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ray import tune
+from ray.exceptions import RayActorError
+from ray.tune.experiment import Trial
+
+from tune_tf.errors import InvalidSettingsError, WorkerLostError
+from tune_tf.outcome import Outcome
+from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.tracking.outcome_tracker import error_of
+from tune_tf.tracking.run_outcome import last_failure
+from tune_tf.trainables.memory.kernel_kills import KernelKills
+from tune_tf.trainables.memory.memory_saving import (
+    MemorySaving,
+    num_retries_of,
+    with_more_memory,
+)
+from tune_tf.tune_internals.killed_actors import take_killed_for_dead
+from tune_tf.workload import Workload
+
+_KILLED = "OutOfMemoryError: the kernel ended the trial's process for want of memory"
+_log = logging.getLogger(__name__)
+
+
+class OomRetries(tune.Callback):
+    """Has Tune start a trial that ran out of memory again, from its last checkpoint.
+
+    It goes on with a larger share of its GPU if it had a part of one, else with twice as many
+    micro-batches at an equal global batch, which give the same gradients. Out of memory is what
+    TensorFlow raises, what Ray's memory monitor ends, and what the kernel ends.
+
+    Such a start is none of ``max_failures``. A trial that has had its retries fails like any other,
+    as :attr:`tune_tf.outcome.Outcome.OOM`.
+
+    Args:
+        workload: What the trials train.
+        parallelism: How they are spread.
+        loop: How they train; only ``"graph"`` can take a batch in pieces.
+        oom_retries: How often each trial is started again.
+
+    Raises:
+        InvalidSettingsError: ``oom_retries`` is not a whole number of at least 0.
+    """
+
+    def __init__(
+        self,
+        workload: Workload | type[Workload],
+        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
+        *,
+        loop: str = "graph",
+        oom_retries: int = 2,
+    ) -> None:
+        if isinstance(oom_retries, bool) or not isinstance(oom_retries, int) or oom_retries < 0:
+            raise InvalidSettingsError(
+                [f"oom_retries must be a whole number of at least 0, not {oom_retries!r}"]
+            )
+        kind = workload if isinstance(workload, type) else type(workload)
+        own_step = kind.train_step is not Workload.train_step
+        self._parallelism = parallelism
+        self._in_pieces = loop == "graph" and not own_step
+        self._oom_retries = oom_retries
+        self._kills = KernelKills()
+        self._granted: dict[str, MemorySaving] = {}
+
+    def setup(self, **info: Any) -> None:
+        """Prepare Tune for actors that Ray's memory monitor ends."""
+        take_killed_for_dead()
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Be asked when the trial fails."""
+        self._kills.look()
+        if type(trial) is Trial:
+            trial.__class__ = _RetriedTrial
+        _RETRIES[trial] = self
+
+    def on_trial_recover(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Give a trial that is started again what helps."""
+        more = self._granted.pop(trial.trial_id, None)
+        if more is None:
+            return
+        had = trial.placement_group_factory
+        trial.update_resources(more)
+        if more.bundles != had.bundles:
+            how = f"{more.bundles[0]['GPU']:g} of a GPU instead of {had.bundles[0]['GPU']:g}"
+        else:
+            how = f"{more.micro_batches} micro-batches at an equal global batch"
+        _log.warning(
+            "trial %s ran out of memory; it goes on %s with %s (retry %d of %d)",
+            trial,
+            "from its last checkpoint" if trial.checkpoint else "from the start",
+            how,
+            more.num_retries,
+            self._oom_retries,
+        )
+
+    def grant(self, trial: Trial) -> bool:
+        """Return whether a trial that has just failed is started again for want of memory."""
+        had = trial.placement_group_factory
+        if not self._ran_out_of_memory(trial) or num_retries_of(had) >= self._oom_retries:
+            return False
+        more = with_more_memory(had, self._parallelism, in_pieces=self._in_pieces)
+        if more is not None:
+            self._granted[trial.trial_id] = more
+        return more is not None
+
+    def _ran_out_of_memory(self, trial: Trial) -> bool:
+        error = last_failure(error_of(trial))
+        if Outcome.of_error(error) is Outcome.OOM:
+            return True
+        died = WorkerLostError.__name__ in error or _process_died(trial)
+        if not (died and self._kills.have_risen()):
+            return False
+        with suppress(OSError), Path(trial.error_file).open("a") as file:
+            file.write(f"{_KILLED}\n")
+        return True
+
+
+class _RetriedTrial(Trial):
+    """A trial that asks :class:`OomRetries` whether it is started again.
+
+    Tune asks the trial alone, and knows only a number of failures of any kind. This relies on
+    ``Trial.should_recover`` being what it asks; were it not, ``max_failures`` alone would count.
+    """
+
+    def should_recover(self) -> bool:
+        """Return whether Tune starts the trial again."""
+        retries = _RETRIES.get(self)
+        if retries is not None and retries.grant(self):
+            # Not every failure was counted: one while it was restored may not have been.
+            self.run_metadata.num_failures = max(0, self.run_metadata.num_failures - 1)
+            return True
+        return bool(super().should_recover())
+
+
+def _process_died(trial: Trial) -> bool:
+    """Return whether a trial's last failure was the end of its process, as far as Tune kept it."""
+    try:
+        # Tune's own reader looks in the sweep's storage, where the file comes later.
+        error = pickle.loads(Path(trial.pickled_error_file).read_bytes())  # noqa: S301 - Tune's
+    except Exception:  # noqa: BLE001 - what user code raised may not be loadable here
+        return False
+    return isinstance(error, RayActorError)
+
+
+_RETRIES: "WeakKeyDictionary[Trial, OomRetries]" = WeakKeyDictionary()

@@ -1,0 +1,1 @@
+"""Trials that train in several processes."""

@@ -1,0 +1,329 @@
+"""The processes of an asynchronous trial: a parameter server, and workers that may be lost."""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from tune_tf.errors import TuneTfError, WorkerLostError
+from tune_tf.parallelism import Asynchronous
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.multi_process.checkpoint_files import Files
+from tune_tf.trainables.multi_process.gradient_worker import GradientWorkerActor, WorkReport
+from tune_tf.trainables.multi_process.heartbeat import Pulses, Watch, verdict
+from tune_tf.trainables.multi_process.parameter_server import ParameterServerActor, UpdateReport
+from tune_tf.trainables.multi_process.worker import Assignment, EpochReport, TrialStart
+from tune_tf.trainables.multi_process.worker_actor import WorkerActor
+from tune_tf.training.peak_memory import with_summed_peak
+from tune_tf.training.rendezvous import WorkerFacts, addresses_of
+
+_log = logging.getLogger(__name__)
+
+_SERVER = "the parameter server"
+
+
+@dataclass(eq=False)
+class GroupWorker:
+    """A worker that is there, or on its way.
+
+    Args:
+        number: Its own in this group; a replacement has another one.
+        bundle: Where it lives.
+        actor: Its process.
+        answers: What it was asked and has not answered yet, in this order.
+        facts: What it tells of itself once it is there.
+        watched: Whether its silence means something: not while it loads modules or data.
+        load: What it reported last of its machine and of itself, by key of a result.
+    """
+
+    number: int
+    bundle: int
+    actor: Any
+    answers: list[Any]
+    facts: WorkerFacts | None = None
+    watched: bool = False
+    load: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Who this is, for messages."""
+        return f"worker {self.bundle}"
+
+
+class AsynchronousGroup:
+    """Starts a server and workers in the bundles of a placement group and keeps them at work.
+
+    A worker that dies or falls silent is replaced while the others go on. The trial fails with its
+    server, or when a worker raises what another one would raise too.
+
+    Args:
+        assignment: What each worker does.
+        parallelism: How many there are, and what is borne.
+        placement_group: Where they live: a bundle a worker, and the server's behind them.
+        watch: When a process counts as lost.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        parallelism: Asynchronous,
+        *,
+        placement_group: PlacementGroup,
+        watch: Watch = Watch(),  # noqa: B008  frozen
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._assignment = assignment
+        self._parallelism = parallelism
+        self._placement_group = placement_group
+        self._watch = watch
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._pulses = Pulses(watch.silent_s)
+        self._felt = clock()
+        self._trial: TrialStart | None = None
+        self._num_replaced = 0
+        self._num_lost = 0
+        self._workers: list[GroupWorker] = []
+        self._server = self._start_server()
+        self._workers = [self._hired(bundle) for bundle in range(parallelism.num_workers)]
+        server: WorkerFacts = self._ask(("meet", self._server_assignment), watched=False)
+        self._server_facts = replace(server, rank=parallelism.num_workers)
+        self._ask(("prepare", parallelism.max_staleness), watched=False)
+        self._await_workers()
+
+    @property
+    def devices(self) -> str:
+        """What the workers train on, for reports."""
+        facts = [worker.facts for worker in self._workers if worker.facts is not None]
+        return "; ".join(f"{each.devices} on {each.node}" for each in facts)
+
+    def start(self, trial: TrialStart) -> None:
+        """Begin a trial, after ending the one before."""
+        self._trial = trial
+        self._num_replaced = 0
+        for worker in self._workers:
+            worker.watched = False
+            worker.answers.append(worker.actor.do.remote("start", trial))
+        self._ask(("start", trial), watched=False)
+        self._await_workers()
+
+    def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
+        """Train and validate for one epoch; return the report, and more keys for the result."""
+        self._num_lost = 0
+        number = self._ask(("begin_epoch",))
+        rested: WorkReport | None = None
+        while rested is None or rested.epoch < number:
+            for worker in self._workers:
+                if not worker.answers:
+                    worker.watched = True
+                    worker.answers.append(worker.actor.do.remote("work"))
+            rested = self._heard_of_workers() or rested
+        report: UpdateReport = self._ask(("end_epoch",))
+        recycle = report.epoch.recycle or rested.recycle
+        loads = [report.epoch.system_metrics, *(worker.load for worker in self._workers)]
+        load = with_summed_peak(rested.system_metrics, loads)
+        epoch = replace(report.epoch, recycle=recycle, system_metrics=load)
+        return epoch, self._told(report)
+
+    def _told(self, report: UpdateReport) -> dict[str, Any]:
+        """Return what a result tells of an epoch beside its metrics."""
+        statistics = report.statistics
+        return {
+            "num_workers": len(self._workers),
+            "async/staleness_mean": statistics.mean_staleness,
+            "async/staleness_max": statistics.max_staleness,
+            "async/gradients_per_s": report.gradients_per_s,
+            "async/gradients_stale": statistics.num_stale,
+            "async/gradients_late": statistics.num_late,
+            "async/workers_lost": self._num_lost,
+        }
+
+    def state(self) -> Files:
+        """Return the trial's checkpoint."""
+        files: Files = self._ask(("state",))
+        return files
+
+    def restore(self, files: Any) -> None:
+        """Go on from a checkpoint: a reference of Ray's to its files."""
+        self._ask(("restore", files))
+
+    def end(self, *, finish: bool = False) -> None:
+        """End all processes.
+
+        Args:
+            finish: Whether to tell the trial's callbacks first.
+        """
+        server, self._server = self._server, None
+        workers, self._workers = self._workers, []
+        if finish and server is not None:
+            answers = [server.do.remote("finish")]
+            answers += [each.actor.do.remote("finish") for each in workers if not each.answers]
+            ray.wait(answers, num_returns=len(answers), timeout=self._watch.finish_s)
+        for worker in workers:
+            ray.kill(worker.actor)
+        if server is not None:
+            ray.kill(server)
+
+    @property
+    def _server_assignment(self) -> Assignment:
+        share = TrialResources(max(1, self._parallelism.server_cpus))
+        return replace(self._assignment, resources=share)
+
+    def _start_server(self) -> Any:
+        cpus = self._parallelism.server_cpus
+        return self._actor(
+            ParameterServerActor, bundle=self._parallelism.num_workers if cpus else 0, cpus=cpus
+        )
+
+    def _hired(self, bundle: int) -> GroupWorker:
+        """Start a worker, and tell it all that it has to know."""
+        share = self._assignment.resources
+        number = next(self._numbers)
+        actor = self._actor(GradientWorkerActor, bundle=bundle, cpus=share.cpus, gpus=share.gpus)
+        requests = [("meet", self._assignment), *self._instructions(number)]
+        answers = [actor.do.remote(*request) for request in requests]
+        return GroupWorker(number, bundle, actor, answers)
+
+    def _instructions(self, number: int) -> list[tuple[Any, ...]]:
+        """Return what a worker is told once it has met its devices."""
+        told: list[tuple[Any, ...]] = [("prepare", self._server, number)]
+        return told if self._trial is None else [*told, ("start", self._trial)]
+
+    def _actor(self, kind: type[WorkerActor], *, bundle: int, cpus: int, gpus: float = 0) -> Any:
+        place = PlacementGroupSchedulingStrategy(
+            placement_group=self._placement_group, placement_group_bundle_index=bundle
+        )
+        remote = ray.remote(concurrency_groups={"pulse": 1})(kind)
+        # Rank 0 is the server's: the process that has the trial's state.
+        rank = 0 if kind is ParameterServerActor else bundle
+        return remote.options(
+            scheduling_strategy=place, num_cpus=cpus, num_gpus=gpus, max_restarts=0
+        ).remote(rank)
+
+    def _await_workers(self) -> None:
+        """Wait until all workers have nothing left to do."""
+        while any(worker.answers for worker in self._workers):
+            self._heard_of_workers()
+
+    def _heard_of_workers(self) -> WorkReport | None:
+        """Wait for an answer, not for long, and see after those who give none."""
+        waiting = {worker.answers[0]: worker for worker in self._workers if worker.answers}
+        done, _ = ray.wait(list(waiting), timeout=self._watch.pulse_s)
+        rested: WorkReport | None = None
+        for answer in done:
+            worker = waiting[answer]
+            try:
+                told = ray.get(answer)
+            except Exception as error:  # noqa: BLE001  judged there
+                self._lose(worker, error)
+                continue
+            del worker.answers[0]
+            if isinstance(told, WorkerFacts):
+                self._welcome(worker, told)
+            elif isinstance(told, WorkReport):
+                worker.load = told.system_metrics
+                if rested is None or told.epoch > rested.epoch:
+                    rested = told
+        self._feel_pulses()
+        return rested
+
+    def _welcome(self, worker: GroupWorker, facts: WorkerFacts) -> None:
+        worker.facts = facts
+        known = [each.facts for each in self._workers if each.facts is not None]
+        known.append(replace(self._server_facts, num_gpus=facts.num_gpus))
+        try:
+            addresses_of(known)
+        except TuneTfError:
+            self.end()
+            raise
+
+    def _feel_pulses(self) -> None:
+        """Replace workers that have been silent for too long; not asked more often than said."""
+        now = self._clock()
+        if now - self._felt < self._watch.pulse_s:
+            return
+        self._felt = now
+        for worker in self._workers:
+            if not worker.watched:
+                continue
+            try:
+                silence = self._pulses.silence(
+                    f"{worker.name} ({worker.number})", worker.actor, now
+                )
+            except RayActorError as error:
+                silence = WorkerLostError(str(error))
+            if silence is not None:
+                self._lose(worker, silence)
+        try:
+            silence = self._pulses.silence(_SERVER, self._server, now)
+        except RayActorError as error:
+            silence = WorkerLostError(str(error))
+        if silence is not None:
+            self._fail(silence)
+
+    def _lose(self, worker: GroupWorker, error: Exception) -> None:
+        """Replace a worker that is lost; raise what is not the loss of a worker."""
+        lost = isinstance(error, RayActorError | WorkerLostError)
+        if not lost:
+            self._fail(error)
+        ray.kill(worker.actor)
+        self._num_lost += 1
+        self._num_replaced += 1
+        if self._num_replaced > self._parallelism.max_replacements:
+            self._fail(
+                WorkerLostError(
+                    f"{worker.name} was lost, after {self._parallelism.max_replacements} others "
+                    f"that were replaced (max_replacements): {error}"
+                )
+            )
+        _log.warning(
+            "%s was lost; its batch is done again, and a fresh process takes its place (%d of %d): "
+            "%s",
+            worker.name,
+            self._num_replaced,
+            self._parallelism.max_replacements,
+            error,
+        )
+        self._ask(("forget", worker.number))
+        self._workers[self._workers.index(worker)] = self._hired(worker.bundle)
+
+    def _ask(self, request: Sequence[Any], *, watched: bool = True) -> Any:
+        """Let the server do something; return what it returned.
+
+        Raises:
+            TuneTfError: What the server says; all processes have ended then.
+        """
+        if self._server is None:
+            raise WorkerLostError("the processes of this trial have ended")
+        method, *arguments = request
+        answer = self._server.do.remote(method, *arguments)
+        try:
+            while not ray.wait([answer], timeout=self._watch.pulse_s)[0]:
+                silence = watched and self._pulses.silence(_SERVER, self._server, self._clock())
+                if silence:
+                    raise silence
+            return ray.get(answer)
+        except Exception as error:  # noqa: BLE001  judged there
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        """End all processes, and raise what the trial should."""
+        told: BaseException = error
+        if isinstance(error, RayTaskError):
+            told = error.cause if isinstance(error.cause, TuneTfError) else error
+        if isinstance(told, RayActorError | WorkerLostError) and self._server is not None:
+            told = verdict({_SERVER: self._server}, self._watch, self._clock) or WorkerLostError(
+                str(told)
+            )
+        self.end()
+        if told is error:
+            raise error
+        raise told from None

@@ -1,0 +1,53 @@
+"""Going on with fewer workers after a node was lost that the cluster cannot replace."""
+
+import logging
+from typing import Any
+
+from ray import tune
+from ray.tune.experiment import Trial
+
+from tune_tf.parallelism import MultiWorker, Parallelism
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.capacity import most_workers, room_by_node
+
+_log = logging.getLogger(__name__)
+
+
+class FewerWorkers(tune.Callback):
+    """Lowers what a trial reserves before Tune restores it, where it would wait for ever.
+
+    The global batch stays the same, and so do the trial's numbers. A trial that is restored once
+    more gets back the workers for which there is room again.
+
+    Args:
+        parallelism: How the trials are spread; ``min_workers`` is the least.
+    """
+
+    def __init__(self, parallelism: MultiWorker) -> None:
+        self._parallelism = parallelism
+
+    def on_trial_recover(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Fit a trial that failed and goes on to the nodes that are alive."""
+        reserved = trial.placement_group_factory
+        bundles = [bundle for bundle in reserved.bundles if bundle]
+        share = TrialResources(int(bundles[0].get("CPU", 1)), bundles[0].get("GPU", 0))
+        least = self._parallelism.min_workers or self._parallelism.num_workers
+        room = room_by_node(share, answering=True)
+        num_workers = max(most_workers(room, self._parallelism), least)
+        if num_workers == len(bundles):
+            return
+        _log.warning(
+            "trial %s goes on with %d workers instead of %d", trial, num_workers, len(bundles)
+        )
+        trial.update_resources(
+            tune.PlacementGroupFactory([{}, *[share.bundle] * num_workers], reserved.strategy)
+        )
+
+
+def fewer_workers(parallelism: Parallelism) -> list[FewerWorkers]:
+    """Return the callback that a parallelism asks for, if it does."""
+    if isinstance(parallelism, MultiWorker) and parallelism.min_workers is not None:
+        return [FewerWorkers(parallelism)]
+    return []

@@ -1,0 +1,82 @@
+"""A process that computes gradients for a parameter server."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayActorError
+
+from tune_tf.errors import WorkerLostError
+from tune_tf.trainables.multi_process.worker import Worker
+from tune_tf.trainables.multi_process.worker_actor import WorkerActor
+from tune_tf.training.parameter_server.messages import Outcome, Rest
+from tune_tf.training.peak_memory import told_peak_memory
+
+if TYPE_CHECKING:
+    from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+
+
+@dataclass(frozen=True)
+class WorkReport:
+    """What a worker tells when there is nothing to do.
+
+    Args:
+        epoch: Number of the server's last epoch, which is complete.
+        recycle: Whether the process should not serve another trial.
+        system_metrics: The load of its machine and what it has taken, by key of a result.
+    """
+
+    epoch: int
+    recycle: bool
+    system_metrics: dict[str, float]
+
+
+class GradientWorker(Worker):
+    """Computes what the server asks for until it asks for nothing more."""
+
+    _loop: "GradientLoop"
+
+    def prepare(self, server: Any, number: int) -> None:
+        """Get ready for trials.
+
+        Args:
+            server: Actor of the parameter server.
+            number: This worker's own, which no other process of the trial ever has.
+        """
+        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+
+        self._leave_port()
+        self._server = server
+        self._number = number
+        replicas = Replicas(self._devices)
+        self._serve(GradientLoop(self._workload, replicas, self._assignment.spread), replicas)
+
+    def work(self) -> WorkReport:
+        """Do errands until the epoch is complete.
+
+        Raises:
+            WorkerLostError: The server is gone.
+        """
+        self._enter()
+        outcome: Outcome | None = None
+        while True:
+            errand = self._exchange(outcome)
+            if isinstance(errand, Rest):
+                recycle = self._is_recycled(self._loop.num_programs)
+                return WorkReport(errand.epoch, recycle, self._sampled() | told_peak_memory())
+            outcome = self._loop.do(errand)
+
+    def _exchange(self, outcome: Outcome | None) -> Any:
+        try:
+            return ray.get(
+                self._server.do.remote("exchange", self._number, self._loop.version, outcome)
+            )
+        except RayActorError as error:
+            raise WorkerLostError(f"{self} lost the parameter server: {error}") from None
+
+
+class GradientWorkerActor(WorkerActor):
+    """A gradient worker's process."""
+
+    worker_class = GradientWorker

@@ -1,0 +1,209 @@
+"""What trials that train in processes of their own have in common."""
+
+import abc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import ray
+from ray import tune
+from ray.tune.result import SHOULD_CHECKPOINT
+from ray.util.placement_group import PlacementGroup
+
+from tune_tf.events import log_path
+from tune_tf.resources import TrialResources
+from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.trainables.epoch_result import epoch_result
+from tune_tf.trainables.memory.memory_saving import micro_batches_of
+from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
+from tune_tf.trainables.multi_process.bundles import Bundles
+from tune_tf.trainables.multi_process.checkpoint_files import Files, read_files, write_files
+from tune_tf.trainables.multi_process.heartbeat import Watch
+from tune_tf.trainables.multi_process.worker import (
+    Assignment,
+    EpochReport,
+    PickledWorkload,
+    TrialStart,
+)
+from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.workload import Config
+
+
+class Processes(Protocol):
+    """The processes in which a trial trains one model."""
+
+    @property
+    def devices(self) -> str:
+        """What they train on, for reports."""
+
+    def start(self, trial: TrialStart) -> None:
+        """Begin a trial, after ending the one before."""
+
+    def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
+        """Train and validate for one epoch; return the report, and more keys for the result."""
+
+    def state(self) -> Files:
+        """Return the trial's checkpoint."""
+
+    def restore(self, files: Any) -> None:
+        """Go on from a checkpoint: a reference of Ray's to :data:`Files`."""
+
+    def end(self, *, finish: bool = False) -> None:
+        """End all processes, after the trial if told to ``finish``."""
+
+
+class InProcesses(tune.Trainable, abc.ABC):
+    """Trains in processes of their own.
+
+    It asks them and stays free of TensorFlow, so that a crash of one leaves it alive to deal with
+    the others. The processes serve one trial after another where Tune reuses this actor.
+
+    Driven by hand it needs a Ray cluster, and reserves there what Tune would reserve for it.
+    """
+
+    @abc.abstractmethod
+    def make_processes(
+        self,
+        assignment: Assignment,
+        shares: Sequence[TrialResources],
+        placement_group: PlacementGroup,
+        watch: Watch,
+    ) -> Any:
+        """Start the processes of this kind.
+
+        Args:
+            assignment: What a worker does.
+            shares: What is reserved, by bundle of the placement group.
+            placement_group: Where they live.
+            watch: When one counts as lost.
+        """
+
+    @abc.abstractmethod
+    def begin(self, trial: TrialStart) -> None:
+        """Begin a trial in the processes, after ending the one before."""
+
+    def setup(
+        self,
+        config: Config,
+        *,
+        workload: PickledWorkload,
+        parallelism: Any,
+        resources: TrialResources,
+        seed: int | None = None,
+        checkpoint_interval_s: float | None = None,
+        recycling: Recycling | None = None,
+        tracking: TrialTracking | None = None,
+        data_id: str | None = None,
+        log_folder: Path | None = None,
+        watch: Watch = Watch(),  # noqa: B008  frozen
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start the processes and begin the first trial.
+
+        Args:
+            config: The trial's values.
+            workload: Its data and model.
+            parallelism: How it is spread.
+            resources: What all workers together may use, where Tune has reserved nothing.
+            seed: The sweep's seed; None draws one from the trial's id.
+            checkpoint_interval_s: Seconds of training after which an iteration asks Tune for a
+                checkpoint; None leaves it to Tune's ``CheckpointConfig``.
+            recycling: When the workers have traced too much to serve another trial.
+            tracking: Where the trial's MLflow run is, for :func:`tune_tf.mlflow_run`; None if it
+                has none.
+            data_id: Names the workload's data, for the processes of a node to share them; None if
+                each loads them by itself.
+            log_folder: The sweep's folder, for the logs of its trials; None for no log.
+            watch: When a worker counts as lost.
+            clock: Seconds that only grow.
+
+        Raises:
+            UnavailableResourcesError: There is no Ray cluster, or no room on it.
+        """
+        self._sweep_seed = seed
+        self._log_folder = log_folder
+        self._checkpoint_interval_s = checkpoint_interval_s
+        self._clock = clock
+        self._micro_batches = micro_batches_of(self.trial_resources, parallelism)
+        self._saving = self._micro_batches > parallelism.micro_batches  # it ran out of memory
+        self._parallelism = parallelism
+        self._bundles = Bundles(self.trial_resources, parallelism, resources)
+        shares = self._bundles.shares
+        try:
+            self._processes = self.make_processes(
+                Assignment(
+                    workload,
+                    shares[0],
+                    replace(parallelism.in_a_worker, micro_batches=self._micro_batches),
+                    tracking,
+                    recycling or Recycling(),
+                    data_id,
+                ),
+                shares,
+                self._bundles.placement_group,
+                watch,
+            )
+            self._start(config)
+        except BaseException:
+            self._bundles.give_back()
+            raise
+
+    def _result(self, report: EpochReport, iteration: int) -> dict[str, Any]:
+        """Return the result of an iteration."""
+        result = epoch_result(
+            report.metrics,
+            iteration=iteration,
+            stop_training=report.stop_training,
+            devices=self._processes.devices,
+        )
+        if self._saving:
+            result["micro_batches"] = self._micro_batches
+        interval = self._checkpoint_interval_s
+        if interval is not None and self._clock() - self._last_checkpoint >= interval:
+            result[SHOULD_CHECKPOINT] = True
+        if report.recycle:
+            result[RECYCLE] = True
+        return result | report.system_metrics
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Begin another trial in these processes, with the numbers that fresh ones would give."""
+        self._start(new_config)
+        return True
+
+    def cleanup(self) -> None:
+        """End the trial and its processes."""
+        self._processes.end(finish=True)
+        self._bundles.give_back()
+
+    def _start(self, config: Config) -> None:
+        self._last_checkpoint = self._clock()
+        seed = seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
+        log = log_path(self._log_folder, self.trial_name)
+        self.begin(TrialStart(self.trial_id, dict(config), seed, log))
+
+
+class OneModelInProcesses(InProcesses):
+    """Trains one model in processes of their own, an epoch an iteration."""
+
+    _processes: Processes
+
+    def step(self) -> dict[str, Any]:
+        """Train and validate for one epoch; return its metrics."""
+        report, more = self._processes.epoch()
+        return self._result(report, self.iteration + 1) | more
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write everything needed to go on into a folder of this node."""
+        write_files(checkpoint_dir, self._processes.state())
+        self._last_checkpoint = self._clock()
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Go on from a folder that any Trainable of tune_tf wrote, with any number of replicas."""
+        self._processes.restore(ray.put(read_files(checkpoint)))
+        self._last_checkpoint = self._clock()
+
+    def begin(self, trial: TrialStart) -> None:
+        """Begin a trial in the processes."""
+        self._processes.start(trial)

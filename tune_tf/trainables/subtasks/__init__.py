@@ -1,0 +1,1 @@
+"""Trials of independent models: folds and ensembles."""

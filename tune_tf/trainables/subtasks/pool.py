@@ -1,0 +1,379 @@
+"""The processes of one trial that train its subtasks, each at its own pace."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.placement_group import PlacementGroup
+
+from tune_tf.errors import TuneTfError, WorkerError
+from tune_tf.trainables.multi_process.heartbeat import Pulse, Watch
+from tune_tf.trainables.multi_process.serial_executor import OneThread
+from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart
+from tune_tf.trainables.multi_process.worker_actor import started
+from tune_tf.trainables.subtasks.device import SubtaskDevice, is_death, judged, may_be_retried
+from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
+from tune_tf.trainables.subtasks.results import Metrics, SubtaskResults, has_diverged
+from tune_tf.trainables.subtasks.states import SubtaskStates, told_by
+from tune_tf.trainables.subtasks.worker import Snapshot, SubtaskActor, SubtaskAssignment
+
+_log = logging.getLogger(__name__)
+
+
+class SubtaskCrew:
+    """Starts a process on each device of a trial and keeps them all busy.
+
+    Everything here happens in one thread, in the order in which it comes: what a process has done,
+    and what is asked of the crew. So devices go on while nobody asks.
+
+    Args:
+        assignment: What each process does.
+        num_devices: Processes, one a bundle, in their order.
+        placement_group: Where they live.
+        watch: When a process counts as lost.
+        actor: The actor class.
+        clock: Seconds that only grow.
+
+    Raises:
+        TuneTfError: A process cannot be set up, as it says.
+    """
+
+    def __init__(
+        self,
+        assignment: SubtaskAssignment,
+        *,
+        num_devices: int,
+        placement_group: PlacementGroup,
+        watch: Watch = Watch(),  # noqa: B008  frozen
+        actor: Any = SubtaskActor,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._assignment = assignment
+        self._subtasks = assignment.subtasks
+        self._placement_group = placement_group
+        self._watch = watch
+        self._clock = clock
+        self._actor = ray.remote(concurrency_groups={"pulse": 1, "aside": 1})(actor)
+        self._number = 0  # of the trial, in the life of this crew
+        self._trial: TrialStart | None = None
+        self._tries: dict[int, int] = {}
+        self._num_replaced = 0
+        self._states = SubtaskStates()
+        self._is_training = False
+        self._queue = SubtaskQueue(self._subtasks.num_subtasks, num_devices)
+        self._results = SubtaskResults(self._subtasks.num_subtasks)
+        self._devices = [SubtaskDevice(self._hire(rank)) for rank in range(num_devices)]
+        self._thread = OneThread(self._dispatch, "subtasks")
+        try:
+            names = ray.get([each.actor.do.remote("prepare", assignment) for each in self._devices])
+        except RayError as error:
+            self.end()
+            raise judged(error) from None
+        for device, name in zip(self._devices, names, strict=True):
+            device.name = name
+
+    @property
+    def devices(self) -> str:
+        """What the subtasks train on, for reports."""
+        return "; ".join(device.name for device in self._devices)
+
+    @property
+    def reports(self) -> list[EpochReport]:
+        """What each device reported last."""
+        return [device.last for device in self._devices if device.last is not None]
+
+    def begin(
+        self,
+        trial: TrialStart,
+        *,
+        reported: int = 0,
+        results: SubtaskResults | None = None,
+        snapshots: Mapping[int, Snapshot] | None = None,
+    ) -> None:
+        """Begin a trial in place of the one before; nothing trains until a result is asked for.
+
+        Args:
+            trial: The trial.
+            reported: Iterations that it has reported already.
+            results: What its subtasks have done already, up to their snapshots.
+            snapshots: States of those that have begun.
+        """
+        self._thread.do(self._begin, trial, reported, results, dict(snapshots or {}))
+
+    def iteration(self, number: int) -> tuple[list[Metrics], bool]:
+        """Return the metrics of an iteration by subtask, and whether no subtask goes on after it.
+
+        Returns as soon as all subtasks have done it; the devices go on meanwhile.
+
+        Raises:
+            TuneTfError: A subtask failed too often, with what its process said.
+        """
+        self._thread.do(self._train_on, number - 1)
+        self._wait(lambda: self._results.is_complete(number))
+        return self._thread.do(self._told, number)
+
+    def snapshots(self) -> tuple[dict[int, Snapshot], SubtaskResults]:
+        """Return the state of each subtask that has begun, and the results up to these states.
+
+        Raises:
+            TuneTfError: As for :meth:`iteration`.
+        """
+        number, states = self._thread.do(self._ask_for_states)
+        read = {subtask: self._read(subtask, state) for subtask, state in states.items()}
+        snapshots = {subtask: each for subtask, each in read.items() if each is not None}
+        epochs = {subtask: snapshot.epoch for subtask, snapshot in snapshots.items()}
+        self._wait(lambda: all(self._results.last_epoch(i) >= epochs[i] for i in epochs))
+        refs = {subtask: states[subtask] for subtask in snapshots}
+        return snapshots, self._thread.do(self._learn, number, epochs, refs)
+
+    def end(self, *, finish: bool = False) -> None:
+        """End all processes.
+
+        Args:
+            finish: Whether to tell the trial's callbacks first, after the epochs in flight.
+        """
+        self._thread.end()
+        actors = [device.actor for device in self._devices]
+        if finish:
+            for actor in actors:
+                actor.do_aside.remote("make_void", self._number)
+            answers = [actor.do.remote("finish") for actor in actors]
+            ray.wait(answers, num_returns=len(answers), timeout=self._watch.finish_s)
+        for actor in actors:
+            ray.kill(actor)
+        self._devices = []
+
+    def _wait(self, is_there: Callable[[], bool]) -> None:
+        """Wait until something is the case, and watch the processes meanwhile."""
+        self._thread.wait(is_there, self._feel_pulses, self._watch.pulse_s)
+
+    # What follows runs in the crew's own thread, but for `_read`.
+
+    def _begin(
+        self,
+        trial: TrialStart,
+        reported: int,
+        results: SubtaskResults | None,
+        snapshots: dict[int, Snapshot],
+    ) -> None:
+        for device in self._devices:
+            device.actor.do_aside.remote("make_void", self._number)
+        self._number += 1
+        self._trial, self._thread.error, self._tries = trial, None, {}
+        self._is_training = False
+        self._results = results or SubtaskResults(self._subtasks.num_subtasks)
+        usual = self._queue.devices
+        self._queue = SubtaskQueue(len(usual), len(self._devices), usual, reported)
+        self._states = SubtaskStates()
+        for subtask, snapshot in snapshots.items():
+            self._states.keep(subtask, snapshot.epoch, ray.put(snapshot))
+            ended = self._results.has_ended(subtask, snapshot.epoch)
+            self._queue.begin_at(subtask, snapshot.epoch, ended=ended)
+        for device in self._devices:
+            self._start(device)
+
+    def _start(self, device: SubtaskDevice) -> None:
+        device.line, device.pulse, device.expects = [], None, False
+        answer = device.actor.do.remote("start", self._number, self._trial)
+        self._follow(answer, self._has_started, device, self._number)
+
+    def _has_started(self, device: SubtaskDevice, number: int, answer: "Future[Any]") -> None:
+        if number != self._number or device not in self._devices:
+            return
+        if (error := answer.exception()) is None:
+            device.pulse = Pulse(device.actor, self._clock())
+            return
+        told = judged(error)
+        self._num_replaced += 1
+        if self._num_replaced > self._subtasks.task_retries or not may_be_retried(told):
+            self._thread.fail(told)
+        else:
+            self._replace(device, told)
+
+    def _train_on(self, reported: int) -> None:
+        self._is_training = True
+        self._queue.reported = reported
+        self._results.forget(reported)
+
+    def _told(self, number: int) -> tuple[list[Metrics], bool]:
+        ended = (self._results.has_ended(i, number) for i in range(self._subtasks.num_subtasks))
+        return self._results.of(number), all(ended)
+
+    def _dispatch(self) -> None:
+        """Give work to all who can have some; one with an empty line comes first."""
+        given = self._is_training and self._thread.error is None
+        while given:
+            given = False
+            for device in sorted(self._devices, key=lambda each: len(each.line)):
+                if not device.is_ready:
+                    continue
+                unit = self._queue.take(self._devices.index(device))
+                if unit is not None:
+                    self._send(device, unit)
+                    given = True
+
+    def _send(self, device: SubtaskDevice, unit: Unit) -> None:
+        device.line.append(unit)
+        if unit.source is None:
+            self._train(device, unit)
+            return
+        # Not before the state is there: Ray keeps back all later calls, also those for a pulse.
+        device.expects = True
+        state = self._hand_over(self._devices[unit.source], unit.subtask, unit.epoch - 1)
+        self._follow(state, self._is_handed_over, device, self._number, unit)
+
+    def _is_handed_over(
+        self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[Snapshot | None]"
+    ) -> None:
+        if number != self._number or device not in self._devices:
+            return
+        device.expects = False
+        if answer.exception() is None:
+            self._train(device, unit)
+            return
+        device.line.remove(unit)  # the process that had it is to blame, and is found out by itself
+        self._states.forget(unit.subtask)
+        self._go_back(unit.subtask)
+
+    def _train(self, device: SubtaskDevice, unit: Unit) -> None:
+        state = self._states.last(unit.subtask) if unit.begins else None
+        report = device.actor.do.remote("epoch", self._number, unit.subtask, unit.begins, state)
+        self._follow(report, self._has_trained, device, self._number, unit)
+
+    def _hand_over(self, device: SubtaskDevice, subtask: int, epoch: int) -> Any:
+        """Take a subtask's state from a device that does not train it; return where it will be."""
+        state = device.actor.do_aside.remote("hand_over", subtask)
+        self._states.expect(subtask, epoch, state)
+        return state
+
+    def _has_trained(
+        self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[EpochReport | None]"
+    ) -> None:
+        if number != self._number or device not in self._devices or unit not in device.line:
+            return  # of an earlier trial, or an earlier process of this device
+        if (error := answer.exception()) is not None:
+            told = judged(error)
+            # A process that dies takes all that waits in its line along: it trained the first.
+            self._failed(device, device.line[0] if is_death(told) else unit, told)
+            return
+        device.line.remove(unit)
+        report = answer.result()
+        if report is None:
+            return  # it had ended before
+        device.last = report
+        ended = report.stop_training or has_diverged(report.metrics)
+        self._results.add(unit.subtask, unit.epoch, report.metrics, ended=ended)
+        self._queue.done(unit.subtask, ended=ended)
+        if unit.begins:
+            self._states.confirm(unit.subtask)
+        if ended:
+            self._hand_over(device, unit.subtask, unit.epoch)
+
+    def _failed(self, device: SubtaskDevice, unit: Unit, error: BaseException) -> None:
+        subtask = unit.subtask
+        if unit.begins and self._states.is_lost(subtask):
+            device.line.remove(unit)  # the process that had it is to blame, not this one
+            self._go_back(subtask)
+            return
+        self._tries[subtask] = tries = self._tries.get(subtask, 0) + 1
+        label = f"{self._subtasks.subtask} {subtask}"
+        hopeless = not may_be_retried(error) or (not is_death(error) and self._is_untrained())
+        if hopeless or tries > self._subtasks.task_retries:
+            kind = type(error) if isinstance(error, WorkerError) else WorkerError
+            if isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
+                self._thread.fail(error)
+            else:
+                self._thread.fail(kind(f"{label} failed {tries} time(s): {error}"))
+            return
+        _log.warning("%s failed and is tried again in a fresh process: %s", label, error)
+        self._replace(device, error)
+
+    def _is_untrained(self) -> bool:
+        """Return whether no subtask has done an epoch yet: an error then lies in the workload."""
+        return not any(map(self._results.last_epoch, range(self._subtasks.num_subtasks)))
+
+    def _go_back(self, subtask: int) -> None:
+        """Let a subtask begin again, on any device, from the last state that is known."""
+        self._queue.begin_at(subtask, self._states.epoch(subtask))
+
+    def _replace(self, device: SubtaskDevice, error: BaseException) -> None:
+        """Start a fresh process in a device's place; what it had goes on elsewhere meanwhile."""
+        rank = self._devices.index(device)
+        lost = self._queue.lost(rank)
+        if not is_death(error):
+            trained = {unit.subtask for unit in device.line}
+            self._rescue(device, {i: lost[i] for i in lost if i not in trained})
+        for subtask in lost:
+            self._go_back(subtask)
+        ray.kill(device.actor)
+        fresh = self._devices[rank] = SubtaskDevice(self._hire(rank))
+        self._follow(fresh.actor.do.remote("prepare", self._assignment), self._is_prepared, fresh)
+
+    def _is_prepared(self, device: SubtaskDevice, answer: "Future[str]") -> None:
+        if device not in self._devices:
+            return
+        if (error := answer.exception()) is not None:
+            self._thread.fail(judged(error))
+            return
+        device.name = answer.result()
+        self._start(device)
+
+    def _rescue(self, device: SubtaskDevice, epochs: Mapping[int, int]) -> None:
+        """Take over what a process has that raised, apart from what it was training."""
+        for subtask, epoch in epochs.items():
+            self._hand_over(device, subtask, epoch)
+        states = {subtask: self._states.last(subtask) for subtask in epochs}
+        if states:
+            ray.wait(list(states.values()), num_returns=len(states), timeout=self._watch.finish_s)
+        for subtask, state in states.items():
+            if not ray.wait([state], timeout=0)[0] or told_by(state) is None:
+                self._states.forget(subtask)
+
+    def _feel_pulses(self) -> None:
+        """Give up devices that are dead, or silent for too long."""
+        for device in tuple(self._devices):
+            lost = device.loss(self._clock(), self._watch.silent_s)
+            if lost is None:
+                continue
+            if device.line:
+                self._failed(device, device.line[0], lost)
+            else:
+                self._replace(device, lost)
+
+    def _ask_for_states(self) -> tuple[int, dict[int, Any]]:
+        """Return the trial's number and, by subtask, where Ray will have its state."""
+        states = self._states.lasts()
+        for subtask, rank in enumerate(self._queue.devices):
+            if rank is not None and self._devices[rank].pulse is not None:
+                # In line with the epochs that it was given, so that it tells what comes of them.
+                states[subtask] = self._devices[rank].actor.do.remote("state", subtask)
+        return self._number, states
+
+    def _read(self, subtask: int, state: Any) -> Snapshot | None:
+        """Return a subtask's state from where it is, or the last one known; None for none."""
+        snapshot = told_by(state)
+        if snapshot is not None:
+            return snapshot
+        earlier = map(told_by, self._thread.do(self._states.all_of, subtask))
+        return next((each for each in earlier if each is not None), None)
+
+    def _learn(
+        self, number: int, epochs: Mapping[int, int], states: Mapping[int, Any]
+    ) -> SubtaskResults:
+        """Keep states to go back to; return the results up to them."""
+        for subtask, epoch in epochs.items():
+            older = self._states.last(subtask) is None or self._states.epoch(subtask) < epoch
+            if number == self._number and older:
+                self._states.keep(subtask, epoch, states[subtask])
+        return self._results.up_to(epochs)
+
+    def _follow(self, answer: Any, then: Callable[..., None], *arguments: Any) -> None:
+        """Do something with what a process answers, once it has."""
+        answer.future().add_done_callback(lambda told: self._thread.hear(then, *arguments, told))
+
+    def _hire(self, rank: int) -> Any:
+        return started(self._actor, rank, self._assignment.resources, self._placement_group)

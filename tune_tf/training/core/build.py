@@ -1,0 +1,180 @@
+"""A model built as in a fresh process, whatever was built before."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.seeds import seed_everything
+from tune_tf.training.devices import Devices
+from tune_tf.training.input.per_example import seen_by_model
+from tune_tf.training.input.stream import first_rows_of
+from tune_tf.workload import Config, Workload
+
+Built = TypeVar("Built")
+
+
+def build_model(
+    workload: Workload, config: Config, replicas: Replicas, seed: int, x: Any = None
+) -> keras.Model:
+    """Return the workload's model for a config: compiled, with fresh seeded weights.
+
+    Args:
+        workload: Whose model.
+        config: The trial's values.
+        replicas: Where the weights live.
+        seed: Of the weights.
+        x: A few rows of input, to create weights that wait for the shapes of the first call; None
+            leaves them away.
+
+    Raises:
+        WorkloadError: ``build_model`` returned something else than a compiled Keras model.
+    """
+
+    def build() -> keras.Model:
+        seed_everything(seed)
+        with replicas.scope():
+            model = _checked(workload, workload.build_model(config))
+        if x is not None:
+            build_weights(model, x, replicas)
+        return model
+
+    return _with_names_from_zero(build)
+
+
+def build_to_load(
+    workload: Workload, config: Config, seed: int, *, needs_data: bool = False
+) -> keras.Model:
+    """Return a model on one CPU whose variables, the optimizer's too, a checkpoint can fill.
+
+    Args:
+        workload: Whose model.
+        config: The trial's values.
+        seed: Of the weights.
+        needs_data: Whether the model depends on what ``load_data`` sets on the workload.
+
+    Raises:
+        WorkloadError: As for :func:`build_model`.
+    """
+    single = Replicas(Devices(("CPU:0",)))
+    if needs_data:
+        workload.load_data(config)
+    model = build_model(workload, config, single, seed)
+    if not model.built:
+        rows = first_rows_of(workload.load_data(config).train, "train", 2)
+        build_weights(model, seen_by_model(workload, config, rows, training=True)[0], single)
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _with_names_from_zero(build: Callable[[], Built]) -> Built:
+    """Build in a thread of its own, as in a fresh process.
+
+    Keras counts automatic names and keeps its global generator by thread: ``auc`` is never
+    ``auc_7`` for having been built after six others.
+    """
+    policy = keras.config.dtype_policy()
+
+    def build_by_policy() -> Built:
+        if policy.name != keras.config.floatx():  # else `build` may still choose that
+            keras.config.set_dtype_policy(policy)
+        return build()
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="build_model") as thread:
+        return thread.submit(build_by_policy).result()
+
+
+def _checked(workload: Workload, model: Any) -> keras.Model:
+    name = type(workload).__name__
+    if not isinstance(model, keras.Model):
+        raise WorkloadError(
+            f"{name}.build_model must return a compiled keras.Model, not {type(model).__name__}"
+        )
+    if not model.compiled or model.optimizer is None:
+        raise WorkloadError(
+            f"{name}.build_model returned a model that is not compiled: call "
+            "model.compile(optimizer=..., loss=..., metrics=[...]) before returning it"
+        )
+    if model.run_eagerly:
+        raise WorkloadError(
+            f"{name}.build_model compiled with run_eagerly=True: an epoch is one graph here; "
+            'leave it out, or debug with loop="fit"'
+        )
+    return model
+
+
+def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
+    """Create the weights of a model that leaves its input shapes to the first call.
+
+    The call is a symbolic one: a real one would move random generators and the states of RNNs.
+
+    Args:
+        model: A compiled model.
+        x: A few rows of input.
+        replicas: Where the weights live.
+    """
+    if not model.built or not all(layer.built for layer in model.layers):
+        symbols = keras.tree.map_structure(_symbol_like, _of_batch_size(model, x))
+        with replicas.scope():
+            model(symbols, training=False)
+
+
+def _of_batch_size(model: keras.Model, rows: Any) -> Any:
+    """Return rows in the number that a model takes which fixes it, as stateful RNNs do."""
+    inputs = getattr(model, "inputs", None)
+    size = inputs[0].shape[0] if inputs else None
+    if size is None:
+        return rows
+    return keras.tree.map_structure(
+        lambda a: keras.ops.take(a, np.arange(size) % a.shape[0], axis=0), rows
+    )
+
+
+def _symbol_like(array: Any) -> keras.KerasTensor:
+    return keras.KerasTensor(array.shape, keras.backend.standardize_dtype(array.dtype))
+
+
+def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
+    """Create what a model of several outputs counts its losses with.
+
+    Args:
+        model: Compiled and built.
+        sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
+        replicas: Where its variables live.
+    """
+    x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
+    with replicas.scope():
+        model.compute_loss(x, y, model(x, training=False), sample_weight, training=False)
+        model.reset_metrics()
+
+
+def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
+    """Create the variables of loss, metrics and optimizer too, as tracing needs them.
+
+    Args:
+        model: A compiled model.
+        sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
+        replicas: Where its variables live.
+    """
+    build_weights(model, sample[0], replicas)
+    x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
+
+    def build() -> None:
+        with replicas.scope():
+            y_pred = model(x, training=False)
+            if model.loss is not None:  # else a train_step of its own makes one
+                model.compute_loss(x, y, y_pred, sample_weight, training=False)
+            model.compute_metrics(x, y, y_pred, sample_weight)
+            model.reset_metrics()
+            if not model.optimizer.built:
+                model.optimizer.build(model.trainable_variables)
+
+    _with_names_from_zero(build)  # metrics given by name are made now

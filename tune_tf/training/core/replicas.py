@@ -1,0 +1,157 @@
+"""The copies of the model that train together, and the strategy that keeps them equal."""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from tune_tf.training.core.gradients import scaled
+from tune_tf.training.devices import Devices
+from tune_tf.training.input.array_tensor import tensor_of
+
+
+class Replicas:
+    """The replicas of a trial; a single one needs no strategy and pays for none.
+
+    Args:
+        devices: A device a replica.
+    """
+
+    def __init__(self, devices: Devices) -> None:
+        self.devices = devices
+        self.num = devices.num_replicas
+        self._strategy = _strategy(devices) if self.num > 1 else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What a traced program depends on."""
+        return (self.num,)
+
+    @property
+    def has_several_devices(self) -> bool:
+        """Whether a batch goes over more than one device."""
+        return self.num > 1
+
+    def window(self, num_rows: int) -> tuple[int, int]:
+        """Return the rows ``[first, last)`` of a global batch that this process needs."""
+        return 0, num_rows
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which variables become mirrored."""
+        return self._strategy.scope() if self._strategy else contextlib.nullcontext()
+
+    def run(self, step: Callable[..., Any], *args: Any) -> Any:
+        """Run ``step(replica, *args)`` in every replica, ``replica`` counting from 0."""
+        if self._strategy is None:
+            return step(0, *args)
+
+        def in_replica(*args: Any) -> Any:
+            context = tf.distribute.get_replica_context()
+            return step(int(tf.get_static_value(context.replica_id_in_sync_group)), *args)
+
+        return self._strategy.run(in_replica, args=args)
+
+    @contextlib.contextmanager
+    def as_if_alone(self, share: float) -> Iterator[None]:
+        """Let a replica run code that is written for one device; in replica context.
+
+        Keras and TensorFlow divide losses by the number of replicas, by hand nobody does. Here
+        both give means over the replica's own rows, and :meth:`weighted` weighs their gradients.
+
+        Args:
+            share: The replica's rows over an even share of the batch.
+        """
+        _replica.share = share
+        _replica.has_weighted = False
+        try:
+            yield
+        finally:
+            _replica.share = None
+
+    @property
+    def has_weighted(self) -> bool:
+        """Whether this replica, since it ran as if alone, had gradients to weigh."""
+        return _replica.has_weighted
+
+    def mean(self, values: Any) -> Any:
+        """Average what :meth:`run` returned over the replicas."""
+        if self._strategy is None:
+            return values
+        return tf.nest.map_structure(
+            lambda value: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, value, axis=None),
+            values,
+        )
+
+    def place(self, tensors: Any) -> Any:
+        """Put a copy of nested arrays on the device of every replica."""
+        copies = []
+        for name in self.devices.names:
+            with tf.device(name):
+                copies.append(tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors))
+        if self._strategy is None:
+            return copies[0]
+        return self._strategy.experimental_distribute_values_from_function(
+            lambda context: copies[context.replica_id_in_sync_group]
+        )
+
+    def first_copy(self, placed: Any) -> Any:
+        """Return one device's copy of what :meth:`place` made."""
+        if self._strategy is None:
+            return placed
+        return tf.nest.map_structure(
+            lambda copies: self._strategy.experimental_local_results(copies)[0], placed
+        )
+
+    def weighted(self, gradients: list[Any]) -> list[Any]:
+        """Weigh gradients of code that runs as if alone, so that those of all replicas add up."""
+        _replica.has_weighted = True
+        weight = 1.0 if _replica.share is None else _replica.share / self.num
+        return [None if g is None else scaled(g, weight) for g in gradients]
+
+    def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
+        """Average gradients over the replicas, in replica context; None stays None.
+
+        A sparse gradient stays sparse: the rows of all replicas, in their order.
+        """
+        present = [g for g in gradients if g is not None]
+        reduced = iter(
+            tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, present)
+        )
+        return [None if g is None else scaled(next(reduced), 1 / self.num) for g in gradients]
+
+
+class _ReplicaThread(threading.local):
+    """What a replica's thread does; TensorFlow traces each replica in a thread of its own."""
+
+    share: float | None = None  # of the batch; None unless it runs as if alone
+    has_weighted: bool = False
+
+
+_replica = _ReplicaThread()
+
+
+class AsIfAlone:
+    """Mixed into a strategy, lets its replicas run as if they were alone."""
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Replicas by whose number code in this thread should divide its losses."""
+        return super().num_replicas_in_sync if _replica.share is None else 1  # type: ignore[misc]
+
+
+class _Strategy(AsIfAlone, tf.distribute.MirroredStrategy):
+    """Replicas on one node."""
+
+
+@functools.cache
+def _strategy(devices: Devices) -> "tf.distribute.MirroredStrategy":
+    """Return the one strategy of this process.
+
+    On CPUs the default collectives end the process when a second model shape comes along, so
+    reductions go over one device there.
+    """
+    reduction = tf.distribute.ReductionToOneDevice() if devices.on_cpu else None
+    return _Strategy(list(devices.names), cross_device_ops=reduction)

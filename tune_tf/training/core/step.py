@@ -1,0 +1,198 @@
+"""One gradient update and one validation batch, exact for any number of replicas.
+
+With one replica a batch goes through Keras' own ``train_step``. With several, Keras is wrong in
+two common cases (clipping happens before the gradients are summed; an uneven last batch weighs
+rows unequally), so the step is done here: every replica takes its share of the real rows, nothing
+is padded, losses are scaled by real row counts, and gradients are averaged before the clip.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.core.gradients import added
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.row_weights import (
+    by_rows,
+    loss_is_mean,
+    loss_metric,
+    share_of,
+    split,
+    track_loss,
+    unpack,
+)
+from tune_tf.workload import Workload
+
+Step = Callable[[int, Any, int], Any]
+"""``step(replica, batch, num_rows)``: one batch in one replica.
+
+``batch`` holds the replica's rows, ``num_rows`` counts those of the global batch.
+"""
+
+
+def trains_by_workload(workload: Workload) -> bool:
+    """Return whether the workload replaces ``train_step``."""
+    return type(workload).train_step is not Workload.train_step or "train_step" in vars(workload)
+
+
+def has_own_train_step(workload: Workload, model: keras.Model) -> bool:
+    """Return whether the workload or the model replaces Keras' ``train_step``."""
+    return (
+        trains_by_workload(workload)
+        or type(model).train_step is not keras.Model.train_step
+        or "train_step" in vars(model)
+    )
+
+
+def has_own_test_step(model: keras.Model) -> bool:
+    """Return whether the model replaces Keras' ``test_step``."""
+    return type(model).test_step is not keras.Model.test_step or "test_step" in vars(model)
+
+
+def train_step(
+    workload: Workload, model: keras.Model, replicas: Replicas, micro_batches: int = 1
+) -> Step:
+    """Return the step that trains on a batch and updates the model's metrics.
+
+    Args:
+        workload: Whose model.
+        model: Prepared by :func:`~tune_tf.training.core.update.prepare_optimizer`.
+        replicas: What it trains on.
+        micro_batches: Pieces in which a replica takes its rows, one after another.
+    """
+    if has_own_train_step(workload, model):
+        own = _own_step(lambda batch: workload.train_step(model, batch), replicas)
+        return own if replicas.num == 1 else _updating(own, workload, replicas)
+    if replicas.num == 1 and micro_batches == 1:
+        return lambda replica, batch, num_rows: workload.train_step(model, batch)
+
+    row_weighted = loss_is_mean(model)
+    tracker = loss_metric(model)
+    unused: set[int] = set()  # variables without a gradient, as seen in replicas with rows
+
+    def piece_step(batch: Any, share: float) -> tuple[Any, list[Any]]:
+        x, y, sample_weight = unpack(batch)
+        variables = model.trainable_variables
+        with tf.GradientTape() as tape:
+            y_pred = model(x, training=True)
+            if share:
+                loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
+                loss = by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
+            else:  # no rows: only what other replicas wait for (synchronized statistics)
+                loss = _nothing_of(y_pred)
+            scaled = model.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, variables)
+        if share:
+            unused.update(i for i, gradient in enumerate(gradients) if gradient is None)
+            model.compute_metrics(x, y, y_pred, sample_weight)
+        else:
+            gradients = [
+                None if i in unused else tf.zeros_like(variable) if gradient is None else gradient
+                for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
+            ]
+        return loss, gradients
+
+    def step(replica: int, batch: Any, num_rows: int) -> None:
+        first, last = split(num_rows, replica, replicas.num)
+        # As many in every replica, because synchronized statistics wait for each other.
+        num_pieces = min(micro_batches, max(1, num_rows // replicas.num))
+        loss: Any = 0.0
+        gradients: list[Any] = [None] * len(model.trainable_variables)
+        for number in range(num_pieces):
+            begin, end = split(last - first, number, num_pieces)
+            share = share_of(end - begin, num_rows, replicas.num)
+            piece = batch if num_pieces == 1 else _piece_after(gradients, batch, begin, end)
+            more_loss, more = piece_step(piece, share)
+            loss = loss + more_loss
+            gradients = [added(a, b) for a, b in zip(gradients, more, strict=True)]
+        model.optimizer.apply(gradients, model.trainable_variables)
+        track_loss(tracker, loss, num_rows, replicas.num)
+
+    return step
+
+
+def test_step(model: keras.Model, replicas: Replicas) -> Step:
+    """Return the step that evaluates a batch and updates the model's metrics."""
+    if has_own_test_step(model):
+        return _own_step(model.test_step, replicas)
+    if replicas.num == 1:
+        return lambda replica, batch, num_rows: model.test_step(batch)
+
+    row_weighted = loss_is_mean(model)
+    tracker = loss_metric(model)
+
+    def step(replica: int, batch: Any, num_rows: int) -> None:
+        x, y, sample_weight = unpack(batch)
+        first, last = split(num_rows, replica, replicas.num)
+        if first == last:
+            track_loss(tracker, tf.zeros([]), num_rows, replicas.num)
+            return
+        share = share_of(last - first, num_rows, replicas.num)
+        y_pred = model(x, training=False)
+        loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
+        loss = by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
+        track_loss(tracker, loss, num_rows, replicas.num)
+        model.compute_metrics(x, y, y_pred, sample_weight)
+
+    return step
+
+
+def is_shared(num_rows: int, num_replicas: int) -> bool:
+    """Return whether a step of the user's own can take a batch in shares.
+
+    It may divide by its rows, so each replica takes the whole batch where some would have none.
+    """
+    return num_rows >= num_replicas
+
+
+def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
+    """Return a step that is written as for one device.
+
+    A replica runs it as if it were alone: its losses are means over the rows that it is given,
+    by Keras or by hand. Gradients and what it returns are weighted by rows here.
+    """
+    if replicas.num == 1:
+        return lambda replica, batch, num_rows: own(batch)
+
+    def step(replica: int, batch: Any, num_rows: int) -> Any:
+        first, last = split(num_rows, replica, replicas.num)
+        shared = is_shared(num_rows, replicas.num)
+        share = share_of(last - first, num_rows, replicas.num) if shared else 1.0
+        with replicas.as_if_alone(share):
+            logs = own(batch)
+        if share == 1.0 or not isinstance(logs, Mapping):
+            return logs
+        return {name: value * share for name, value in logs.items()}
+
+    return step
+
+
+def _updating(step: Step, workload: Workload, replicas: Replicas) -> Step:
+    """Refuse a step whose update would be another one in each replica."""
+
+    def updating(replica: int, batch: Any, num_rows: int) -> Any:
+        logs = step(replica, batch, num_rows)
+        if not replicas.has_weighted:
+            raise WorkloadError(
+                f"the train_step of {type(workload).__name__} or its model changes weights without "
+                "model.optimizer, so each replica would go its own way: call "
+                "model.optimizer.apply(gradients, variables), or use one replica"
+            )
+        return logs
+
+    return updating
+
+
+def _piece_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
+    """Return some rows, once gradients are done: else all pieces would be in memory at a time."""
+    finished = [g for g in tf.nest.flatten(done, expand_composites=True) if g is not None]
+    with tf.control_dependencies(finished):
+        return tf.nest.map_structure(lambda a: tf.identity(a[begin:end]), batch)
+
+
+def _nothing_of(y_pred: Any) -> Any:
+    """Return a zero that is connected to a prediction without rows."""
+    return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])

@@ -1,0 +1,257 @@
+"""A Python float that a traced program reads anew at every call.
+
+Keras keeps most hyperparameters (momentum, weight decay, a dropout rate, ...) as Python floats,
+which tracing turns into constants. While a graph is traced, a :class:`CarriedFloat` stands in their
+place: its number lives in a float64 variable, so one traced program serves every value. At all
+other times the plain number of the trial stands there, for callbacks and whoever else looks.
+"""
+
+import contextlib
+import numbers
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from tune_tf.training.core.scalars import Scalar
+
+Thunk = Callable[[], tf.Tensor]
+
+
+class CarriedFloat(float):
+    """A float whose number is read from a variable when a traced program runs.
+
+    Arithmetic with Python numbers stays lazy and in float64, as Python would do it, and is cast to
+    the tensor's type where a tensor is met; so results are those of the plain float. Comparisons
+    and truth use the value at trace time, and are noted: a program is shared only by values for
+    which they all come out alike. What else Python code asks of a float (its text, its hash, a
+    whole number) is answered, and the program is shared only by equal values.
+
+    The C double inside is NaN: C code that takes the number behind our back gives NaN, never a
+    stale number.
+
+    Args:
+        number: Returns the number now, for comparisons.
+        read: Makes the float64 tensor to use.
+        comparisons: Receives for each comparison whether it would come out the same now.
+    """
+
+    dtype: ClassVar[type] = float  # Keras promotes types by this: a weak Python float
+    _number: Callable[[], float]
+    _read: Thunk
+    _comparisons: list[Callable[[], bool]]
+    _derived: "dict[tuple[Any, ...], CarriedFloat]"
+    _cast: dict[tuple[int, str, tf.DType], tf.Tensor]
+
+    def __new__(
+        cls, number: Callable[[], float], read: Thunk, comparisons: list[Callable[[], bool]]
+    ) -> "CarriedFloat":
+        """Make a float that holds NaN where C code looks for its number."""
+        self = super().__new__(cls, float("nan"))
+        self._number = number
+        self._read = read
+        self._comparisons = comparisons
+        self._derived = {}
+        self._cast = {}
+        return self
+
+    def __tf_tensor__(self, dtype: tf.DType | None = None, name: str | None = None) -> tf.Tensor:
+        """Convert to a tensor of ``dtype``; float32 unless said, like a Python float.
+
+        A graph reads and casts once on each device, however many variables an optimizer updates
+        with the number: under a strategy each replica reads its own copy.
+        """
+        dtype = dtype or tf.float32
+        if tf.executing_eagerly():
+            return tf.cast(self._read(), dtype, name=name)
+        device = tf.constant(0).device if tf.distribute.has_strategy() else ""
+        # The tensor keeps its graph alive, so no other one gets that id.
+        key = (id(tf.compat.v1.get_default_graph()), device, dtype)
+        if key not in self._cast:
+            self._cast[key] = tf.cast(self._read(), dtype)
+        return self._cast[key]
+
+    def __bool__(self) -> bool:
+        """Return whether the value of the moment is not zero."""
+        return bool(self._compared(operator.ne, lambda: 0.0))
+
+    def _apply(self, op: Callable[..., Any], other: Any, *, swapped: bool) -> Any:
+        def pick(first: Any, second: Any) -> Any:
+            return op(second, first) if swapped else op(first, second)
+
+        if isinstance(other, CarriedFloat):
+            number, read = other._number, other._read  # noqa: SLF001  of its own kind
+            return CarriedFloat(
+                lambda: pick(self._number(), number()),
+                lambda: pick(self._read(), read()),
+                self._comparisons,
+            )
+        if isinstance(other, numbers.Real):
+            plain = float(other)
+            key = (op, plain, swapped)
+            if key not in self._derived:
+                self._derived[key] = CarriedFloat(
+                    lambda: pick(self._number(), plain),
+                    lambda: pick(self._read(), tf.constant(plain, tf.float64)),
+                    self._comparisons,
+                )
+            return self._derived[key]
+        tensor = tf.convert_to_tensor(other)
+        return pick(self.__tf_tensor__(tensor.dtype), tensor)
+
+    def __neg__(self) -> "CarriedFloat":
+        """Return the negated value, still carried."""
+        return CarriedFloat(lambda: -self._number(), lambda: -self._read(), self._comparisons)
+
+    def __pos__(self) -> "CarriedFloat":
+        """Return itself."""
+        return self
+
+    @property
+    def real(self) -> "CarriedFloat":
+        """Itself."""
+        return self
+
+    conjugate = __pos__
+
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        """Copy and pickle as a plain float."""
+        return float, (self._fixed(),)
+
+    def __abs__(self) -> "CarriedFloat":
+        """Return the absolute value, still carried."""
+        return CarriedFloat(
+            lambda: abs(self._number()), lambda: tf.abs(self._read()), self._comparisons
+        )
+
+    def _compared(self, op: Callable[[Any, Any], Any], other: Callable[[], float]) -> Any:
+        number, outcome = self._number, op(self._number(), other())
+        self._comparisons.append(lambda: op(number(), other()) == outcome)
+        return outcome
+
+    def _fixed(self) -> float:
+        """Return the value of the moment, without which the trace would be another one."""
+        number = self._number()
+        self._compared(operator.eq, lambda: number)
+        return number
+
+
+def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[CarriedFloat, Any], Any]:
+    return lambda self, other: self._apply(op, other, swapped=swapped)
+
+
+def _comparison(op: Callable[[Any, Any], bool]) -> Callable[[CarriedFloat, Any], Any]:
+    def compare(self: CarriedFloat, other: Any) -> Any:
+        if isinstance(other, CarriedFloat):
+            return self._compared(op, other._number)  # noqa: SLF001
+        if isinstance(other, numbers.Real):
+            return self._compared(op, lambda: float(other))
+        return NotImplemented
+
+    return compare
+
+
+def _answer(name: str) -> Callable[..., Any]:
+    method = getattr(float, name)
+
+    def answer(self: CarriedFloat, *others: Any) -> Any:
+        plain = (each._fixed() if isinstance(each, CarriedFloat) else each for each in others)  # noqa: SLF001
+        return method(self._fixed(), *plain)
+
+    return answer
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow"):
+    _op = getattr(operator, _name)
+    setattr(CarriedFloat, f"__{_name}__", _arithmetic(_op, swapped=False))
+    setattr(CarriedFloat, f"__r{_name}__", _arithmetic(_op, swapped=True))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(CarriedFloat, f"__{_name}__", _comparison(getattr(operator, _name)))
+for _name in (
+    *("float", "int", "trunc", "floor", "ceil", "round", "hash", "repr", "format", "getnewargs"),
+    *("mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod"),
+):
+    setattr(CarriedFloat, f"__{_name}__", _answer(f"__{_name}__"))
+for _name in ("as_integer_ratio", "hex", "is_integer"):
+    setattr(CarriedFloat, _name, _answer(_name))
+
+
+class CarriedScalars:
+    """The scalars of a program: the variables that its graphs read, and the objects they are of.
+
+    Args:
+        scalars: Of the program's model, in the order that models of one structure share; each has
+            its owners in all copies of the model.
+        divisors: By which the number of each is divided where the program's model has it.
+        variables: float64, one a scalar.
+    """
+
+    def __init__(
+        self,
+        scalars: Sequence[Sequence[Scalar]],
+        divisors: Sequence[int],
+        variables: Sequence[tf.Variable],
+    ) -> None:
+        self._scalars = scalars
+        self._divisors = divisors
+        self._variables = variables
+        self._comparisons: list[Callable[[], bool]] = []
+        self._numbers = [owners[0].value for owners in scalars]
+        self._in_graph = [
+            CarriedFloat(partial(self._number, i), variable.read_value, self._comparisons)
+            for i, variable in enumerate(variables)
+        ]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._numbers)
+
+    def places(self) -> list[tuple[Any, str]]:
+        """Return the owners and attributes where the numbers stand."""
+        return [(owner.owner, owner.attribute) for owners in self._scalars for owner in owners]
+
+    @contextlib.contextmanager
+    def in_graph(self) -> Iterator[None]:
+        """Let what is traced meanwhile read the numbers from the variables."""
+        plain = [[owner.number for owner in owners] for owners in self._scalars]
+        for owners, carried in zip(self._scalars, self._in_graph, strict=True):
+            for owner in owners:
+                owner.replace(carried)
+        try:
+            yield
+        finally:
+            for owners, values in zip(self._scalars, plain, strict=True):
+                for owner, value in zip(owners, values, strict=True):
+                    owner.replace(value)
+
+    def serves(self, scalars: Sequence[Scalar]) -> bool:
+        """Return whether tracing with other numbers would have taken the same way.
+
+        Args:
+            scalars: Of another model of the same structure.
+        """
+        before, self._numbers = self._numbers, self._divided(scalars)
+        try:
+            return all(is_same() for is_same in self._comparisons)
+        finally:
+            self._numbers = before
+
+    def take_over(self, scalars: Sequence[Scalar]) -> None:
+        """Take the numbers of another model of the same structure."""
+        self._numbers = self._divided(scalars)
+        for owners, variable, number in zip(
+            self._scalars, self._variables, self._numbers, strict=True
+        ):
+            variable.assign(number)
+            for owner in owners:
+                owner.replace(number)
+
+    def _number(self, index: int) -> float:
+        return self._numbers[index]
+
+    def _divided(self, scalars: Sequence[Scalar]) -> list[float]:
+        return [
+            scalar.value / divisor for scalar, divisor in zip(scalars, self._divisors, strict=True)
+        ]

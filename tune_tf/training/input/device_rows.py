@@ -1,0 +1,93 @@
+"""Rows on the devices of a trial, where a step picks them by number."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tune_tf.data.nested import leaves_of
+from tune_tf.data.pipeline import Pipeline
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.input.stream import Stream, whole_batch
+
+_SAMPLE_ROWS = 2
+_RESIDENT_SHARE = 0.5
+"""Of a device's memory: what rows may take, as weights, slots and activations need some too."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Training and validation rows, resident on every replica's device.
+
+    Args:
+        train: Placed ``(x, y[, sample_weight])``; a ``Stream`` for
+            rows of a pipeline; None where only their numbers are needed.
+        validation: The same, or None.
+        sample: A few training rows as plain tensors, to create variables by.
+        num_train: Training rows.
+        num_validation: Validation rows.
+        spec: Shapes and types, comparable.
+        per_example: What a trial computes of each row, a
+            ``PerExample``; None for nothing. ``sample`` has been
+            through it.
+    """
+
+    train: Any
+    validation: Any
+    sample: tuple[Any, ...]
+    num_train: int
+    num_validation: int
+    spec: Any
+    per_example: Any = None
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether rows come from a pipeline."""
+        return isinstance(self.train, Stream) or isinstance(self.validation, Stream)
+
+
+def place(rows: Any, replicas: Replicas | None) -> Placed:
+    """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None: nowhere.
+
+    Those of a pipeline stay where they are, and so do arrays that take more than half of a GPU's
+    memory: they are streamed.
+    """
+    train = _placed(rows.train, "train", replicas)
+    is_stream = isinstance(train, Stream)
+    validation = None
+    if rows.validation is not None:
+        validation = _placed(rows.validation, "validation", replicas)
+    count = min(_SAMPLE_ROWS, rows.num_train)
+    return Placed(
+        train=train,
+        validation=validation,
+        sample=(
+            train.sample
+            if is_stream
+            else tf.nest.map_structure(lambda a: tf.constant(a[:count]), rows.train)
+        ),
+        num_train=rows.num_train,
+        num_validation=rows.num_validation,
+        spec=(rows.spec, *(part.spec for part in (train, validation) if isinstance(part, Stream))),
+    )
+
+
+def _placed(part: Any, name: str, replicas: Replicas | None) -> Any:
+    window = whole_batch if replicas is None else replicas.window
+    if isinstance(part, Pipeline):
+        return Stream(part, name, window)
+    if replicas is None:
+        return None
+    room, num_bytes = replicas.devices.memory_bytes, sum(a.nbytes for _, a in leaves_of("", part))
+    if room is not None and num_bytes > _RESIDENT_SHARE * room:
+        _log.info(
+            "Data.%s takes %.1f GB and is streamed to the device, which has %.1f GB",
+            name,
+            num_bytes / 1e9,
+            room / 1e9,
+        )
+        return Stream(Pipeline(part), name, window)
+    return replicas.place(part)

@@ -1,0 +1,129 @@
+"""What a workload computes of single rows before the model sees them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tune_tf.data import LoadCache, rows_of, vectorized
+from tune_tf.data.node_cache.workload_copies import WorkloadCopies
+from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.input.row_function import checked_row
+from tune_tf.workload import Config, Data, Workload
+
+_KEPT = 64
+_PER_EXAMPLE = "per_example"
+
+
+class PerExample:
+    """The computations for training and for validation rows, applied to batches.
+
+    Args:
+        workload: Whose computations.
+        config: The trial's values.
+        sample: A few training rows as tensors.
+        number: Equal for trials that compute the same.
+
+    Raises:
+        WorkloadError: A computation returns no row, or changes a state that no seed tells.
+    """
+
+    def __init__(
+        self, workload: Workload, config: Config, sample: tuple[Any, ...], number: int
+    ) -> None:
+        self.number = number
+        self._fns: dict[bool, Callable[..., Any]] = {}
+        self._specs: dict[bool, Any] = {}
+        row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), sample)
+        for training in (True, False):
+            fn = workload.per_example(config, training=training)
+            if fn is not None:
+                name = f"the function that {type(workload).__name__}.per_example returned"
+                self._specs[training] = checked_row(name, fn, row)
+                self._fns[training] = vectorized(fn)
+        self._sample: tuple[Any, Any] = (None, None)
+        self.applied_to(sample)
+
+    def applied_to(self, sample: tuple[Any, ...]) -> Any:
+        """Return a few training rows, of these shapes and types, as the model sees them."""
+        if self._sample[0] is not sample:
+            numbers = tf.range(len(tf.nest.flatten(sample)[0]))
+            self._sample = sample, self.applied(sample, numbers, (0, 0), training=True)
+        return self._sample[1]
+
+    def applied(self, rows: Any, numbers: tf.Tensor, seed: Any, *, training: bool) -> Any:
+        """Return rows as the model sees them.
+
+        Args:
+            rows: ``(x, y[, sample_weight])``.
+            numbers: Of the rows in their data set, int32.
+            seed: Of the epoch, int32, shape ``[2]``.
+            training: Whether for training rows.
+        """
+        fn = self._fns.get(training)
+        if fn is None:
+            return rows
+        if numbers.shape[0] == 0:  # of a replica without rows; TensorFlow cannot loop over none
+            return tf.nest.map_structure(
+                lambda spec: tf.zeros((0, *spec.shape), spec.dtype), self._specs[training]
+            )
+        first = tf.fill(tf.shape(numbers), tf.cast(seed[0], tf.int32))
+        return fn(rows, tf.stack([first, seed[1] + numbers], axis=1))
+
+
+class PerExamples:
+    """The computations of a workload for one trial after another.
+
+    Trials share one, and with it their traced programs, where they have data alike and all that
+    the computations read of their configs is equal, and what ``load_data`` set on the workload.
+
+    Args:
+        workload: Whose computations.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._sample: tuple[Any, ...] = ()
+        self._cache = LoadCache(self._made, _KEPT)
+        self._count = 0
+
+    def of(self, config: Config, rows: Placed) -> Placed:
+        """Return a trial's rows with what it computes of them, if it does."""
+        if not self._workload.computes_rows:
+            return rows
+        self._sample = rows.sample
+        version = WorkloadCopies.of(self._workload).loaded_version
+        made = self._cache.get(config, (repr(rows.spec), version))
+        return replace(rows, sample=made.applied_to(rows.sample), per_example=made)
+
+    def _made(self, config: Config) -> PerExample:
+        self._count += 1
+        copies = WorkloadCopies.of(self._workload)
+        made, changes = copies.run(
+            _PER_EXAMPLE, lambda copy: PerExample(copy, config, self._sample, self._count)
+        )
+        copies.put(_PER_EXAMPLE, changes, config)
+        return made
+
+
+def seen_by_model(
+    workload: Workload, config: Config, rows: tuple[Any, ...], *, training: bool
+) -> tuple[Any, ...]:
+    """Return a few rows of a data set as the model sees them; as they are if nothing is computed.
+
+    Args:
+        workload: Whose computations.
+        config: The trial's values.
+        rows: ``(x, y[, sample_weight])``, nested arrays.
+        training: Whether as in training.
+    """
+    if not workload.computes_rows:
+        return rows
+    floatx = keras.config.floatx()
+    tensors = tf.nest.map_structure(tf.convert_to_tensor, rows_of(Data(rows), floatx=floatx).train)
+    numbers = tf.range(len(tf.nest.flatten(tensors)[0]))
+    made = PerExample(workload, config, tensors, 0)
+    seen: tuple[Any, ...] = made.applied(tensors, numbers, (0, 0), training=training)
+    return seen

@@ -1,0 +1,128 @@
+"""How the graph of an epoch gets its batches."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+
+class Reader(Protocol):
+    """Gives an epoch's batches in turn, in the graph."""
+
+    def fetch(self, count: int) -> Any:
+        """Return what the replicas need for the next batch.
+
+        Args:
+            count: Its rows.
+        """
+
+    def part(
+        self, fetched: Any, first: Any, begin: int, end: int, count: int
+    ) -> tuple[tf.Tensor, Any]:
+        """Return the numbers of some rows of a batch, and the rows; in replica context.
+
+        Args:
+            fetched: What :meth:`fetch` returned.
+            first: Place of the batch's first row in the epoch.
+            begin: First of the rows, counted from there.
+            end: Behind the last.
+            count: Rows of the batch.
+        """
+
+    def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """Return the numbers of the next batch's rows, and the rows, of any number.
+
+        Args:
+            first: Place of its first row in the epoch.
+            end: Place behind its last.
+        """
+
+
+class ResidentReader:
+    """Picks rows that lie on the devices.
+
+    Args:
+        rows: Placed ``(x, y[, sample_weight])``.
+        order: Row numbers, int32, shape ``[num_rows]``; None for rows as they lie.
+    """
+
+    def __init__(self, rows: Any, order: tf.Tensor | None) -> None:
+        self._rows = rows
+        self._order = order
+
+    def fetch(self, count: int) -> Any:
+        """Return the rows on all devices."""
+        return self._rows
+
+    def part(
+        self, fetched: Any, first: Any, begin: int, end: int, count: int
+    ) -> tuple[tf.Tensor, Any]:
+        """Return rows by their places in the order."""
+        length = end - begin
+        if self._order is None:
+            numbers = first + begin + tf.range(length)
+            return numbers, _mapped(lambda a: static_slice(a, first + begin, length), fetched)
+        numbers = static_slice(self._order, first + begin, length)
+        return numbers, _mapped(lambda a: tf.gather(a, numbers), fetched)
+
+    def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """Return rows by their places in the order."""
+        numbers = tf.range(first, end) if self._order is None else self._order[first:end]
+        return numbers, _mapped(lambda a: tf.gather(a, numbers), self._rows)
+
+
+class StreamReader:
+    """Takes batches from a stream, and counts the time that this waits.
+
+    Args:
+        batches: Iterator of ``Stream``: batches of the size that is
+            asked for, each the numbers of its rows and the rows; the part that this process needs.
+        waited_s: float64, of seconds that were waited for batches.
+        window: Returns that part ``[first, last)`` of a batch of so many rows.
+    """
+
+    def __init__(
+        self, batches: Any, waited_s: tf.Variable, window: Callable[[int], tuple[int, int]]
+    ) -> None:
+        self._batches = batches
+        self._waited_s = waited_s
+        self._window = window
+
+    def fetch(self, count: int) -> Any:
+        """Return the next batch."""
+        begin, end = self._window(count)
+        return _mapped(lambda a: tf.ensure_shape(a, [end - begin, *a.shape[1:]]), self._next())
+
+    def part(
+        self, fetched: Any, first: Any, begin: int, end: int, count: int
+    ) -> tuple[tf.Tensor, Any]:
+        """Return rows of the batch."""
+        own = begin - self._window(count)[0]
+        numbers, rows = _mapped(lambda a: static_slice(a, own, end - begin), fetched)
+        return numbers, rows
+
+    def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """Return the next batch."""
+        numbers, rows = self._next()
+        return numbers, rows
+
+    def _next(self) -> Any:
+        # Nothing else would keep the graph from looking at the clock before earlier batches.
+        with tf.control_dependencies([self._waited_s.read_value()]):
+            began = tf.timestamp()
+        with tf.control_dependencies([began]):
+            batch = self._batches.get_next()
+        with tf.control_dependencies(tf.nest.flatten(batch)):
+            self._waited_s.assign_add(tf.timestamp() - began)
+        return batch
+
+
+def static_slice(array: tf.Tensor, first: Any, count: int) -> tf.Tensor:
+    """Return ``array[first:first + count]`` with a static number of rows, as XLA needs it."""
+    rest = array.shape.rank - 1
+    begin = tf.concat([[first], tf.zeros([rest], tf.int32)], 0) if rest else [first]
+    return tf.slice(array, begin, [count, *array.shape[1:]])
+
+
+def _mapped(change: Any, rows: Any) -> Any:
+    return tf.nest.map_structure(change, rows)

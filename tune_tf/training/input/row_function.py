@@ -1,0 +1,43 @@
+"""A user's function of one row and a seed, looked at before it is used."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.reuse.graph_nodes import nodes_of
+
+_STATE = re.compile(
+    r"(Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle)|TruncatedNormal"
+    r"|ParameterizedTruncatedNormal|Multinomial|Stateful(?!PartitionedCall)\w+|Rng\w+|Assign\w*VariableOp)"
+)
+
+
+def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
+    """Trace a function for one row, and return what it makes of it, as symbolic tensors.
+
+    Args:
+        name: Of the function, for messages.
+        fn: Takes a row and a seed, int32 of shape ``[2]``; returns a row.
+        row: Nested ``tf.TensorSpec`` of the row.
+
+    Raises:
+        WorkloadError: It returns no row, or changes a state that no seed tells.
+    """
+    traced = tf.function(fn, autograph=False).get_concrete_function(
+        row, tf.TensorSpec([2], tf.int32)
+    )
+    made = traced.structured_outputs
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise WorkloadError(
+            f"{name} must return a row (x, y) or (x, y, sample_weight), not {made!r}"
+        )
+    if state := sorted({n.op for n in nodes_of(traced.graph) if _STATE.fullmatch(n.op)}):
+        raise WorkloadError(
+            f"{name} uses {', '.join(state)}, which goes on from a state of its own, so that a "
+            "trial could not be restored or repeated: draw numbers by tf.random.stateless_* or "
+            "tf.image.stateless_random_* with the seed that it is given"
+        )
+    return made

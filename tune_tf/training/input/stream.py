@@ -1,0 +1,283 @@
+"""The batches of a pipeline, one epoch after another."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import psutil
+import tensorflow as tf
+
+from tune_tf.data.pipeline import MEMORY, Pipeline
+from tune_tf.errors import WorkloadError
+from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
+from tune_tf.training.input.array_tensor import tensor_of
+from tune_tf.training.input.row_function import checked_row
+from tune_tf.training.input.shared_epochs import SharedEpochs
+
+_SAMPLE_ROWS = 2
+
+
+def whole_batch(num_rows: int) -> tuple[int, int]:
+    """Return the part of a batch that a single process reads: all of it."""
+    return 0, num_rows
+
+
+class Stream:
+    """Reads a pipeline's rows, in any order and in batches of any size.
+
+    Args:
+        pipeline: What is read.
+        name: Of the data set, for messages.
+        window: Returns the part ``[first, last)`` of a batch of so many rows that is read: other
+            processes read the rest.
+
+    Raises:
+        WorkloadError: A row cannot be read or is none, or a cache has no room.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        name: str,
+        window: Callable[[int], tuple[int, int]] = whole_batch,
+    ) -> None:
+        if name == "validation" and pipeline.augment is not None:
+            raise WorkloadError(
+                "the Pipeline of Data.validation has augment, but rows to validate on stay as they "
+                "are: leave augment out there"
+            )
+        self._pipeline = pipeline
+        self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with its `if`s
+        self._augment = None if pipeline.augment is None else tf.function(pipeline.augment)
+        self._name = name
+        self._window = window
+        self.num_rows = pipeline.num_rows
+        self._source = tf.nest.map_structure(tensor_of, pipeline.rows)
+        with tf.device("CPU:0"):
+            self._order = tf.Variable(tf.range(self.num_rows), trainable=False)
+            self._seed = tf.Variable(tf.zeros([2], tf.int32), trainable=False)
+        self._datasets: dict[int, tf.data.Dataset] = {}
+        self._cached: tf.data.Dataset | None = None
+        #: A few rows as plain tensors.
+        self.sample = self._sampled()
+        row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), self.sample)
+        #: Shapes and types of everything, for comparing two streams.
+        self.spec = tuple((tuple(leaf.shape), leaf.dtype.name) for leaf in tf.nest.flatten(row))
+        self._shared = (
+            SharedEpochs(pipeline, name, self._num_bytes(row)) if pipeline.shared else None
+        )
+
+    def batches(self, size: int, *, seed: int, epoch: int, shuffled: bool) -> Any:
+        """Return an iterator of an epoch's batches, ``(numbers, rows)``; the last may be shorter.
+
+        Args:
+            size: Rows of a batch.
+            seed: Of the trial. Rows that trials share are the same for all, whatever their seeds.
+            epoch: Its number from 0.
+            shuffled: Whether rows are mixed; those from a cache in an order of their own.
+        """
+        if self._shared is not None:
+            seed = 0
+        augmentation = example_seeds(seed, epoch)[0]
+        if self._pipeline.cache is not None:
+            self._seed.assign(augmentation)
+            mixed = self._of_cache(stream_seed(seed, epoch) if shuffled else None)
+            return iter(self._finished(self._own_part(mixed.batch(size), size)))
+        order = (
+            epoch_order(seed, epoch, self.num_rows)
+            if shuffled
+            else np.arange(self.num_rows, dtype=np.int32)
+        )
+        if self._shared is not None and self._shared.are_served():
+            places = tf.data.Dataset.range(self.num_rows)
+            rows = self._in_order(places, tf.constant(order), tf.constant(augmentation))
+            is_same_in_all = not shuffled and self._augment is None
+            told = f"shuffled={shuffled} epoch={0 if is_same_in_all else epoch}"
+            batches = self._shared.batches(rows, size, told)
+            return iter(self._finished(self._own_part(batches, size)))
+        self._order.assign(order)
+        self._seed.assign(augmentation)
+        if size not in self._datasets:
+            self._datasets[size] = self._finished(self._batched(size))
+        return iter(self._datasets[size])
+
+    def _batched(self, size: int) -> tf.data.Dataset:
+        """Return the batches in the order of the rows; of each, the part that is read here."""
+        full, rest = divmod(self.num_rows, size)
+        begin, end = self._window(size)
+        starts = tf.data.Dataset.range(full).map(lambda batch: batch * size + begin)
+        batches = self._read_from(starts, end - begin)
+        if not rest:
+            return batches
+        begin, end = self._window(rest)
+        last = tf.data.Dataset.from_tensors(tf.constant(full * size + begin, tf.int64))
+        return batches.concatenate(self._read_from(last, end - begin))
+
+    def _read_from(self, starts: tf.data.Dataset, count: int) -> tf.data.Dataset:
+        """Return batches of so many rows from each of some places on."""
+        if self._map is None and self._augment is None:
+            return starts.map(lambda start: self._gathered(self._order[start : start + count]))
+        places = starts.flat_map(lambda start: tf.data.Dataset.range(start, start + count))
+        return self._in_order(places, self._order, self._seed).batch(count)
+
+    def _own_part(self, batches: tf.data.Dataset, size: int) -> tf.data.Dataset:
+        """Return of whole batches the part that belongs to this process."""
+        full, rest = divmod(self.num_rows, size)
+        of_full, of_last = self._window(size), self._window(rest)
+        if (of_full, of_last) == ((0, size), (0, rest)):
+            return batches
+
+        def part(number: tf.Tensor, batch: Any) -> Any:
+            own = tf.where(number < full, of_full, of_last)
+            return tf.nest.map_structure(lambda a: a[own[0] : own[1]], batch)
+
+        return batches.enumerate().map(part)
+
+    def _in_order(self, places: tf.data.Dataset, order: Any, seed: Any) -> tf.data.Dataset:
+        return places.map(
+            lambda place: self._augmented(*self._read(order[place]), seed),
+            tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
+    def _of_cache(self, mixed_by: int | None) -> tf.data.Dataset:
+        if self._cached is None:
+            read = tf.data.Dataset.range(self.num_rows, output_type=tf.int32).map(
+                self._read, tf.data.AUTOTUNE, deterministic=True
+            )
+            self._cached = read.cache(self._cache_file(read.element_spec[1]))
+        rows = self._cached
+        if mixed_by is not None:
+            rows = _mixed(rows, self._pipeline.shuffle_buffer or self.num_rows, mixed_by)
+        if self._augment is None:
+            return rows
+        return rows.map(
+            lambda number, row: self._augmented(number, row, self._seed),
+            tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
+    def _finished(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        options = tf.data.Options()
+        threads = tf.config.threading.get_intra_op_parallelism_threads()
+        if threads:  # as many as the trial has CPUs
+            options.threading.private_threadpool_size = threads
+            options.autotune.cpu_budget = threads
+        return dataset.prefetch(self._pipeline.prefetch or tf.data.AUTOTUNE).with_options(options)
+
+    def _gathered(self, numbers: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        rows = tf.nest.map_structure(lambda a: _as_floatx(tf.gather(a, numbers)), self._source)
+        return numbers, rows
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def _read(self, number: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        row = tf.nest.map_structure(lambda a: _as_floatx(a[number]), self._source)
+        if self._map is None:
+            return number, row
+        mapped = self._map(*row)
+        if not isinstance(mapped, tuple) or len(mapped) not in (2, 3):
+            raise WorkloadError(
+                f"the map of Data.{self._name} must return a row (x, y) or (x, y, sample_weight), "
+                f"not {mapped!r}"
+            )
+        return number, mapped
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def _augmented(self, number: tf.Tensor, row: Any, seed: Any) -> tuple[tf.Tensor, Any]:
+        if self._augment is None:
+            return number, row
+        seed = tf.convert_to_tensor(seed)
+        return number, self._augment(row, tf.stack([seed[0], seed[1] + number]))
+
+    def _sampled(self) -> tuple[Any, ...]:
+        """Read the first rows, which tells most of what can be wrong before training."""
+        step = "map" if self._augment is None else "augment"
+        count = min(_SAMPLE_ROWS, self.num_rows)
+        read: Callable[..., Any] = self._read
+        first = tf.data.Dataset.range(count, output_type=tf.int32).map(read)
+        if self._augment is not None:
+            checked_row(f"the augment of Data.{self._name}", self._augment, first.element_spec[1])
+            first = first.map(lambda number, row: self._augmented(number, row, self._seed))
+        unknown = [
+            spec.shape for spec in tf.nest.flatten(first.element_spec[1]) if None in spec.shape
+        ]
+        if unknown:
+            raise WorkloadError(
+                f"the {step} of Data.{self._name} returns a tensor of shape {unknown[0]}: a batch "
+                "needs rows of one known shape; resize them, or tell it by tf.ensure_shape"
+            )
+        try:
+            _, rows = next(iter(first.batch(count)))
+        except tf.errors.OpError as error:
+            raise WorkloadError(
+                f"the first rows of Data.{self._name} cannot be read: {error.message}"
+            ) from error
+        sample: tuple[Any, ...] = rows
+        return sample
+
+    def _num_bytes(self, row: Any) -> int:
+        """Return the size of all rows, from the ``tf.TensorSpec`` of one."""
+        leaves = tf.nest.flatten(row)
+        return self.num_rows * sum(leaf.dtype.size * int(np.prod(leaf.shape)) for leaf in leaves)
+
+    def _cache_file(self, row: Any) -> str:
+        """Return where rows are cached; an empty text for memory.
+
+        Args:
+            row: Their ``tf.TensorSpec``.
+
+        Raises:
+            WorkloadError: There is no room for all rows.
+        """
+        num_bytes = self._num_bytes(row)
+        cache = self._pipeline.cache
+        if cache == MEMORY:
+            free, where = psutil.virtual_memory().available, "memory"
+        else:
+            Path(str(cache)).mkdir(parents=True, exist_ok=True)
+            free, where = shutil.disk_usage(str(cache)).free, str(cache)
+        if num_bytes > free:
+            raise WorkloadError(
+                f"the cache of Data.{self._name} takes {num_bytes / 1e9:.1f} GB, but {where} has "
+                f"{free / 1e9:.1f} GB free: leave cache out, or choose another folder"
+            )
+        if cache == MEMORY:
+            return ""
+        # Two processes must not write one file; it goes with the stream, at the latest at the end.
+        self._folder = tempfile.TemporaryDirectory(prefix="tune_tf-cache-", dir=str(cache))
+        return str(Path(self._folder.name, self._name))
+
+
+def _mixed(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
+    """Return rows mixed by a seed alone: TensorFlow adds its global one, which anyone may set."""
+
+    def mixed(_: tf.Tensor) -> tf.data.Dataset:
+        tf.compat.v1.set_random_seed(seed)  # of the graph of this function
+        return rows.shuffle(buffer, seed)
+
+    return tf.data.Dataset.from_tensors(0).flat_map(mixed)
+
+
+def first_rows_of(part: Any, name: str, count: int) -> Any:
+    """Return the first rows of a part of :class:`tune_tf.Data`.
+
+    Args:
+        part: A tuple of arrays, a pipeline, or an iterable of batches.
+        name: Of the part.
+        count: Rows; those of a pipeline may be fewer, of batches it is the first one.
+    """
+    if isinstance(part, Pipeline):
+        return tf.nest.map_structure(
+            lambda tensor: tensor.numpy()[:count], Stream(part, name).sample
+        )
+    if isinstance(part, tuple):
+        return keras.tree.map_structure(lambda array: array[:count], part)
+    return next(iter(part), None)
+
+
+def _as_floatx(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor

@@ -1,0 +1,63 @@
+"""How a worker of a parameter server trains: one errand at a time."""
+
+from typing import Any
+
+from tune_tf.training.callbacks import EpochCallbacks
+from tune_tf.training.core.loop import LoopTrial, RehearsedLoop
+from tune_tf.training.core.program import Program
+from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.parameter_server.gradient_program import GradientProgram
+from tune_tf.training.parameter_server.messages import Array, Errand, Outcome
+from tune_tf.workload import Config
+
+
+class GradientLoop(RehearsedLoop):
+    """Gradients of one trial after another, with programs shared by trials of one structure.
+
+    A workload's callbacks are the server's.
+    """
+
+    program_class: type[Program] = GradientProgram
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._values: dict[int, Array] = {}
+        self._version: int | None = None
+
+    @property
+    def version(self) -> int | None:
+        """Of the weights that this worker has; None if it has none."""
+        return self._version
+
+    def start(self, config: Config, rows: Placed, seed: int) -> None:
+        """Begin a trial, whose weights come with the first errand."""
+        super().start(config, rows, seed)
+        self._values, self._version = {}, None
+
+    def do(self, errand: Errand) -> Outcome:
+        """Return what came of an errand."""
+        self._values.update(errand.weights)
+        self._version = errand.version
+        trial = self._current
+        program = gradient_program_of(trial)
+        done = (errand.epoch, errand.batch, errand.version)
+        if errand.batch is None or errand.rows is None:
+            program.load(self._values)
+            return Outcome(*done, validation=program.validate(trial.rows.validation))
+        program.load(self._values, batch=errand.batch)
+        gradient = program.gradient(trial.rows.train, errand.rows, errand.loss_scale)
+        return Outcome(*done, gradient, program.increments)
+
+    def _rehearse(self, trial: LoopTrial) -> bool:
+        return gradient_program_of(trial).rehearse(trial.rows.train)
+
+    def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
+        return EpochCallbacks((), model)
+
+
+def gradient_program_of(trial: LoopTrial) -> GradientProgram:
+    """Return what a trial of such a loop computes."""
+    program = trial.program
+    if not isinstance(program, GradientProgram):
+        raise TypeError(f"{type(program).__name__} computes no gradients")
+    return program

@@ -1,0 +1,197 @@
+"""What a worker computes for a parameter server: gradients of batches, and the validation."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.core.program import Program, plain
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.update import refuse_other_optimizers
+from tune_tf.training.parameter_server.messages import Array, Gradient, SparseGradient
+from tune_tf.training.parameter_server.variable_roles import VariableRoles
+from tune_tf.workload import Workload
+
+
+class GradientProgram(Program):
+    """A model whose training step ends where its optimizer would apply the gradients.
+
+    The step is that of the other kinds, Keras' or the user's own: what it hands to
+    ``model.optimizer.apply`` is caught.
+
+    Args:
+        workload: As in :class:`Program`.
+        model: As in :class:`Program`.
+        replicas: A single one.
+        given: The other arguments of :class:`Program`.
+
+    Raises:
+        WorkloadError: The model has other optimizers too.
+    """
+
+    def __init__(
+        self, workload: Workload, model: keras.Model, replicas: Replicas, **given: Any
+    ) -> None:
+        super().__init__(workload, model, replicas, **given)
+        refuse_other_optimizers(model, "asynchronous workers")
+        self.roles = VariableRoles.of(model)
+        self._increments: list[Array] = []
+        self._caught: Any = None
+        self._apply = model.optimizer.apply
+        model.optimizer.apply = self._catch
+        self._gradient = self._traced(self._run_gradient, jit_compile=self._jit)
+        self._assign = tf.function(self._run_assign, autograph=False)
+
+    @property
+    def increments(self) -> list[Array]:
+        """What each batch adds to each counter of the model."""
+        return self._increments
+
+    def rehearse(self, train: Any) -> bool:
+        """Trace the step by a batch, and learn what it adds to the counters.
+
+        Args:
+            train: Placed training rows.
+
+        Returns:
+            Whether it gave finite numbers.
+        """
+        before = self._counters()
+        rows = np.arange(min(self._batch_size, self._num_rows), dtype=np.int32)
+        gradient = self.gradient(train, rows)
+        self._increments = [
+            after - first for first, after in zip(before, self._counters(), strict=True)
+        ]
+        arrays = [
+            part
+            for value in gradient.values
+            if value is not None
+            for part in (value if isinstance(value, SparseGradient) else (value,))
+        ]
+        return all(np.all(np.isfinite(np.asarray(a, np.float64))) for a in arrays)
+
+    def load(self, values: Mapping[int, Array], *, batch: int = 0) -> None:
+        """Set the variables to those that a batch begins with.
+
+        Args:
+            values: By index in ``model.variables``; counters as at the epoch's begin.
+            batch: Number of the batch in the epoch.
+        """
+        shifts = dict(zip(self.roles.counters, self._increments, strict=True))
+        variables = self.model.variables
+        for index in values.keys() - set(self.roles.live):
+            variables[index].assign(values[index])
+        self._assign(
+            [
+                values[i] + np.asarray(batch, values[i].dtype) * shifts[i]
+                if i in shifts
+                else values[i]
+                for i in self.roles.live
+            ]
+        )
+
+    def gradient(self, train: Any, rows: Array, loss_scale: float | None = None) -> Gradient:
+        """Return what a batch does.
+
+        Args:
+            train: Placed training rows.
+            rows: Numbers of those in the batch, int32.
+            loss_scale: The server's; None for an optimizer that does not scale the loss.
+        """
+        if loss_scale is not None:
+            self.model.optimizer.dynamic_scale.assign(loss_scale)
+        found = self._gradient(train, rows)
+        return Gradient(
+            [_plain_gradient(value) for value in found["values"]],
+            [move.numpy() for move in found["moves"]],
+            [counted.numpy() for counted in found["metrics"]],
+            None if found["logs"] is None else plain(found["logs"]),
+        )
+
+    def _run_gradient(self, train: Any, rows: tf.Tensor) -> dict[str, Any]:
+        model = self.model
+        variables = model.variables
+        model.reset_metrics()
+        counted = [tf.identity(metric) for metric in model.metrics_variables]
+        begun = [tf.identity(variables[i]) for i, _ in self.roles.statistics]
+        self._caught = None
+        batch = tf.nest.map_structure(lambda a: tf.gather(a, rows), train)
+        logs = self._train(0, batch, rows.shape[0])
+        return {
+            "values": self._unscaled(self._taken()),
+            "moves": [
+                variables[i] - tf.cast(decay, first.dtype) * first
+                for (i, decay), first in zip(self.roles.statistics, begun, strict=True)
+            ],
+            "metrics": [
+                metric - first
+                for metric, first in zip(model.metrics_variables, counted, strict=True)
+            ],
+            "logs": self._logs_of(logs) if self._own_train_step else None,
+        }
+
+    def _run_assign(self, values: list[tf.Tensor]) -> None:
+        variables = self.model.variables
+        for index, value in zip(self.roles.live, values, strict=True):
+            variables[index].assign(value)
+
+    def _catch(self, grads: Any, trainable_variables: Any = None) -> None:
+        """Stand in for ``optimizer.apply``, while the step is traced."""
+        if self._caught is not None:
+            raise WorkloadError(
+                f"the train_step of {type(self._workload).__name__} or its model calls "
+                "model.optimizer.apply more than once a batch, and a parameter server takes one "
+                "gradient a batch: call it once, or use another kind of parallelism"
+            )
+        own = self.model.trainable_variables
+        given = own if trainable_variables is None else trainable_variables
+        by_id = {id(v): g for g, v in zip(grads, given, strict=True)}
+        unknown = len(by_id.keys() - {id(variable) for variable in own})
+        if unknown:
+            raise WorkloadError(
+                f"the train_step of {type(self._workload).__name__} or its model applies gradients "
+                f"to {unknown} variable(s) that are not in model.trainable_variables: a parameter "
+                "server keeps those only"
+            )
+        self._caught = [by_id.get(id(variable)) for variable in own]
+
+    def _taken(self) -> list[Any]:
+        caught, self._caught = self._caught, None
+        if caught is None:
+            raise WorkloadError(
+                f"the train_step of {type(self._workload).__name__} or its model never calls "
+                "model.optimizer.apply (or apply_gradients), through which a worker learns the "
+                "gradients: call it once a batch, or use another kind of parallelism"
+            )
+        return caught
+
+    def _unscaled(self, gradients: list[Any]) -> list[Any]:
+        scale = getattr(self.model.optimizer, "dynamic_scale", None)
+        if scale is None:
+            return gradients
+        return [
+            None
+            if g is None
+            else tf.IndexedSlices(g.values / scale, g.indices, g.dense_shape)
+            if isinstance(g, tf.IndexedSlices)
+            else g / scale
+            for g in gradients
+        ]
+
+    def _logs_of(self, logs: Any) -> dict[str, tf.Tensor]:
+        if not isinstance(logs, Mapping) or "loss" not in logs:
+            self._refuse_logs(logs)
+        return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
+
+    def _counters(self) -> list[Array]:
+        variables = self.model.variables
+        return [variables[i].numpy() for i in self.roles.counters]
+
+
+def _plain_gradient(value: Any) -> Array | SparseGradient | None:
+    if isinstance(value, tf.IndexedSlices):
+        return SparseGradient(value.values.numpy(), value.indices.numpy())
+    return None if value is None else value.numpy()

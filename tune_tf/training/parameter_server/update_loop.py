@@ -1,0 +1,78 @@
+"""How a parameter server trains: an epoch is as many updates as there are batches."""
+
+from typing import Any
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.callbacks import EpochCallbacks
+from tune_tf.training.core.loop import LoopTrial, RehearsedLoop
+from tune_tf.training.core.program import Metrics, Program
+from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.parameter_server.messages import Array, Gradient
+from tune_tf.training.parameter_server.update_program import UpdateProgram
+from tune_tf.workload import Config
+
+
+class UpdateLoop(RehearsedLoop):
+    """Updates of one trial after another, with programs shared by trials of one structure."""
+
+    program_class: type[Program] = UpdateProgram
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._rows: Array
+
+    @property
+    def program(self) -> UpdateProgram:
+        """What the trial computes."""
+        return _of(self._current)
+
+    def open_epoch(self) -> None:
+        """Begin an epoch."""
+        trial = self._current
+        trial.callbacks.epoch_begin(trial.epoch)
+        self._rows = self._order(trial.config, trial.rows, trial.seed, trial.epoch)
+        self.program.begin()
+
+    def rows_of(self, batch: int) -> Array:
+        """Return the numbers of the rows of a batch of this epoch."""
+        return self.program.rows_of(batch, self._rows)
+
+    def apply(self, gradient: Gradient) -> None:
+        """Update the weights."""
+        self.program.apply(gradient)
+
+    def close_epoch(self, increments: list[Array], validation: Metrics | None) -> Metrics:
+        """End an epoch; return its metrics.
+
+        Args:
+            increments: What each batch added to each counter of the model.
+            validation: Metrics of the validation; None without rows for it.
+        """
+        trial = self._current
+        self.program.count(increments)
+        metrics = self.program.metrics()
+        trial.epoch += 1
+        metrics = trial.callbacks.epoch_end(trial.epoch - 1, metrics | (validation or {}))
+        if self.stop_training:
+            trial.callbacks.train_end()
+        return metrics
+
+    def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
+        callbacks = super()._callbacks(config, rows, model)
+        if callbacks.watch_validation and rows.num_validation and rows.validation is None:
+            raise WorkloadError(
+                "a callback with on_test_begin or on_test_end has to be called around validation, "
+                "but the workers of a parameter server validate: leave it out, or use kind "
+                "'mirrored'"
+            )
+        return callbacks
+
+    def _rehearse(self, trial: LoopTrial) -> bool:
+        return _of(trial).rehearse()
+
+
+def _of(trial: LoopTrial) -> UpdateProgram:
+    program = trial.program
+    if not isinstance(program, UpdateProgram):
+        raise TypeError(f"{type(program).__name__} applies no gradients")
+    return program

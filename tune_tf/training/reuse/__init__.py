@@ -1,0 +1,1 @@
+"""Reuse of traced programs across trials."""

@@ -1,0 +1,67 @@
+"""Which parameters may change while a trial goes on from a checkpoint."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tune_tf.errors import CheckpointError
+from tune_tf.space import Choice, Float, SearchSpace, flat, nested
+from tune_tf.space.parameter import Parameter
+from tune_tf.training.core.build import build_to_load
+from tune_tf.training.core.variable_names import VariableName, match_variables, variable_names
+from tune_tf.workload import Config, Workload
+
+_NUM_DRAWS = 2
+
+
+def structural_parameters(
+    workload: Workload, space: SearchSpace, paths: Iterable[str], seed: int = 0
+) -> dict[str, str]:
+    """Return the parameters whose change the checkpoint of another value would not fit, and why.
+
+    Builds the model for values of each parameter, with the others left alone, and compares its
+    variables and the optimizer's, as a checkpoint does.
+
+    Args:
+        workload: Whose models.
+        space: Where values are drawn from.
+        paths: The parameters to look at, by path; without ``when``.
+        seed: Of the draws.
+
+    Returns:
+        A sentence by path, for those that cannot change.
+    """
+    base = flat(space.sample(np.random.default_rng(seed)))
+    found = {}
+    for path in paths:
+        if dependent := [
+            other for other, each in space.parameters.items() if path in each.condition
+        ]:
+            found[path] = f"others are active by its value: {', '.join(dependent)}"
+            continue
+        values = _values(space.parameters[path], np.random.default_rng(seed))
+        first = _names(workload, nested({**base, path: values[0]}))
+        for value in values[1:]:
+            try:
+                match_variables(first, _names(workload, nested({**base, path: value})))
+            except CheckpointError:
+                found[path] = (
+                    f"models with {values[0]!r} and {value!r} have variables of different shapes"
+                )
+                break
+    return found
+
+
+def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
+    """Return values that differ as much as a trial's may."""
+    if isinstance(parameter, Choice):
+        return list(parameter.options)
+    draws = [parameter.draw(rng) for _ in range(_NUM_DRAWS)]
+    if isinstance(parameter, Float):
+        return [parameter.low, *draws]  # an end may switch something off
+    return [parameter.low, parameter.high, *draws]  # type: ignore[attr-defined]
+
+
+def _names(workload: Workload, config: Config) -> list[VariableName]:
+    return variable_names(build_to_load(workload, config, seed=0))

@@ -1,0 +1,185 @@
+"""Check of a reused program against a fresh model, on a batch."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from tune_tf.training.core.program import Inputs, Metrics, Program
+
+SWITCH = "TUNE_TF_REUSE_CHECK"
+"""Environment variable: ``off`` for no check, ``raise`` for an error in place of a warning."""
+_EAGER_TOLERANCE = 2e-3
+_TRACED_TOLERANCE = 1e-5
+"""Of what a batch changes. A graph adds up in another order than eager code does."""
+
+
+class _Outcome(NamedTuple):
+    metrics: "Metrics"
+    before: "list[np.ndarray[Any, Any]]"
+    after: "list[np.ndarray[Any, Any]]"
+    step: float  # norm of the change of all weights together
+
+
+class ReuseRecord:
+    """Which parameters have changed among the trials that a program has served.
+
+    Args:
+        config: Of its first trial, flat.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._first = {name: repr(value) for name, value in config.items()}
+        self._checked: set[str] = set()
+        self._was_reused = False
+
+    def unchecked(self, config: Mapping[str, Any]) -> list[str] | None:
+        """Return the parameters that have never changed before; None if there is nothing to check.
+
+        Args:
+            config: Of the next trial, flat.
+        """
+        values = {name: repr(value) for name, value in config.items()}
+        changed = {
+            name for name in self._first | values if self._first.get(name) != values.get(name)
+        }
+        found = sorted(changed - self._checked)
+        return found if found or not self._was_reused else None
+
+    def note(self, parameters: Sequence[str]) -> None:
+        """Note that a trial which differs in these parameters was found right."""
+        self._checked.update(parameters)
+        self._was_reused = True
+
+
+def is_enabled() -> bool:
+    """Return whether reused programs are checked at all."""
+    return os.environ.get(SWITCH) != "off"
+
+
+def differ_eagerly(
+    program: "Program", eager: "Program", inputs: "Inputs", *, as_a_whole: bool = False
+) -> bool:
+    """Return whether a program may give other numbers than a fresh model without a graph.
+
+    Args:
+        program: At the beginning of a trial.
+        eager: Of a fresh model of that trial; it is not restored.
+        inputs: Of the trial's first epoch.
+        as_a_whole: Compare the metrics and the size of the update of all variables together, not
+            each variable's. An optimizer like Adam makes much of a gradient that is all rounding.
+    """
+    try:
+        with _quiet(
+            logging.getLogger("tensorflow")
+        ):  # it advises against strategies without graphs
+            plain = _tried(eager, inputs, eagerly=True)
+    except tf.errors.ResourceExhaustedError:
+        raise
+    except Exception:  # noqa: BLE001  code that only runs in a graph; then a graph has to tell
+        return not as_a_whole
+    ours = _tried(program, inputs)
+    if as_a_whole:
+        metrics_differ = bool(_different_metrics(ours, plain, _EAGER_TOLERANCE))
+        return metrics_differ or not np.isclose(ours.step, plain.step, 0.1, 1e-9, equal_nan=True)
+    return bool(_different(ours, plain, _EAGER_TOLERANCE))
+
+
+def differences(program: "Program", traced: "Program", inputs: "Inputs") -> list[str]:
+    """Return in what a reused program gives other numbers than a fresh one.
+
+    There is no telling where a program does not give the same numbers twice.
+
+    Args:
+        program: At the beginning of a trial.
+        traced: A new one at the beginning of the same trial.
+        inputs: Of the trial's first epoch.
+    """
+    outcome = _tried(program, inputs)
+    found = _different(outcome, _tried(traced, inputs), _TRACED_TOLERANCE)
+    repeated = _different(outcome, _tried(program, inputs), _TRACED_TOLERANCE)
+    return [] if repeated else found
+
+
+def report(workload: str, parameters: Sequence[str], differences: Sequence[str]) -> str:
+    """Return what is to be logged of a program that gave other numbers.
+
+    Args:
+        workload: Name of its class.
+        parameters: Those that had not changed before.
+        differences: What :func:`differences` returned.
+
+    Raises:
+        WorkloadError: The environment asks for it.
+    """
+    changed = f"a change of {', '.join(parameters)}" if parameters else "another trial"
+    message = (
+        f"A traced program of {workload} did not see {changed}: {'; '.join(differences[:3])}. "
+        "The trial is traced anew, and so are all of its structure from now on. Something that the "
+        "model or train_step reads cannot be seen from outside (a file, an environment variable, "
+        "an attribute by a computed name): tell it by Workload.structure(config)"
+    )
+    if os.environ.get(SWITCH) == "raise":
+        raise WorkloadError(message)
+    return message
+
+
+@contextlib.contextmanager
+def _quiet(log: logging.Logger) -> Iterator[None]:
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _tried(program: "Program", inputs: "Inputs", *, eagerly: bool = False) -> "_Outcome":
+    """Return what a first batch gives, which is then undone."""
+    before, weights = program.state(), _weights(program)
+    try:
+        metrics = program.first_batch(inputs, eagerly=eagerly)
+        after = program.state()
+        changes = [now - then for now, then in zip(_weights(program), weights, strict=True)]
+    finally:
+        program.set_state(before)
+    return _Outcome(metrics, before, after, float(np.linalg.norm([_norm(c) for c in changes])))
+
+
+def _weights(program: "Program") -> "list[np.ndarray[Any, Any]]":
+    return [variable.numpy() for variable in program.model.trainable_variables]
+
+
+def _different_metrics(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
+    return [
+        f"{name} is {value} in place of {other.metrics.get(name)}"
+        for name, value in one.metrics.items()
+        if not np.allclose(value, other.metrics.get(name, np.nan), tolerance, 1e-6, equal_nan=True)
+    ]
+
+
+def _different(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
+    """Return in what two runs of a batch differ by more than the order of sums explains."""
+    found = _different_metrics(one, other, tolerance)
+    for number, (before, after, wanted) in enumerate(
+        zip(one.before, one.after, other.after, strict=True)
+    ):
+        precision = 1e-7 if after.dtype.itemsize > 2 else 1e-2  # as types of NumPy's have it
+        begun, is_, should_be = (np.asarray(v, np.float64) for v in (before, after, wanted))
+        if not np.all(np.isfinite(should_be)) and not np.all(np.isfinite(is_)):
+            continue  # both diverge
+        allowed = tolerance * _norm(should_be - begun) + 4 * precision * _norm(should_be)
+        if _norm(is_ - should_be) > allowed + 1e-9:
+            found.append(f"variable {number} becomes another one")
+    return found
+
+
+def _norm(value: "np.ndarray[Any, Any]") -> float:
+    return float(np.linalg.norm(value.ravel()))

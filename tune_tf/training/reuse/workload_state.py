@@ -1,0 +1,225 @@
+"""What a workload keeps from one trial to the next, such as a base model."""
+
+import contextlib
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.reuse.fingerprint import fingerprint, is_library
+from tune_tf.workload import Workload
+
+_ABSENT = object()
+_MOST_ENTERED = 1000
+_PLAIN = frozenset((str, bytes, int, float, bool, type(None), np.ndarray))
+_KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
+    keras.config.floatx: keras.config.set_floatx,
+    keras.config.epsilon: keras.config.set_epsilon,
+    keras.config.image_data_format: keras.config.set_image_data_format,
+    keras.config.dtype_policy: keras.config.set_dtype_policy,
+}
+"""What the whole process shares, and how it is set."""
+
+
+class Trains(Protocol):
+    """What trains models one after another."""
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a trial has begun and not ended."""
+
+
+class WorkloadState:
+    """Lets each trial begin with a workload as the first one found it.
+
+    Variables that it keeps get their first values back, and what ``build_model`` or a
+    ``train_step`` sets on it, or in Keras' settings, is taken away before ``build_model`` runs
+    again.
+
+    Args:
+        workload: Before its first model was built.
+    """
+
+    _of_workload: ClassVar[dict[int, "WorkloadState"]] = {}
+
+    @classmethod
+    def of(cls, workload: Workload) -> "WorkloadState":
+        """Return those of a workload, which all loops of a process share."""
+        number = id(workload)
+        if number not in cls._of_workload:
+            cls._of_workload[number] = cls(workload)
+            weakref.finalize(workload, cls._of_workload.pop, number, None)
+        return cls._of_workload[number]
+
+    def __init__(self, workload: Workload) -> None:
+        self._name = type(workload).__name__
+        kept = (value for value in vars(workload).values() if not isinstance(value, np.ndarray))
+        found = (fingerprint([value]).variables for value in kept)
+        self._values = [(each, each.numpy()) for variables in found for each in variables]
+        self._kept = {id(variable) for variable, _ in self._values}
+        self._changes: dict[tuple[int, Any], _Change] = {}  # by container and key
+        self._settings: dict[Callable[[], Any], tuple[Any, Any]] = {}  # before and after
+        self._trained: dict[int, weakref.ref[Any]] = {}
+        self._user: Callable[[], Trains | None] = lambda: None
+
+    @contextlib.contextmanager
+    def building(self, workload: Workload, user: "Trains") -> Iterator[None]:
+        """Undo what earlier trials left; to be entered around ``build_model``.
+
+        Args:
+            workload: That was given first.
+            user: The loop that builds.
+
+        Raises:
+            WorkloadError: Another loop trains a model with variables that the workload keeps.
+        """
+        other = self._user()
+        if self._values and other is not None and other is not user and other.is_training:
+            raise WorkloadError(
+                f"{self._name} keeps {len(self._values)} variables on self (a base model, say), "
+                "and several models with them would train in one process, changing each other: "
+                "make all layers in build_model, or leave out folds and asynchronous validation"
+            )
+        self._user = weakref.ref(user)
+        for change in self._changes.values():
+            change.undo()
+        self._changes = {}
+        for setting, (before, after) in self._settings.items():
+            if setting() == after:
+                _KERAS_SETTINGS[setting](before)
+        self._settings = {}
+        for variable, value in self._values:
+            variable.assign(value)
+        with self.noted(workload):
+            yield
+
+    @contextlib.contextmanager
+    def noted(self, workload: Workload) -> Iterator[None]:
+        """Note what is set meanwhile on the workload, for :meth:`building` to undo.
+
+        That is its attributes, those of objects of the user's own that it keeps, and what stands in
+        the dicts, lists and sets among them; and Keras' settings of the process.
+
+        Args:
+            workload: That was given first.
+        """
+        begun = [(each, _contents(each)) for each in _containers(workload)]
+        settings = {setting: setting() for setting in _KERAS_SETTINGS}
+        try:
+            yield
+        finally:
+            for setting, value in settings.items():
+                if setting() != value:
+                    first, _ = self._settings.get(setting, (value, None))
+                    self._settings[setting] = (first, setting())
+            for container, before in begun:
+                after = _contents(container)
+                for key in before.keys() | after.keys():
+                    old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+                    if not _is_same(old, new):
+                        place = (id(container), key)
+                        first = self._changes[place].before if place in self._changes else old
+                        self._changes[place] = _Change(container, key, first, new)
+
+    def note_trained(self, variables: Iterable[Any]) -> None:
+        """Note variables that a trial is going to change."""
+        parts = (part for variable in variables for part in _parts(variable))
+        self._trained.update((id(part), weakref.ref(part)) for part in parts)
+
+    def refuse_trained(self, variables: Iterable[Any]) -> None:
+        """Refuse a new model with variables that an earlier trial has trained.
+
+        Raises:
+            WorkloadError: Names them.
+        """
+        shared = [
+            each
+            for each in variables
+            if id(each) not in self._kept
+            and any(self._trained.get(id(part), lambda: None)() is part for part in _parts(each))
+        ]
+        if shared:
+            names = ", ".join(map(_name_of, shared[:3]))
+            raise WorkloadError(
+                f"{self._name} uses {len(shared)} variable(s) of an earlier trial ({names}), which "
+                "would begin with what that trial has learnt: make all layers in build_model, or "
+                "make those that trials share in __init__ and keep them on self, where each trial "
+                "finds their first values"
+            )
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A value that was set in a container, and what stood there before."""
+
+    container: Any
+    key: Any  # of a dict
+    before: Any
+    after: Any
+
+    def undo(self) -> None:
+        """Put back what was there, unless something else was set since, by `load_data` say."""
+        if not _is_same(_contents(self.container).get(self.key, _ABSENT), self.after):
+            return
+        if not isinstance(self.container, dict):
+            self.container.clear()
+            add = "update" if isinstance(self.container, set) else "extend"
+            getattr(self.container, add)(self.before)
+        elif self.before is _ABSENT:
+            del self.container[self.key]
+        else:
+            self.container[self.key] = self.before
+
+
+def _containers(workload: Workload) -> list[Any]:
+    """Return the attributes of a workload, and of the user's objects that it keeps, as dicts.
+
+    And the dicts, lists and sets that stand in them, but not in a long one: those are rows.
+    """
+    found: dict[int, Any] = {}
+    pending: list[Any] = [vars(workload)]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, SimpleNamespace) or _is_of_user(each):
+            each = vars(each)
+        if isinstance(each, dict | list | set | deque | tuple) and id(each) not in found:
+            found[id(each)] = each
+            if len(each) <= _MOST_ENTERED:
+                values = each.values() if isinstance(each, dict) else each
+                pending += [value for value in values if type(value) not in _PLAIN]
+    return [each for each in found.values() if not isinstance(each, tuple)]
+
+
+def _is_of_user(value: Any) -> bool:
+    """Return whether an object is the user's from its class to its last base, as no layer is."""
+    kinds = type(value).__mro__[:-1]
+    return hasattr(value, "__dict__") and not any(is_library(kind.__module__) for kind in kinds)
+
+
+def _contents(container: Any) -> dict[Any, Any]:
+    """Return what stands in a container, by key; in one without keys, all of it by None."""
+    return dict(container) if isinstance(container, dict) else {None: tuple(container)}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two contents are the same objects."""
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return all(a is b for a, b in zip(one, other, strict=True))
+    return one is other
+
+
+def _parts(variable: Any) -> Sequence[Any]:
+    """Return TensorFlow's variables of one of Keras', one a replica."""
+    inner = variable.value if isinstance(variable, keras.Variable) else variable
+    return inner.values if isinstance(inner, tf.distribute.DistributedValues) else (inner,)
+
+
+def _name_of(variable: Any) -> str:
+    return str(variable.name)

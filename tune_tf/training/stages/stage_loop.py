@@ -1,0 +1,99 @@
+"""Epochs of models that are cut into stages, from one trial to the next in one process."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Hybrid, ModelParallel
+from tune_tf.training.core.batch_norm import (
+    batch_norms,
+    warn_of_local_statistics,
+    warn_of_smaller_batches,
+)
+from tune_tf.training.core.build import build_model
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.core.program import Program
+from tune_tf.training.core.scalars import Scalar, scalars_of
+from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.reuse.fingerprint import Fingerprint
+from tune_tf.training.stages.model_graph import calls_of
+from tune_tf.training.stages.stage_devices import Grid
+from tune_tf.training.stages.stage_plan import stage_plan
+from tune_tf.training.stages.stage_program import StagedProgram
+from tune_tf.workload import Config, Workload
+
+
+class StagedLoop(GraphLoop):
+    """Epochs as single graph calls over a grid of devices.
+
+    A trial's model is built on the host, which has room for it; the one that trains is built again
+    with its variables where their stages are, once for each structure.
+
+    Args:
+        workload: What the trials train.
+        grid: What they train on.
+        spread: How many replicas and stages that is, and in how many pieces batches go through.
+    """
+
+    def __init__(self, workload: Workload, grid: Grid, spread: ModelParallel | Hybrid) -> None:
+        super().__init__(workload, grid)
+        self._grid = grid
+        self._micro_batches = spread.micro_batches
+        self._seed = 0  # of the last build
+        self._created: list[tf.Variable] = []  # by it, in order
+
+    @property
+    def _can_check_reuse(self) -> bool:
+        return False
+
+    def _build(self, config: Config, seed: int, rows: Placed) -> Any:
+        self._seed = seed
+        with self._state_of_workload.building(self._workload, self):
+            model, self._created = self._grid.build(
+                lambda: build_model(self._workload, config, self._grid, seed, rows.sample[0])
+            )
+        synchronized = [layer.name for layer in batch_norms(model) if layer.synchronized]
+        if synchronized and self._grid.num_replicas > 1:
+            raise WorkloadError(
+                f"{', '.join(synchronized)}: BatchNormalization with synchronized=True cannot be "
+                f"kept equal over {self._grid.num_replicas} replicas that are cut into stages: use "
+                "kind 'mirrored' or 'model_parallel', or LayerNormalization"
+            )
+        warn_of_local_statistics(model, self._grid.num_replicas)
+        warn_of_smaller_batches(model, self._micro_batches)
+        return model
+
+    def _make_program(
+        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
+    ) -> Program:
+        self.num_programs += 1
+        calls = calls_of(model)
+        plan = stage_plan(calls, self._grid.num_stages, self._workload.stage_of)
+        stages = {
+            id(variable.value): stage
+            for call, stage in zip(calls, plan, strict=True)
+            for variable in getattr(call.operation, "variables", ())
+        }
+        numbers = [stages.get(id(variable), 0) for variable in self._created]
+        copies = [
+            self._grid.build(
+                lambda: build_model(self._workload, config, self._grid, self._seed, rows.sample[0]),
+                [row[number] for number in numbers],
+            )[0]
+            for row in self._grid.rows
+        ]
+        return StagedProgram(
+            self._workload,
+            copies,
+            self._grid,
+            plan,
+            sample=rows.sample,
+            num_rows=rows.num_train,
+            num_validation_rows=rows.num_validation,
+            global_batch_size=self._workload.global_batch_size(config),
+            variables=self._structure(copies[0], scalars, config, rows).variables,
+            scalars=scalars_of(copies[0]) if scalars else [],
+            micro_batches=self._micro_batches,
+            per_example=rows.per_example,
+        )

@@ -1,0 +1,193 @@
+"""A copy of a model whose stages stand on a device each, forwards and backwards."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tune_tf.training.core.gradients import added
+from tune_tf.training.core.row_weights import by_rows, loss_is_mean, unpack
+from tune_tf.training.stages.model_graph import Call, calls_of
+
+
+class _Stage:
+    """The calls of one device as a model of their own, which shares the layers."""
+
+    def __init__(self, inputs: Any, taken: Sequence[Any], made: Sequence[Any], device: str) -> None:
+        self.device = device
+        self.taken = tuple(id(tensor) for tensor in taken)
+        self.made = tuple(id(tensor) for tensor in made)
+        self.model = keras.Model(inputs, list(made))
+
+    def __call__(self, inputs: Any, *, training: bool) -> list[Any]:
+        return list(keras.tree.flatten(self.model(inputs, training=training)))
+
+
+class Pipeline:
+    """Runs a model stage by stage; what one stage makes goes to the device of the next.
+
+    TensorFlow puts the gradients of an operation wherever it likes, so each stage has a tape of its
+    own, and is differentiated on its device by what the later stages hand back.
+
+    Args:
+        model: Sequential or functional, with its variables where its stages are.
+        plan: The stage of each of its calls (see ``stage_plan``).
+        devices: Of the stages.
+    """
+
+    def __init__(self, model: keras.Model, plan: Sequence[int], devices: Sequence[str]) -> None:
+        self.model = model
+        self.devices = tuple(devices)
+        self._row_weighted: bool | None = None
+        self._outputs = _outputs(model)
+        self._calls = calls_of(model)  # kept, for values go by the identity of its tensors
+        self._stages = _stages(model, self._calls, plan, self.devices)
+        stage_of = {
+            id(variable): stage
+            for stage, part in enumerate(self._stages)
+            for variable in part.model.variables
+        }
+        self._stage_of_variable = [stage_of[id(v)] for v in model.trainable_variables]
+
+    def device_of(self, variable: int) -> str:
+        """Return the device of a trainable variable, by its number."""
+        return self.devices[self._stage_of_variable[variable]]
+
+    def predict(self, x: Any, *, training: bool = False) -> Any:
+        """Return the model's outputs for some rows."""
+        values: dict[int, Any] = {}
+        for stage in self._stages:
+            self._run(stage, x, values, training=training)
+        return self._packed(values)
+
+    def loss(self, batch: Any, y_pred: Any, *, share: float, training: bool) -> Any:
+        """Return the loss of some rows, weighted so that those of a whole batch sum up.
+
+        Args:
+            batch: Rows ``(x, y[, sample_weight])``.
+            y_pred: The model's outputs for them.
+            share: Their part of the batch's rows.
+            training: Whether the model trains.
+        """
+        x, y, sample_weight = unpack(batch)
+        if self._row_weighted is None:
+            self._row_weighted = share == 1 or loss_is_mean(self.model)
+        with tf.device(self.devices[-1]):
+            loss = self.model.compute_loss(x, y, y_pred, sample_weight, training=training)
+            return by_rows(loss, share, self.model, 1, row_weighted=self._row_weighted)
+
+    def gradients(self, batch: Any, share: float) -> tuple[Any, list[Any], Any]:
+        """Return loss, gradients of the trainable variables in order, and outputs for some rows.
+
+        Args:
+            batch: Rows ``(x, y[, sample_weight])``.
+            share: Their part of the batch's rows.
+        """
+        values: dict[int, Any] = {}
+        tapes = [tf.GradientTape() for _ in self._stages]
+        for stage, tape in zip(self._stages, tapes, strict=True):
+            with tape:
+                self._run(stage, batch[0], values, training=True, tape=tape)
+        y_pred = self._packed(values)
+        # Every tape sees the loss, but of the model only its own stage: outputs, penalties, or
+        # whatever else of that stage the loss may reach.
+        with contextlib.ExitStack() as recording:
+            for tape in tapes:
+                recording.enter_context(tape)
+            loss = self.loss(batch, y_pred, share=share, training=True)
+            with tf.device(self.devices[-1]):
+                scaled = self.model.optimizer.scale_loss(loss)
+        variables = self.model.trainable_variables
+        gradients: list[Any] = [None] * len(variables)
+        handed: dict[int, Any] = {}  # back from the later stages, by the tensor that they took
+        for number in reversed(range(len(self._stages))):
+            stage = self._stages[number]
+            own = [i for i, of in enumerate(self._stage_of_variable) if of == number]
+            taken = [key for key in stage.taken if values[key].dtype.is_floating]
+            made = [key for key in stage.made if handed.get(key) is not None]
+            with tf.device(stage.device):
+                of_own, of_taken = tapes[number].gradient(
+                    [scaled, *(values[key] for key in made)],
+                    ([variables[i] for i in own], [values[key] for key in taken]),
+                    output_gradients=[tf.ones_like(scaled), *(handed[key] for key in made)],
+                )
+            for i, gradient in zip(own, of_own, strict=True):
+                gradients[i] = gradient
+            for key, gradient in zip(taken, of_taken, strict=True):
+                handed[key] = added(handed.get(key), gradient)
+        return loss, gradients, y_pred
+
+    def _run(
+        self,
+        stage: _Stage,
+        x: Any,
+        values: dict[int, Any],
+        *,
+        training: bool,
+        tape: tf.GradientTape | None = None,
+    ) -> None:
+        """Run a stage on what the ones before it have made."""
+        with tf.device(stage.device):
+            taken = [values[key] for key in stage.taken]
+            if tape is not None:
+                tape.watch([each for each in taken if each.dtype.is_floating])
+            first = stage is self._stages[0]
+            made = stage(x if first else taken, training=training)
+        values |= dict(zip(stage.made, made, strict=True))
+
+    def _packed(self, values: dict[int, Any]) -> Any:
+        return keras.tree.map_structure(lambda tensor: values[id(tensor)], self._outputs)
+
+
+def _stages(
+    model: keras.Model, calls: Sequence[Call], plan: Sequence[int], devices: Sequence[str]
+) -> list[_Stage]:
+    tensors = {id(t): t for call in calls for t in (*call.inputs, *call.outputs)}
+    made_on = {
+        id(tensor): stage
+        for call, stage in zip(calls, plan, strict=True)
+        for tensor in call.outputs
+    }
+    final = [id(tensor) for tensor in keras.tree.flatten(_outputs(model))]
+    stages = []
+    for number, device in enumerate(devices):
+        taken = _in_order(
+            id(tensor)
+            for call, stage in zip(calls, plan, strict=True)
+            if stage == number
+            for tensor in call.inputs
+            if made_on[id(tensor)] < number
+        )
+        needed_later = {
+            id(tensor)
+            for call, stage in zip(calls, plan, strict=True)
+            if stage > number
+            for tensor in call.inputs
+        }
+        made = _in_order(
+            key for key, stage in made_on.items() if stage == number and key in needed_later
+        ) + _in_order(key for key in final if made_on[key] == number and key not in needed_later)
+        inputs = _inputs(model) if number == 0 else [tensors[key] for key in taken]
+        stages.append(
+            _Stage(
+                inputs,
+                [tensors[key] for key in taken],
+                [tensors[key] for key in made],
+                device,
+            )
+        )
+    return stages
+
+
+def _in_order(keys: Any) -> list[int]:
+    return list(dict.fromkeys(keys))
+
+
+def _inputs(model: keras.Model) -> Any:
+    return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+
+
+def _outputs(model: keras.Model) -> Any:
+    return model.outputs[0] if isinstance(model, keras.Sequential) else model.output

@@ -1,0 +1,171 @@
+"""Which stage each call of a model belongs to, when the model is cut over several devices."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.stages.model_graph import Call
+
+StageOf = Callable[[Any], int | None]
+"""The stage that a user wants a layer on, from 0; None for that of the layers before it."""
+
+
+def stage_plan(calls: Sequence[Call], num_stages: int, stage_of: StageOf) -> tuple[int, ...]:
+    """Return the stage of each call, from 0.
+
+    Where ``stage_of`` places no layer, the calls are cut in their order so that the stage with the
+    most bytes of variables has as few as possible.
+
+    Args:
+        calls: Of :func:`~tune_tf.training.stages.model_graph.calls_of`.
+        num_stages: Stages to fill, at least 1.
+        stage_of: What the user says of a layer.
+
+    Raises:
+        WorkloadError: The model cannot be cut like that; tells at which layer.
+    """
+    num_layers = len({id(call.operation) for call in calls if not call.is_input})
+    if num_stages > num_layers:
+        raise WorkloadError(
+            f"the model has {num_layers} layer(s), which cannot fill {num_stages} stages: use "
+            f"num_stages={max(1, num_layers)} or fewer"
+        )
+    wanted = {id(call.operation): _wanted(call, num_stages, stage_of) for call in calls}
+    if any(stage is not None for stage in wanted.values()):
+        return _as_wanted(calls, num_stages, wanted)
+    return _balanced(calls, num_stages)
+
+
+def balanced(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
+    """Return the part of each item, where items in their order form parts of like size.
+
+    The largest part is as small as can be; of those ways, the one with the least sum of squares.
+
+    Args:
+        sizes: Of the items, at least as many as parts.
+        num_parts: Parts, none of them empty.
+    """
+    sums = [0]
+    for size in sizes:
+        sums.append(sums[-1] + size)
+    num = len(sizes)
+    # best[i]: the least (largest part, sum of squares) of the first i items, and the last cut.
+    best: list[tuple[int, int, int] | None] = [(0, 0, 0)] + [None] * num
+    cuts: list[list[int]] = []
+    for part in range(1, num_parts + 1):
+        fresh: list[tuple[int, int, int] | None] = [None] * (num + 1)
+        for end in range(part, num + 1):
+            for cut in range(part - 1, end):
+                before = best[cut]
+                if before is None:
+                    continue
+                size = sums[end] - sums[cut]
+                found = (max(before[0], size), before[1] + size * size, -cut)
+                now = fresh[end]
+                if now is None or found < now:  # of equal ones, the latest cut
+                    fresh[end] = found
+        best = fresh
+        cuts.append([-each[2] if each else 0 for each in fresh])
+    parts = [0] * num
+    end = num
+    for part in reversed(range(num_parts)):
+        begin = cuts[part][end]
+        parts[begin:end] = [part] * (end - begin)
+        end = begin
+    return tuple(parts)
+
+
+def _balanced(calls: Sequence[Call], num_stages: int) -> tuple[int, ...]:
+    blocks = _blocks(calls)
+    if len(blocks) < num_stages:
+        first, last = max(blocks, key=lambda block: block[1] - block[0])
+        names = [call.operation.name for call in calls[first : last + 1] if not call.is_input]
+        raise WorkloadError(
+            f"the model cannot be cut into {num_stages} stages: the layers from {names[0]!r} to "
+            f"{names[-1]!r} stay together, because one of them is used again at the end; use "
+            f"num_stages={len(blocks)} or fewer"
+        )
+    seen: set[int] = set()
+    sizes = []
+    for first, last in blocks:
+        own = [call for call in calls[first : last + 1] if not call.is_input]
+        fresh = {id(call.operation): call for call in own if id(call.operation) not in seen}
+        seen |= set(fresh)
+        sizes.append(sum(call.num_bytes for call in fresh.values()))
+    plan = [0] * len(calls)
+    for (first, last), stage in zip(blocks, balanced(sizes, num_stages), strict=True):
+        for index in range(first, last + 1):
+            plan[index] = 0 if calls[index].is_input else stage
+    return tuple(plan)
+
+
+def _blocks(calls: Sequence[Call]) -> list[tuple[int, int]]:
+    """Return the first and last index of runs of calls between which a model may be cut.
+
+    All calls of one layer share its variables, so they and all between them are one run.
+    """
+    last = {id(call.operation): index for index, call in enumerate(calls)}
+    blocks: list[tuple[int, int]] = []
+    begin = end = 0
+    for index, call in enumerate(calls):
+        if index > end:
+            blocks.append((begin, end))
+            begin = end = index
+        end = max(end, last[id(call.operation)])
+        if all(each.is_input for each in calls[begin : index + 1]) and index == end:
+            end = min(index + 1, len(calls) - 1)  # an input alone is no stage
+    blocks.append((begin, end))
+    return blocks
+
+
+def _wanted(call: Call, num_stages: int, stage_of: StageOf) -> int | None:
+    if call.is_input or not isinstance(call.operation, keras.Layer):
+        return None
+    stage = stage_of(call.operation)
+    if stage is None:
+        return None
+    if isinstance(stage, bool) or not isinstance(stage, int) or not 0 <= stage < num_stages:
+        raise WorkloadError(
+            f"stage_of gave {stage!r} for the layer {call.operation.name!r}: a stage is a number "
+            f"from 0 to {num_stages - 1}, or None for that of the layers before"
+        )
+    return stage
+
+
+def _as_wanted(
+    calls: Sequence[Call], num_stages: int, wanted: dict[int, int | None]
+) -> tuple[int, ...]:
+    made_on: dict[int, int] = {}  # stage by symbolic tensor
+    placed: dict[int, int] = {}  # stage by operation
+    plan = []
+    for call in calls:
+        name = call.operation.name
+        needed = max((made_on[id(tensor)] for tensor in call.inputs), default=0)
+        stage = wanted[id(call.operation)]
+        if stage is None:
+            stage = placed.get(id(call.operation), needed)
+            if stage < needed:
+                raise WorkloadError(
+                    f"the layer {name!r} is shared across stages: it is called on stage {stage} "
+                    f"and again on what stage {needed} makes; place it and all between its calls "
+                    "on one stage"
+                )
+        elif stage < needed:
+            raise WorkloadError(
+                f"the model cannot be cut at the layer {name!r}: stage_of puts it on stage "
+                f"{stage}, but it needs what stage {needed} makes; stages come one after another"
+            )
+        placed[id(call.operation)] = stage
+        made_on |= {id(tensor): stage for tensor in call.outputs}
+        plan.append(stage)
+    empty = set(range(num_stages)) - {
+        stage for call, stage in zip(calls, plan, strict=True) if not call.is_input
+    }
+    if empty:
+        raise WorkloadError(
+            f"stage_of puts no layer on stage {', '.join(map(str, sorted(empty)))} of "
+            f"{num_stages}: give each stage at least one, or use fewer stages"
+        )
+    return tuple(plan)

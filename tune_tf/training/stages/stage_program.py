@@ -1,0 +1,179 @@
+"""A traced epoch of models that are cut into stages, each on a device of its own."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+from tune_tf.training.core.build import build_losses
+from tune_tf.training.core.gradients import added
+from tune_tf.training.core.program import Program
+from tune_tf.training.core.row_weights import loss_metric, split, track_loss, unpack
+from tune_tf.training.core.scalars import Scalar, inner_optimizer, scalars_of
+from tune_tf.training.core.step import Step
+from tune_tf.training.core.traced_scalar import CarriedScalars
+from tune_tf.training.stages.stage_devices import Grid
+from tune_tf.training.stages.stage_pipeline import Pipeline
+from tune_tf.workload import Workload
+
+
+class StagedProgram(Program):
+    """One epoch on a grid of devices.
+
+    The first copy of the model has the optimizer, the metrics and all state that a checkpoint
+    holds. The others take its weights over, and do their part of the rows.
+
+    Args:
+        workload: What the trial trains.
+        copies: The models, one a replica, with their variables where their stages are.
+        grid: What they stand on.
+        plan: The stage of each call of a model.
+        settings: As for :class:`Program`.
+
+    Raises:
+        WorkloadError: The model cannot be trained stage by stage.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        copies: Sequence[keras.Model],
+        grid: Grid,
+        plan: Sequence[int],
+        **settings: Any,
+    ) -> None:
+        self._copies = tuple(copies)
+        self._pipelines = [
+            Pipeline(copy, plan, row) for copy, row in zip(copies, grid.rows, strict=True)
+        ]
+        _build_optimizer(copies[0], grid)
+        for copy in copies[1:]:
+            build_losses(copy, settings["sample"], grid)
+        super().__init__(workload, copies[0], grid, **settings)
+
+    def _carry(self, scalars: list[Scalar]) -> CarriedScalars:
+        others = [scalars_of(copy) for copy in self._copies[1:]] if scalars else []
+        return self._carrying(list(zip(scalars, *others, strict=True)))
+
+    def _steps(self, micro_batches: int) -> tuple[Step, Step]:
+        for own, name in ((self._own_train_step, "train_step"), (self._own_test_step, "test_step")):
+            if own:
+                raise WorkloadError(
+                    f"{type(self._workload).__name__} or its model has a {name} of its own, which "
+                    "calls the model as a whole and so cannot go through stages: leave it out, or "
+                    "use kind 'mirrored'"
+                )
+        self._micro_batches = micro_batches
+        self._tracker = loss_metric(self.model)
+        return self._train_batch, self._test_batch
+
+    def _train_batch(self, replica: int, batch: Any, num_rows: int) -> None:
+        first = self._pipelines[0]
+        total: Any = 0.0
+        gradients: list[Any] = [None] * len(self.model.trainable_variables)
+        for pipeline, piece, share in self._pieces(batch, num_rows, self._micro_batches):
+            loss, more, y_pred = pipeline.gradients(piece, share)
+            self._measure(piece, y_pred)
+            total = total + loss
+            for number, gradient in enumerate(more):
+                with tf.device(first.device_of(number)):
+                    gradients[number] = added(gradients[number], gradient)
+        self.model.optimizer.apply(gradients, self.model.trainable_variables)
+        self._copy_weights()
+        track_loss(self._tracker, total, num_rows, 1)
+
+    def _test_batch(self, replica: int, batch: Any, num_rows: int) -> None:
+        total: Any = 0.0
+        for pipeline, piece, share in self._pieces(batch, num_rows, 1):
+            y_pred = pipeline.predict(piece[0])
+            total = total + pipeline.loss(piece, y_pred, share=share, training=False)
+            self._measure(piece, y_pred)
+        track_loss(self._tracker, total, num_rows, 1)
+
+    def _pieces(
+        self, batch: Any, num_rows: int, micro_batches: int
+    ) -> Iterator[tuple[Pipeline, Any, float]]:
+        """Return each replica's rows, piece by piece, with their share of the batch."""
+        for replica, pipeline in enumerate(self._pipelines):
+            begin, end = split(num_rows, replica, len(self._pipelines))
+            for number in range(micro_batches):
+                low, high = (begin + row for row in split(end - begin, number, micro_batches))
+                if low < high:
+                    piece = tf.nest.map_structure(lambda a, i=low, j=high: a[i:j], batch)
+                    yield pipeline, piece, (high - low) / num_rows
+
+    def _measure(self, batch: Any, y_pred: Any) -> None:
+        x, y, sample_weight = unpack(batch)
+        with tf.device(self._pipelines[0].devices[-1]):
+            self.model.compute_metrics(x, y, y_pred, sample_weight)
+
+    def _begin(self, *, training: bool) -> None:
+        super()._begin(training=training)
+        for copy in self._copies[1:]:
+            copy.reset_metrics()
+        if not training:
+            return
+        self._copy_weights()
+        for number, copy in enumerate(self._copies[1:], 1):
+            for own, of_first in zip(_state(copy), _state(self.model), strict=True):
+                own.assign(of_first.value + _seed_offset(own, number))
+
+    def _end(self, *, training: bool) -> None:
+        """Bring together what the copies have counted."""
+        if len(self._copies) == 1:
+            return
+        counted = {metric.name: metric for metric in self.model.metrics}
+        for copy in self._copies[1:]:  # they count the losses of several outputs, nothing else
+            for metric in copy.metrics:
+                if metric.name.endswith("_loss"):
+                    for own, more in zip(
+                        counted[metric.name].variables, metric.variables, strict=True
+                    ):
+                        own.assign_add(more)
+        if training:
+            for variable, *more in zip(*map(_state, self._copies), strict=True):
+                if tf.as_dtype(variable.dtype).is_floating:  # moving statistics
+                    mean = tf.add_n([variable.value, *(each.value for each in more)])
+                    for each in (variable, *more):
+                        each.assign(mean / len(self._copies))
+
+    def _copy_weights(self) -> None:
+        for copy in self._copies[1:]:
+            for own, of_first in zip(
+                copy.trainable_variables, self.model.trainable_variables, strict=True
+            ):
+                own.assign(of_first)
+
+
+def _state(model: keras.Model) -> list[Any]:
+    """Return the variables that are not trained: statistics, states of random generators."""
+    trained = {id(variable) for variable in model.trainable_variables}
+    return [variable for variable in model.variables if id(variable) not in trained]
+
+
+def _seed_offset(variable: Any, replica: int) -> Any:
+    """Return what makes a replica's random generators draw other numbers than the first's."""
+    if variable.name == "seed_generator_state":
+        return tf.constant([replica, 0], variable.dtype)
+    return tf.zeros([], variable.dtype)
+
+
+def _build_optimizer(model: keras.Model, grid: Grid) -> None:
+    """Create the optimizer's slots, and let it compute, beside the variable that it updates."""
+    optimizer = inner_optimizer(model)
+    create, update = optimizer.add_variable_from_reference, optimizer.update_step
+
+    def create_beside(reference_variable: Any, *arguments: Any, **settings: Any) -> Any:
+        with tf.device(reference_variable.value.device):
+            return create(reference_variable, *arguments, **settings)
+
+    def update_beside(gradient: Any, variable: Any, learning_rate: Any) -> Any:
+        with tf.device(variable.device):
+            return update(gradient, variable, learning_rate)
+
+    optimizer.add_variable_from_reference = create_beside
+    optimizer.update_step = update_beside
+    with grid.scope():
+        model.optimizer.build(model.trainable_variables)

@@ -1,0 +1,36 @@
+"""What a trained model makes of the rows that no trial has seen."""
+
+import keras
+
+from tune_tf.data import rows_of
+from tune_tf.training.input.per_example import seen_by_model
+from tune_tf.workload import Config, Data, Workload
+
+
+def held_out_metrics(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:
+    """Return the metrics of a model on ``Data.test``; none where that holds no arrays.
+
+    Args:
+        workload: Whose data.
+        config: The trial's values.
+        model: The trained model.
+
+    Returns:
+        The names that ``evaluate`` gives, with ``test_`` before them.
+    """
+    part = workload.load_data(config).test
+    if not isinstance(part, tuple):
+        return {}
+    rows = rows_of(Data(part), floatx=keras.config.floatx()).train
+    if not isinstance(rows, tuple):
+        return {}
+    x, y, *weights = seen_by_model(workload, config, rows, training=False)
+    told = model.evaluate(
+        x,
+        y,
+        sample_weight=weights[0] if weights else None,
+        batch_size=workload.global_batch_size(config),
+        verbose=0,
+        return_dict=True,
+    )
+    return {f"test_{name}": float(value) for name, value in told.items()}

@@ -1,0 +1,1 @@
+"""Private parts of Ray Tune, each with a fallback."""

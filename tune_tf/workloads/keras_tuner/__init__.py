@@ -1,0 +1,1 @@
+"""KerasTuner's hypermodels as workloads."""

@@ -1,0 +1,261 @@
+"""KerasTuner's hypermodels as workloads."""
+
+import copy
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tune_tf.data.node_cache.load_cache import LoadCache
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.space import SearchSpace, nested
+from tune_tf.workload import Config, Data, Workload
+from tune_tf.workloads.keras_tuner.hypermodel_space import HypermodelSpace, space_of
+from tune_tf.workloads.keras_tuner.hyperparameter import Assignment
+from tune_tf.workloads.keras_tuner.probing import Probing
+from tune_tf.workloads.keras_tuner.recorded_fit import FitArguments, FitRecorder
+from tune_tf.workloads.keras_tuner.trial_hyperparameters import trial_hyperparameters
+
+_BATCH_SIZE = 32  # of keras.Model.fit
+
+
+def from_hypermodel(
+    hypermodel: Any,
+    data: Data | Callable[[Config], Data],
+    *,
+    probes: Iterable[Assignment] = (),
+    **fit_arguments: Any,
+) -> "HypermodelWorkload":
+    """Return a workload, with its search space, of an unmodified KerasTuner hypermodel.
+
+    ``tune.run(trainable(it), search_alg=OptunaSearcher(it.space, ...))`` searches it. Names, ranges
+    (both ends included), choices, conditional scopes and defaults are those that the hypermodel
+    declares; loops over a number that is itself searched, as in
+    ``for i in range(hp.Int("layers", 1, 4))``, become conditions. A name is a path here: ``.``
+    becomes ``_``, and a name that stands in two scopes with different values gets ``-2``.
+
+    Args:
+        hypermodel: A ``keras_tuner.HyperModel``, a subclass that needs no arguments, or a function
+            from ``HyperParameters`` to a compiled model. Its ``fit`` may prepare what it gives to
+            ``model.fit``: data, ``batch_size``, ``epochs``, ``shuffle``, ``class_weight``,
+            ``callbacks``.
+        data: The data sets, or a function from a config to them.
+        probes: Values by hyperparameter name under which hyperparameters show that are found in no
+            other way, such as those behind two rare choices at once.
+        fit_arguments: What ``Tuner.search`` would be given besides the data, such as
+            ``batch_size=64`` or ``epochs=10``.
+
+    Raises:
+        InvalidSettingsError: KerasTuner is not installed, or ``hypermodel`` is none.
+    """
+    try:
+        import keras_tuner  # brings in TensorFlow
+    except ImportError as error:
+        text = f"hypermodels need KerasTuner ({error}): pip install tune-tf[keras-tuner]"
+        raise InvalidSettingsError([text]) from error
+    if isinstance(hypermodel, type) and issubclass(hypermodel, keras_tuner.HyperModel):
+        try:
+            hypermodel = hypermodel()
+        except TypeError as error:
+            raise InvalidSettingsError(
+                [
+                    f"{hypermodel.__name__} cannot be made without arguments ({error}): give an "
+                    "instance"
+                ]
+            ) from error
+    if not isinstance(hypermodel, keras_tuner.HyperModel) and not callable(hypermodel):
+        raise InvalidSettingsError(
+            [
+                "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
+                f"a compiled model, not {hypermodel!r}"
+            ]
+        )
+    if not isinstance(data, Data) and not callable(data):
+        raise InvalidSettingsError(
+            [
+                "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
+                f"config to it, not {type(data).__name__}"
+            ]
+        )
+    return HypermodelWorkload(hypermodel, data, tuple(map(dict, probes)), fit_arguments)
+
+
+class HypermodelWorkload(Workload):
+    """A KerasTuner hypermodel and its data; made by :func:`from_hypermodel`.
+
+    The hypermodel is probed, by building it several times, when its space is first asked for or
+    when it is pickled: trials never do it.
+
+    Args:
+        hypermodel: A ``keras_tuner.HyperModel``, or a function that builds a model.
+        data: The data sets, or a function from a config to them.
+        probes: Values by hyperparameter name to build with besides.
+        fit_arguments: What ``Tuner.search`` would be given besides the data.
+    """
+
+    def __init__(
+        self,
+        hypermodel: Any,
+        data: Data | Callable[[Config], Data],
+        probes: Sequence[Assignment],
+        fit_arguments: Mapping[str, Any],
+    ) -> None:
+        self._hypermodel = hypermodel
+        self._data = data
+        self._probes = tuple(probes)
+        self._fit_arguments = dict(fit_arguments)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle with what probing found, and without loaded data."""
+        return {**self.__dict__, "_found": self._found} | {"_loads": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what :meth:`__getstate__` gave."""
+        self.__dict__.update({name: value for name, value in state.items() if name != "_loads"})
+
+    @property
+    def space(self) -> SearchSpace:
+        """Return the search space.
+
+        Raises:
+            InvalidSettingsError: A hyperparameter has no counterpart.
+            WorkloadError: The hypermodel cannot be built with its defaults, or its ``fit`` trains
+                in a way of its own.
+        """
+        return self._found.space
+
+    @property
+    def default_config(self) -> dict[str, Any]:
+        """Return the config of KerasTuner's defaults, a first point to evaluate."""
+        values: dict[str, Any] = {}
+        for path, parameter in self._found.space.parameters.items():
+            if parameter.condition.holds(values):
+                values[path] = self._found.defaults[path]
+        return nested(values)
+
+    def build_model(self, config: Config) -> Any:
+        """Return the model that the hypermodel builds with a trial's values."""
+        build = getattr(self._hypermodel, "build", self._hypermodel)
+        return build(trial_hyperparameters(config, self._found))
+
+    def load_data(self, config: Config) -> Data:
+        """Return the data as the hypermodel's ``fit`` gives them to ``model.fit``."""
+        data = self._loaded(config)
+        given = self._given(config, data)
+        train = (given.x, given.y, given.sample_weight)
+        if given.y is None and given.sample_weight is None:
+            train = given.x  # a data set
+        elif given.sample_weight is None:
+            train = train[:2]  # type: ignore[assignment]
+        return Data(
+            train=_arrays(train),
+            validation=_arrays(given.validation_data),
+            test=data.test,
+            class_weight=given.class_weight,
+        )
+
+    def global_batch_size(self, config: Config) -> int:
+        """Return the batch size that ``model.fit`` is given, by default Keras' own 32."""
+        return self._given(config, self._loaded(config)).batch_size or _BATCH_SIZE
+
+    def shuffle(self, config: Config) -> bool:
+        """Return whether ``model.fit`` is to take the rows in a new order every epoch."""
+        return self._given(config, self._loaded(config)).shuffle
+
+    def callbacks(self, config: Config) -> Sequence[Any]:
+        """Return the callbacks that ``model.fit`` is given, and one that ends a trial by epochs."""
+        given = self._given(config, self._loaded(config))
+        return [*given.callbacks, *([_last_epoch(given.epochs)] if given.epochs else [])]
+
+    @functools.cached_property
+    def _found(self) -> HypermodelSpace:
+        _spare_gpus()
+        probing = Probing(self._declare, self._probes)
+        if not probing.found:
+            text = "the hypermodel declares no hyperparameters (with tunable=False it shows none)"
+            raise InvalidSettingsError([f"{text}: there is nothing to search"])
+        return space_of(probing.found, {key: probing.inferred(key) for key in probing.found})
+
+    @functools.cached_property
+    def _loads(self) -> LoadCache[Data]:
+        return LoadCache(self._data)  # type: ignore[arg-type]
+
+    def _loaded(self, config: Config) -> Data:
+        return self._data if isinstance(self._data, Data) else self._loads.get(config)
+
+    def _declare(self, hps: Any) -> None:
+        """Let the hypermodel declare its hyperparameters, those of ``fit`` too."""
+        import keras
+
+        if hasattr(self._hypermodel, "declare_hyperparameters"):
+            self._hypermodel.declare_hyperparameters(hps)
+        with keras.device("cpu:0"):
+            getattr(self._hypermodel, "build", self._hypermodel)(hps)
+        if _fits_by_itself(self._hypermodel):
+            self._recorded(hps, self._loaded(dict(hps.values)))
+
+    def _given(self, config: Config, data: Data) -> FitArguments:
+        """Return what ``model.fit`` is given in a trial."""
+        return self._recorded(trial_hyperparameters(config, self._found), data)
+
+    def _recorded(self, hps: Any, data: Data) -> FitArguments:
+        model = FitRecorder(type(self._hypermodel).__name__)
+        given, named = _search_arguments(data)
+        # KerasTuner copies callbacks for each trial: they count.
+        named = {**named, "callbacks": [], **copy.deepcopy(self._fit_arguments)}
+        if not _fits_by_itself(self._hypermodel):
+            return model.taken(model.fit(*given, **named))
+        return model.taken(self._hypermodel.fit(hps, model, *given, **named))
+
+
+def _fits_by_itself(hypermodel: Any) -> bool:
+    """Return whether a hypermodel has a ``fit`` of its own."""
+    import keras_tuner
+
+    own = isinstance(hypermodel, keras_tuner.HyperModel)
+    return own and type(hypermodel).fit is not keras_tuner.HyperModel.fit
+
+
+def _search_arguments(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return data as the arguments of ``Tuner.search``."""
+    named = {"validation_data": data.validation, "class_weight": data.class_weight}
+    parts = data.train if isinstance(data.train, tuple) else (data.train,)
+    if len(parts) == 3:
+        named["sample_weight"] = parts[2]
+    return parts[:2], {name: value for name, value in named.items() if value is not None}
+
+
+def _arrays(rows: Any) -> Any:
+    """Return rows as NumPy arrays, where ``fit`` made tensors of them."""
+    import keras
+
+    def array(part: Any) -> Any:
+        if isinstance(part, np.ndarray) or not keras.ops.is_tensor(part):
+            return part
+        return keras.ops.convert_to_numpy(part)
+
+    return keras.tree.map_structure(array, rows) if isinstance(rows, tuple) else rows
+
+
+def _last_epoch(num_epochs: int) -> Any:
+    """Return a Keras callback that ends training after some epochs."""
+    import keras
+
+    class LastEpoch(keras.callbacks.Callback):  # keras is not there before
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if epoch + 1 >= num_epochs:
+                self.model.stop_training = True
+
+    return LastEpoch()
+
+
+def _spare_gpus() -> None:
+    """Let models that are built for their hyperparameters take no more of a GPU than they need."""
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        try:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError:
+            return  # TensorFlow was used before in this process, and has taken what it takes

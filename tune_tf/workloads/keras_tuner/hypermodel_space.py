@@ -1,0 +1,169 @@
+"""The hyperparameters of a KerasTuner hypermodel as a search space."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.space import Parameter, SearchSpace
+from tune_tf.space.declaration import KINDS, WHEN
+from tune_tf.space.paths import SEPARATOR
+from tune_tf.workloads.keras_tuner.hyperparameter import Hyperparameter, Key
+
+When = dict[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class HypermodelSpace:
+    """What a hypermodel searches, in both systems' terms.
+
+    Args:
+        space: The search space.
+        paths: Paths in the space by hyperparameter name: several where one name stands in scopes
+            that exclude each other.
+        defaults: KerasTuner's default of each path.
+        hyperparameters: All that were found, parents before those that hang on them.
+    """
+
+    space: SearchSpace
+    paths: Mapping[str, tuple[str, ...]]
+    defaults: Mapping[str, Any]
+    hyperparameters: tuple[Hyperparameter, ...]
+
+
+@dataclass
+class _Entry:
+    """One parameter of the space while it is put together."""
+
+    path: str
+    hp: Hyperparameter
+    when: When
+
+
+def space_of(
+    found: Mapping[Key, Hyperparameter], inferred: Mapping[Key, Mapping[Key, tuple[Any, ...]]]
+) -> HypermodelSpace:
+    """Return the search space of hyperparameters.
+
+    Args:
+        found: The hyperparameters, parents first.
+        inferred: Values of others under which they are used, besides their scopes.
+
+    Raises:
+        InvalidSettingsError: One name stands for different values in scopes that can be active
+            together, so that KerasTuner itself would give it either.
+    """
+    entries: dict[Key, _Entry] = {}
+    faults: list[Fault] = []
+    groups = {
+        group for name, _ in found for group in _groups(SEPARATOR.join(map(_cleaned, _parts(name))))
+    }
+    for key, hp in found.items():
+        when = _when(hp, inferred.get(key, {}), entries)
+        if when is None:
+            continue
+        rivals = list({id(e): e for e in entries.values() if e.hp.name == hp.name}.values())
+        joined = next(
+            (e for e in rivals if e.hp.parameter == hp.parameter and _join(e, when)), None
+        )
+        if joined is None and all(_exclude(each.when, when) for each in rivals):
+            taken = {each.path for each in entries.values()}
+            joined = _Entry(_free_path(hp.name, taken | groups), hp, when)
+        if joined is None:
+            text = (
+                "is declared with different values, or in different scopes, that can be active "
+                "together: it then has one value for both; give each a name of its own"
+            )
+            faults.append(Fault(hp.name, text))
+            continue
+        entries[key] = joined
+    if faults:
+        raise InvalidSettingsError(faults)
+    unique = list({entry.path: entry for entry in entries.values()}.values())
+    paths: dict[str, tuple[str, ...]] = {}
+    for entry in unique:
+        paths[entry.hp.name] = (*paths.get(entry.hp.name, ()), entry.path)
+    return HypermodelSpace(
+        SearchSpace({entry.path: _conditional(entry.hp.parameter, entry.when) for entry in unique}),
+        paths,
+        {entry.path: _default(entry.hp) for entry in unique},
+        tuple(found.values()),
+    )
+
+
+def _when(
+    hp: Hyperparameter, inferred: Mapping[Key, tuple[Any, ...]], entries: Mapping[Key, _Entry]
+) -> When | None:
+    """Return when a hyperparameter is active, by path; None where it never is."""
+    when: When = {}
+    for parent, values in (*hp.parents, *inferred.items()):
+        entry = entries.get(parent)
+        if entry is None:
+            return None
+        held = [value for value in values if entry.hp.parameter.fault(value) is None]
+        held = [value for value in held if value in when.get(entry.path, held)]
+        if not held:
+            return None
+        when[entry.path] = tuple(dict.fromkeys(held))
+    return when
+
+
+def _join(entry: _Entry, when: When) -> bool:
+    """Widen an entry by the values under which the same hyperparameter is active too, if it can."""
+    if _implies(when, entry.when):
+        return True
+    if _implies(entry.when, when):
+        entry.when = when
+        return True
+    differing = [path for path in when if set(when[path]) != set(entry.when.get(path, ()))]
+    if when.keys() != entry.when.keys() or len(differing) != 1:
+        return False
+    (path,) = differing
+    entry.when = {**entry.when, path: tuple(dict.fromkeys((*entry.when[path], *when[path])))}
+    return True
+
+
+def _implies(narrow: When, wide: When) -> bool:
+    return all(path in narrow and set(narrow[path]) <= set(wide[path]) for path in wide)
+
+
+def _exclude(one: When, other: When) -> bool:
+    """Return whether two conditions can never hold together."""
+    return any(path in other and not set(one[path]) & set(other[path]) for path in one)
+
+
+def _conditional(parameter: Parameter, when: When) -> Parameter:
+    if not when:
+        return parameter
+    condition = {path: list(values) for path, values in when.items()}
+    return type(parameter)(**{**vars(parameter), "when": condition})
+
+
+def _default(hp: Hyperparameter) -> Any:
+    """Return the default, or the first value where KerasTuner lets the default lie outside."""
+    return hp.ends[0] if hp.parameter.fault(hp.default) else hp.default
+
+
+def _parts(name: str) -> list[str]:
+    return name.split(SEPARATOR)
+
+
+def _groups(path: str) -> list[str]:
+    names = path.split(SEPARATOR)
+    return [SEPARATOR.join(names[:end]) for end in range(1, len(names))]
+
+
+def _cleaned(part: str) -> str:
+    """Return a part of a name as sweep files can have it."""
+    part = part.replace(".", "_") or "_"
+    return f"{part}_" if part in KINDS or part == WHEN else part
+
+
+def _free_path(name: str, taken: Collection[str]) -> str:
+    """Return a path for a hyperparameter's name, with a number where it is taken."""
+    path = wanted = SEPARATOR.join(map(_cleaned, _parts(name)))
+    count = 1
+    while path in taken:
+        count += 1
+        path = f"{wanted}-{count}"
+    return path

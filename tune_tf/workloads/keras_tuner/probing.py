@@ -1,0 +1,227 @@
+"""Finding all hyperparameters of a KerasTuner build, with one set of values after another.
+
+A build declares a hyperparameter by asking for its value, so what stands behind a Python ``if`` or
+in a longer loop shows only when it is reached.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError
+from tune_tf.workloads.keras_tuner.hyperparameter import Assignment, Hyperparameter, Key
+
+_log = logging.getLogger(__name__)
+
+_NUM_RANDOM = 8
+_MAX_PROBES = 1000
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What one build declared.
+
+    Args:
+        asked: The values that it was given.
+        declared: The hyperparameters that it declared, active or not.
+        taken: Value of each that was active.
+        error: What it raised, if it did.
+    """
+
+    asked: Assignment
+    declared: Mapping[Key, Hyperparameter]
+    taken: Mapping[Key, Any]
+    error: Exception | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return the values of what was active, by name."""
+        return {name: value for (name, _), value in self.taken.items()}
+
+
+@dataclass
+class Probing:
+    """All hyperparameters that builds are seen to declare.
+
+    Tried are the defaults; all lowest and all highest values; each option of each choice and both
+    ends of each range, one at a time, beside the values under which it was first seen; each value
+    of a whole number that changes what is declared; and a few random sets. This is repeated until
+    nothing new appears.
+
+    Args:
+        build: Declares hyperparameters on a ``keras_tuner.HyperParameters``.
+        asked: Sets of values to try besides.
+
+    Attributes:
+        found: Hyperparameters in the order in which they were found.
+        probes: What each build declared.
+
+    Raises:
+        WorkloadError: The build fails with all defaults, or with one of the sets asked for.
+        InvalidSettingsError: Hyperparameters without a counterpart.
+    """
+
+    build: Callable[[Any], Any]
+    asked: Iterable[Assignment] = ()
+    found: dict[Key, Hyperparameter] = field(default_factory=dict)
+    probes: list[Probe] = field(default_factory=list)
+    _done: set[str] = field(default_factory=set)
+    _told: set[Key] = field(default_factory=set)
+    _witness: dict[Key, Assignment] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Probe until nothing new appears."""
+        for values in ({}, *self.asked):
+            self._probe(values)
+            if (error := self.probes[-1].error) is not None:
+                given = f"with {values}" if values else "with the defaults of all hyperparameters"
+                raise WorkloadError(
+                    f"building the hypermodel {given} raised {type(error).__name__}: {error}"
+                ) from error
+        rng = random.Random(0)
+        before = -1
+        while before != len(self._done) and len(self.probes) < _MAX_PROBES:
+            before = len(self._done)
+            self._probe(self._assignment(lambda hp: hp.ends[0]))
+            self._probe(self._assignment(lambda hp: hp.ends[-1]))
+            for key in list(self.found):
+                self._try_each(key, self.found[key].ends, self._witness[key])
+            self._try_structural()
+            if before != len(self._done):
+                for _ in range(_NUM_RANDOM):
+                    self._probe(self._assignment(lambda hp: rng.choice(hp.all_values or hp.ends)))
+        if len(self.probes) >= _MAX_PROBES:
+            _log.warning(
+                "the hypermodel was built %d times and still declares new hyperparameters: those "
+                "of rarer combinations are not searched",
+                _MAX_PROBES,
+            )
+
+    @property
+    def structural(self) -> list[Key]:
+        """Return the hyperparameters of few values that change what is declared."""
+        return [key for key in self.found if self._is_structural(key)]
+
+    def inferred(self, key: Key) -> dict[Key, tuple[Any, ...]]:
+        """Return the values of others under which builds declare a hyperparameter, outside scopes.
+
+        As for ``units_3`` in ``for i in range(hp.Int("layers", 1, 4))``. Nothing is returned where
+        the builds that were seen do not all agree, so that it is searched always, as KerasTuner
+        does it.
+        """
+        hp = self.found[key]
+        due = [each for each in self.probes if not each.error and hp.active(each.values)]
+        declaring = [each for each in due if key in each.declared]
+        if len(declaring) == len(due):
+            return {}
+        conditions: dict[Key, tuple[Any, ...]] = {}
+        for parent in self.structural:
+            if parent == key:
+                break  # it cannot hang on what comes after it
+            all_values = self.found[parent].all_values
+            if all_values is None or any(parent not in each.taken for each in declaring):
+                continue
+            seen = [each.taken[parent] for each in declaring]
+            held = tuple(value for value in all_values if value in seen)
+            if len(held) < len(all_values):
+                conditions[parent] = held
+        agree = all(
+            (key in each.declared)
+            == all(p in each.taken and each.taken[p] in held for p, held in conditions.items())
+            for each in due
+        )
+        return conditions if agree else {}
+
+    def _is_structural(self, key: Key) -> bool:
+        hp = self.found[key]
+        listed = hp.all_values
+        if listed is None or len(listed) < 2:
+            return False
+        witness = self._witness[key]
+        beside = [
+            each
+            for each in self.probes
+            if not each.error
+            and key in each.taken
+            and all(each.asked.get(n) == v for n, v in witness.items() if n != hp.name)
+            and set(each.asked) <= {*witness, hp.name}
+        ]
+        return len({frozenset(each.declared) for each in beside}) > 1
+
+    def _try_structural(self) -> None:
+        """Try each value of what changes the declarations, beside each that may hang on it."""
+        for parent in self.structural:
+            values = self.found[parent].all_values or ()
+            for key in list(self.found):
+                self._try_each(parent, values, self._witness[key])
+
+    def _try_each(self, key: Key, values: Iterable[Any], beside: Assignment) -> None:
+        for value in values:
+            self._probe({**beside, key[0]: value})
+
+    def _assignment(self, pick: Callable[[Hyperparameter], Any]) -> dict[str, Any]:
+        """Return a value for each hyperparameter that is active under those before it."""
+        values: dict[str, Any] = {}
+        for hp in self.found.values():
+            if hp.active(values):
+                values[hp.name] = pick(hp)
+        return values
+
+    def _probe(self, asked: Assignment) -> None:
+        """Build once, and remember what is new."""
+        text = repr(sorted(asked.items()))
+        if text in self._done or len(self.probes) >= _MAX_PROBES:
+            return
+        self._done.add(text)
+        probe = probed(self.build, asked)
+        self.probes.append(probe)
+        for key, hp in probe.declared.items():
+            known = self.found.setdefault(key, hp)
+            if known.parameter != hp.parameter and key not in self._told:
+                self._told.add(key)
+                _log.warning(
+                    "hyperparameter %r has values that depend on others; searched are those of its "
+                    "first declaration, %s, as KerasTuner does it",
+                    hp.name,
+                    known.parameter,
+                )
+            opened = {name: values[0] for name, values in hp.conditions}
+            reached = asked if key in probe.taken else {**asked, **opened}
+            self._witness.setdefault(key, reached)
+
+
+def probed(build: Callable[[Any], Any], asked: Assignment) -> Probe:
+    """Return what a build declares when it is given some values; the others have their defaults.
+
+    Raises:
+        InvalidSettingsError: With all hyperparameters that have no counterpart.
+    """
+    import keras_tuner  # brings in TensorFlow
+
+    hps = keras_tuner.HyperParameters()
+    hps.values = dict(asked)
+    error = None
+    try:
+        build(hps)
+    except WorkloadError:
+        raise  # ours: the hypermodel cannot be taken over, whatever the values
+    except Exception as raised:  # noqa: BLE001  not every combination can be built
+        error = raised
+        _log.debug("building with %s raised %r", asked, raised)
+    declared: dict[Key, Hyperparameter] = {}
+    taken: dict[Key, Any] = {}
+    faults: list[Fault] = []
+    for hp, record in zip(hps.space, hps.get_config()["space"], strict=True):
+        try:
+            made = Hyperparameter.of(hp, record)
+        except InvalidSettingsError as fault:
+            faults.extend(fault.faults)
+            continue
+        declared.setdefault(made.key, made)
+        if made.active(hps.values):
+            taken[made.key] = hps.values[made.name]
+    if faults:
+        raise InvalidSettingsError(faults)
+    return Probe(dict(asked), declared, taken, error)

@@ -1,0 +1,1 @@
+"""Columns, files and serving of tabular data."""
