@@ -1,6 +1,6 @@
 """Forecasts as the tests make them."""
 
-from tune_tf.forecast import Forecast, ModelForecast, Outturn, Range
+from tune_tf.forecast import Actuals, Forecast, ModelForecast, Range
 
 
 def model(label="largest", **how):
@@ -62,4 +62,4 @@ def outturn(**how):
         "disk_bytes": 3_000_000,
         "closed": True,
     }
-    return Outturn(**given | how)
+    return Actuals(**given | how)

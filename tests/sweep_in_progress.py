@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import Diary
+from tune_tf.events import EventLog
 from tune_tf.outcome import Outcome
 from tune_tf.sweep_folder import SweepFolder
 
@@ -37,7 +37,7 @@ class SweepInProgress:
 
     def drive(self):
         """Begin, or go on after :meth:`leave`."""
-        self.diary = Diary(self.path, clock=lambda: self.now)
+        self.diary = EventLog(self.path, clock=lambda: self.now)
         self.diary.__enter__()
         self.is_driven = True
 

@@ -5,16 +5,18 @@ import pickle
 import pytest
 
 from tune_tf import errors
-from tune_tf.errors import Fault, InvalidSettingsError, TuneTfError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, TuneTfError, near_ones, one_of
 
 
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        pytest.param(Fault("", "is empty"), "is empty", id="whole"),
-        pytest.param(Fault("space.filters", "is empty"), "space.filters: is empty", id="place"),
-        pytest.param(Fault("name", "is bad", 4), "line 4: name: is bad", id="place-and-line"),
-        pytest.param(Fault("", "is bad", 4), "line 4: is bad", id="line"),
+        pytest.param(ErrorDetail("", "is empty"), "is empty", id="whole"),
+        pytest.param(
+            ErrorDetail("space.filters", "is empty"), "space.filters: is empty", id="place"
+        ),
+        pytest.param(ErrorDetail("name", "is bad", 4), "line 4: name: is bad", id="place-and-line"),
+        pytest.param(ErrorDetail("", "is bad", 4), "line 4: is bad", id="line"),
     ],
 )
 def test_a_fault_shows_the_parts_that_are_known(fault, text):
@@ -35,7 +37,7 @@ def test_invalid_settings_tell_all_faults(faults, source, text):
 
 
 def test_invalid_settings_cross_processes_whole():
-    error = InvalidSettingsError([Fault("name", "is bad", 4), "is odd"], "x.yaml")
+    error = InvalidSettingsError([ErrorDetail("name", "is bad", 4), "is odd"], "x.yaml")
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.faults, copy.source, str(copy)) == (error.faults, error.source, str(error))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 
 _TEXT = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
 _FORM = "a bound such as '<= 2e6' or '>= 0.9'"
@@ -74,13 +74,13 @@ class Constraint:
                 [f"constraints must be a mapping of metrics to bounds, not {mapping!r}"]
             )
         made: list[Constraint] = []
-        faults: list[Fault] = []
+        faults: list[ErrorDetail] = []
         for metric, bounds in mapping.items():
             for text in bounds if isinstance(bounds, list | tuple) else [bounds]:
                 try:
                     made.append(cls.parse(metric, text))
                 except InvalidSettingsError as error:
-                    faults += [Fault(str(metric), fault.what) for fault in error.faults]
+                    faults += [ErrorDetail(str(metric), fault.what) for fault in error.faults]
         if faults:
             raise InvalidSettingsError(faults)
         return tuple(made)

@@ -17,7 +17,7 @@ class TuneTfError(Exception):
 
 
 @dataclass(frozen=True)
-class Fault:
+class ErrorDetail:
     """One thing wrong with a sweep file or another set of settings.
 
     Args:
@@ -46,9 +46,9 @@ class InvalidSettingsError(TuneTfError, ValueError):
         source: The file the settings came from, if any.
     """
 
-    def __init__(self, faults: Iterable[Fault | str], source: str | None = None) -> None:
-        self.faults: tuple[Fault, ...] = tuple(
-            Fault("", fault) if isinstance(fault, str) else fault for fault in faults
+    def __init__(self, faults: Iterable[ErrorDetail | str], source: str | None = None) -> None:
+        self.faults: tuple[ErrorDetail, ...] = tuple(
+            ErrorDetail("", fault) if isinstance(fault, str) else fault for fault in faults
         )
         self.source = source
         lines = [str(fault) for fault in self.faults]
@@ -61,7 +61,7 @@ class InvalidSettingsError(TuneTfError, ValueError):
             )
         super().__init__(text)
 
-    def __reduce__(self) -> tuple[type, tuple[tuple[Fault, ...], str | None]]:
+    def __reduce__(self) -> tuple[type, tuple[tuple[ErrorDetail, ...], str | None]]:
         """Pickle by the arguments, so that the error crosses processes whole."""
         return type(self), (self.faults, self.source)
 

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 
-def shown(value: Any, limit: int = 80) -> str:
+def value_text(value: Any, limit: int = 80) -> str:
     """Return a value as text: numbers with six digits, text as it is, the rest as JSON.
 
     Args:

@@ -19,7 +19,7 @@ from pathlib import Path
 from measuring.verdict import Target, print_table, print_verdict
 
 from tune_tf import SweepConfig, run_sweep
-from tune_tf.events import DIARY, Pages
+from tune_tf.events import EVENT_LOG, EventHistory
 
 _ROOT = Path(__file__).parents[2]
 _TARGETS = {"status_s": Target(2.0, "at most")}
@@ -43,8 +43,8 @@ def run_one(storage_path: Path) -> Path:
 
 def multiply(folder: Path, num_trials: int) -> None:
     """Let a sweep's folder hold copies of its trials, up to so many."""
-    sources = list(Pages.of(folder).trials.values())
-    lines = (folder / DIARY).read_text().splitlines()
+    sources = list(EventHistory.of(folder).trials.values())
+    lines = (folder / EVENT_LOG).read_text().splitlines()
     told = {page.trial_id: [line for line in lines if page.trial_id in line] for page in sources}
     over = lines.pop()
     snapshot = max(folder.glob("experiment_state-*.json"))
@@ -64,7 +64,7 @@ def multiply(folder: Path, num_trials: int) -> None:
         state["trial_data"].append(
             [text.replace(source.trial_id, trial_id) for text in entries[source.trial_id]]
         )
-    (folder / DIARY).write_text("\n".join([*lines, over]) + "\n")
+    (folder / EVENT_LOG).write_text("\n".join([*lines, over]) + "\n")
     snapshot.write_text(json.dumps(state))
 
 

@@ -34,10 +34,10 @@ from tune_tf.data import rows_of
 from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.device_rows import place
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.stages.model_graph import calls_of
-from tune_tf.training.stages.stage_devices import Grid
-from tune_tf.training.stages.stage_loop import StagedLoop
+from tune_tf.training.stages.stage_devices import StageDevices
+from tune_tf.training.stages.stage_loop import StageLoop
 from tune_tf.training.stages.stage_plan import stage_plan
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
@@ -63,10 +63,10 @@ class OurStages(OurEpochs):
     def __init__(self, workload: Workload, config: Config, layout: tuple[int, int, int]) -> None:
         num_replicas, num_stages, micro_batches = layout
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))
-        grid = Grid(devices, num_stages)
+        grid = StageDevices(devices, num_stages)
         self.losses = []
-        self._loop = StagedLoop(workload, grid, Hybrid(num_replicas, num_stages, micro_batches))
-        self._loop.start(config, place(rows_of(workload.load_data(config)), grid), SEED)
+        self._loop = StageLoop(workload, grid, Hybrid(num_replicas, num_stages, micro_batches))
+        self._loop.start(config, place_rows(rows_of(workload.load_data(config)), grid), SEED)
 
 
 def _cut(workload: Workload, config: Config, num_stages: int) -> list[int]:

@@ -33,7 +33,7 @@ from tune_tf.simulation import (
     make_pairing,
     make_problem,
     make_ray_pairing,
-    read_table,
+    read_curve_table,
     simulate,
 )
 
@@ -74,7 +74,9 @@ class _Outcome(NamedTuple):
 
 def _problem(name: str) -> Problem:
     path = _TABLES / f"{name}.npz"
-    return read_table(path, max_t=_MAX_T) if path.exists() else make_problem(name, max_t=_MAX_T)
+    return (
+        read_curve_table(path, max_t=_MAX_T) if path.exists() else make_problem(name, max_t=_MAX_T)
+    )
 
 
 def _quiet() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tune_tf.data import BadRecord, prepared
 from tune_tf.data.prepare import prepare_actor
-from tune_tf.data.prepare.chunk import portions
+from tune_tf.data.prepare.chunk import chunks
 from tune_tf.data.prepare.preparation import ChangedFunctionError, Preparation
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 
@@ -157,7 +157,7 @@ def test_a_long_record_is_cut():
 
 
 def test_a_portion_ends_when_its_rows_are_large_enough():
-    made = list(portions(7, range(5), image_of, stop_at_failure=True, max_bytes=48))
+    made = list(chunks(7, range(5), image_of, stop_at_failure=True, max_bytes=48))
     assert [[*run.numbers] for portion in made for run in portion.runs] == [[7, 8], [9, 10], [11]]
 
 

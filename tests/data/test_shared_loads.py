@@ -301,7 +301,7 @@ def test_what_is_not_used_is_dropped_where_room_is_short(tmp_path, monkeypatch):
     monkeypatch.setattr(node_cache, "end_when_unwanted", lambda *given: asyncio.sleep(0))
 
     async def load(*sizes):
-        kept = node_cache.DataKeeper(10.0)
+        kept = node_cache.NodeCache(10.0)
         await kept.learn("room", workload, "float32")
         for size in sizes:
             await kept.load("room", {"size": size})

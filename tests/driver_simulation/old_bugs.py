@@ -8,53 +8,53 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from tune_tf.searchers.trial_registry import TrialBook
-from tune_tf.sweep.callbacks.budget_limit import BudgetKeeper
-from tune_tf.tracking.outcome_tracker import Endings, last_report
+from tune_tf.searchers.trial_registry import TrialRegistry
+from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
+from tune_tf.tracking.outcome_tracker import OutcomeTracker, latest_result
 
 
 def _nothing(*_: Any, **__: Any) -> None:
     """Do nothing."""
 
 
-def _has_reported(self: Endings, trial: Any) -> bool:
-    return bool(last_report(trial))
+def _has_reported(self: OutcomeTracker, trial: Any) -> bool:
+    return bool(latest_result(trial))
 
 
-def _hand_out_unlinked(self: TrialBook, tune_id: str, number: int) -> dict[str, Any]:
+def _hand_out_unlinked(self: TrialRegistry, tune_id: str, number: int) -> dict[str, Any]:
     with mock.patch.object(self.study, "set_user_attr", _nothing):
         return _hand_out(self, tune_id, number)
 
 
-_hand_out = TrialBook._hand_out
+_hand_out = TrialRegistry._hand_out
 
 OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
     # aebe3f6
     "a trial that is ended before it goes on is not ended in MLflow": (
-        Endings,
+        OutcomeTracker,
         "_has_begun",
         _has_reported,
         679,
     ),
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (
-        Endings,
+        OutcomeTracker,
         "_note_earlier",
         _nothing,
         22,
     ),
     # 1f913d8
-    "a run that is known too late is not kept with the study": (TrialBook, "link", _nothing, 5),
+    "a run that is known too late is not kept with the study": (TrialRegistry, "link", _nothing, 5),
     # e13d457
     "a trial that ended unsaved and runs again is not linked to its new trial": (
-        TrialBook,
+        TrialRegistry,
         "_hand_out",
         _hand_out_unlinked,
         1364,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (
-        BudgetKeeper,
+        BudgetLimit,
         "on_step_begin",
         _nothing,
         346,

@@ -26,7 +26,7 @@ from virtual_store import Client, Store, Weather
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnknownSweepError
-from tune_tf.events import Mailbox, Pages
+from tune_tf.events import ControlChannel, EventHistory
 from tune_tf.results import SweepResult
 from tune_tf.sweep.run import resume_sweep, run_sweep
 from tune_tf.sweep.sweep_result import settled_result
@@ -260,11 +260,11 @@ class SimulatedSweep:
             if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
                 signal.raise_signal(signal.SIGINT)
             return
-        running = sorted(Pages.of(self._folder).trials)
+        running = sorted(EventHistory.of(self._folder).trials)
         letter: dict[str, Any] = {"stop": what}
         if what == "trial":
             letter = {"trial_ids": [self._rng.choice(running)]} if running else {}
-        Mailbox(self._folder).post(letter)
+        ControlChannel(self._folder).post(letter)
 
     def _check_not_ended(self, trial_id: str) -> None:
         """Refuse to train a trial that the sweep's event log says has ended."""

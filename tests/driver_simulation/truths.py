@@ -14,13 +14,13 @@ from virtual_cluster import METRIC, value_of
 from virtual_store import Store, StoredRun
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import DIARY, Pages
+from tune_tf.events import EVENT_LOG, EventHistory
 from tune_tf.inspection.reported_results import RESULTS, reports
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
 from tune_tf.results import SweepResult
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
 from tune_tf.sweep.state.recovery import recover
-from tune_tf.testing.truth import Standing, assert_one_truth
+from tune_tf.testing.truth import TrialStates, assert_one_truth
 from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID, TRIAL_ID
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     tune = _tune(folder.path, folder.config)
     study = _study(folder.path, folder.sweep_id)
     runs, parent = _runs(sweep.store, folder.sweep_id)
-    pages = Pages.of(folder.path)
+    pages = EventHistory.of(folder.path)
     ended_early = pages.sessions[-1].ended_early is not None
     attrs = study.user_attrs
     told: dict[str, optuna.trial.FrozenTrial] = {}
@@ -75,7 +75,7 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
             continue
         run, trial = runs[trial_id], told[trial_id]
         curve = _curve(run)
-        standings[trial_id] = Standing(
+        standings[trial_id] = TrialStates(
             tune=status,
             optuna=trial.state.name,
             mlflow=run.status,
@@ -230,7 +230,7 @@ def _shown(
 
 
 def _check_event_log(
-    pages: Pages, standings: dict[str, Standing], parent: StoredRun, *, was_away: bool
+    pages: EventHistory, standings: dict[str, TrialStates], parent: StoredRun, *, was_away: bool
 ) -> None:
     right = pages.run_id == parent.run_id or (pages.run_id is None and was_away)
     check(right, f"the event log has {pages.run_id} as the parent run")
@@ -248,7 +248,7 @@ def _check_target(sweep: "SimulatedSweep") -> None:
     if sweep.config.budget.target is None:
         return
     is_reached = over = False
-    for line in (sweep.folder.path / DIARY).read_bytes().splitlines():
+    for line in (sweep.folder.path / EVENT_LOG).read_bytes().splitlines():
         with contextlib.suppress(ValueError):  # torn by a kill
             event = json.loads(line)
             over = over or (is_reached and event["event"] == "begun")
@@ -259,7 +259,7 @@ def _check_target(sweep: "SimulatedSweep") -> None:
             )
 
 
-def _check_best(result: SweepResult, standings: dict[str, Standing], parent: StoredRun) -> None:
+def _check_best(result: SweepResult, standings: dict[str, TrialStates], parent: StoredRun) -> None:
     outcomes = [trial.outcome for trial in result.trials]
     values = {
         trial_id: standing.curve[max(standing.curve)]

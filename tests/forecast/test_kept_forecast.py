@@ -6,12 +6,12 @@ from forecasts import forecast, outturn
 from tune_tf.config import SweepConfig
 from tune_tf.forecast import (
     FORECAST,
-    Settled,
-    keep_forecast,
-    kept_forecast,
-    read_settled,
+    ForecastWithActuals,
+    read_actuals,
+    read_forecast,
     settings_digest,
-    write_settled,
+    write_actuals,
+    write_forecast,
 )
 
 
@@ -31,20 +31,20 @@ def config(tmp_path):
 
 def test_a_forecast_is_found_again_by_its_settings(config):
     made = forecast(settings_digest=settings_digest(config))
-    path = keep_forecast(made, config)
+    path = write_forecast(made, config)
     assert path.parent.name == "forecasts"
-    assert kept_forecast(config) == made
+    assert read_forecast(config) == made
 
 
 def test_other_settings_have_no_forecast(config):
-    keep_forecast(forecast(settings_digest=settings_digest(config)), config)
-    assert kept_forecast(config.model_copy(update={"seed": 9})) is None
+    write_forecast(forecast(settings_digest=settings_digest(config)), config)
+    assert read_forecast(config.model_copy(update={"seed": 9})) is None
 
 
 def test_one_that_was_cut_is_none(config):
-    path = keep_forecast(forecast(settings_digest=settings_digest(config)), config)
+    path = write_forecast(forecast(settings_digest=settings_digest(config)), config)
     path.write_text(path.read_text()[:200])
-    assert kept_forecast(config) is None
+    assert read_forecast(config) is None
 
 
 def test_it_is_kept_beside_the_sweeps_where_checkpoints_are_elsewhere(
@@ -52,19 +52,19 @@ def test_it_is_kept_beside_the_sweeps_where_checkpoints_are_elsewhere(
 ):
     monkeypatch.chdir(tmp_path)
     remote = config.model_copy(update={"storage_path": "s3://bucket/there"})
-    assert keep_forecast(forecast(), remote).parent == tmp_path / "sweeps" / "forecasts"
+    assert write_forecast(forecast(), remote).parent == tmp_path / "sweeps" / "forecasts"
 
 
 def test_what_came_of_it_stands_beside_it_in_the_sweeps_folder(tmp_path):
-    settled = Settled(forecast(), outturn())
-    write_settled(tmp_path, settled)
-    assert read_settled(tmp_path) == settled
+    settled = ForecastWithActuals(forecast(), outturn())
+    write_actuals(tmp_path, settled)
+    assert read_actuals(tmp_path) == settled
 
 
 def test_a_folder_without_forecast_or_with_a_broken_one_has_none(tmp_path):
-    assert read_settled(tmp_path) is None
+    assert read_actuals(tmp_path) is None
     (tmp_path / FORECAST).write_text(json.dumps({"forecast": {}, "outturn": None}))
-    assert read_settled(tmp_path) is None
+    assert read_actuals(tmp_path) is None
 
 
 def test_secrets_of_a_config_are_not_written(tmp_path):
@@ -74,5 +74,5 @@ def test_secrets_of_a_config_are_not_written(tmp_path):
         .models[0]
         .__class__.from_dict({**forecast().models[0].to_dict(), "config": config}),
     )
-    write_settled(tmp_path, Settled(forecast(models=models), None))
+    write_actuals(tmp_path, ForecastWithActuals(forecast(models=models), None))
     assert "hunter22" not in (tmp_path / FORECAST).read_text()

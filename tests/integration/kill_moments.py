@@ -154,9 +154,9 @@ def _until_the_process_writes(writer: Any, *arguments: Any) -> None:
 
 _CONTROLLER = "ray.tune.execution.tune_controller:TuneController"
 _SEARCHER = "tune_tf.searchers.optuna_searcher:OptunaSearcher"
-_DIARY = "tune_tf.events.event_log:Diary"
+_DIARY = "tune_tf.events.event_log:EventLog"
 _SNAPSHOTS = "tune_tf.sweep.state.snapshots"
-_KEEP = "tune_tf.sweep.callbacks.state_saver:KeepState"
+_KEEP = "tune_tf.sweep.callbacks.state_saver:StateSaver"
 _CALLBACK = "tune_tf.tracking.callback:MLflowCallback"
 _CLIENT = "mlflow.tracking.client:MlflowClient"
 _RUNS = "tune_tf.tracking.runs:SweepRuns"
@@ -212,7 +212,8 @@ MOMENTS = {
     ),
     "after the report": Moment(f"{_RESULT}:_reported", after=True),
     "while the best model's process writes": Moment(
-        "tune_tf.sweep.model.export_process:ModelWriter.write", instead=_until_the_process_writes
+        "tune_tf.sweep.model.export_process:ModelExportProcess.write",
+        instead=_until_the_process_writes,
     ),
     "the best model is logged without its files": Moment(
         f"{_CLIENT}.create_logged_model", after=True
@@ -254,7 +255,7 @@ def train_nothing() -> None:
     from tune_tf.sweep.callbacks import budget_limit
     from tune_tf.sweep.model import export_process
 
-    class Stopping(budget_limit.BudgetKeeper):
+    class Stopping(budget_limit.BudgetLimit):
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             super().on_trial_start(iteration, trials, trial, **info)
             if trial.config["batch_size"] == IS_PRUNED:

@@ -19,8 +19,8 @@ from three_systems import assert_truth, parent_run, study_of
 from tracking_server import TrackingServer
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import Pages
-from tune_tf.forecast import keep_forecast, read_settled, settings_digest
+from tune_tf.events import EventHistory
+from tune_tf.forecast import read_actuals, settings_digest, write_forecast
 from tune_tf.outcome import Outcome
 from tune_tf.sweep.sweep_result import settled_result
 from tune_tf.sweep_folder import SweepFolder
@@ -64,7 +64,7 @@ def write_sweep(root, tracking_uri):
     path = root / "tiny.yaml"
     path.write_text(SWEEP.format(root=root, num_trials=NUM_TRIALS, tracking_uri=tracking_uri))
     config = SweepConfig.from_yaml(path)
-    keep_forecast(forecast(settings_digest=settings_digest(config)), config)
+    write_forecast(forecast(settings_digest=settings_digest(config)), config)
     return path
 
 
@@ -101,9 +101,9 @@ def assert_settled(folder, result):
     assert {name: count for name, count in counts.items() if count} == result["trials"]
     assert_one_best_model(folder, parent, result)
     assert_whole_report(folder, parent)
-    sessions = Pages.of(folder).sessions
+    sessions = EventHistory.of(folder).sessions
     assert (sessions[-1].over, sessions[-1].interrupted, sessions[-1].left) == (True, False, ())
-    outturn = read_settled(folder).outturn
+    outturn = read_actuals(folder).outturn
     steps = [len(trial.steps) for trial in trials.values()]
     assert (outturn.closed, outturn.trials, outturn.epochs) == (True, NUM_TRIALS, sum(steps))
     settled = settled_result(SweepFolder.open(folder))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tune_tf.forecast import read_settled
+from tune_tf.forecast import read_actuals
 
 ROOT = Path(__file__).parents[2]
 DIGITS = str(ROOT / "search_spaces" / "digits_cnn.yaml")
@@ -48,7 +48,7 @@ def test_a_forecast_is_drawn_and_the_run_of_its_settings_says_how_far_it_was_off
     assert compared["wall time"]["actual"] > 1
     memory = compared["peak memory of a trial"]
     assert 0.5 < memory["ratio"] < 2  # the machine may be busy: that changes no memory
-    settled = read_settled(Path(result["path"]))
+    settled = read_actuals(Path(result["path"]))
     assert settled is not None
     assert settled.outturn is not None
     assert settled.outturn.closed

@@ -1,6 +1,6 @@
 """Measurements as the tests of this folder make them."""
 
-from tune_tf.estimate.planning.model_profiles import ModelFacts, Survey
+from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
 from tune_tf.estimate.planning.trial_actor import Turn
 from tune_tf.space import SearchSpace
 
@@ -17,7 +17,7 @@ EPOCHS_S = {64: 0.4, 16: 0.1}
 
 def facts_of(width):
     """Return a model."""
-    return ModelFacts(
+    return ModelProfile(
         config={"width": width, "dropout": 0.0, "learning_rate": 0.01},
         num_parameters=100 * width,
         state_bytes=1200 * width,
@@ -59,4 +59,4 @@ def survey_of(facts=FACTS, **how):
         "structural": {"width": "value", "dropout": "lowest"},
         "shares": True,
     }
-    return Survey(**given | how)
+    return ModelProfiles(**given | how)

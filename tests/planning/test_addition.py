@@ -4,11 +4,11 @@ import pytest
 from measured_trials import FACTS, SPACE, survey_of, turns_of
 
 from tune_tf.config import SweepConfig
-from tune_tf.estimate.planning.build_forecast import Addition
+from tune_tf.estimate.planning.build_forecast import ForecastBuilder
 from tune_tf.estimate.planning.costs import fitted
 from tune_tf.estimate.planning.machine import Machine
 from tune_tf.estimate.planning.measure_trials import Measured
-from tune_tf.estimate.planning.overhead import Rehearsed
+from tune_tf.estimate.planning.overhead import MeasuredOverhead
 from tune_tf.estimate.planning.simulated import simulated
 from tune_tf.estimate.planning.trial_actor import Memory
 from tune_tf.resources import TrialResources
@@ -47,7 +47,7 @@ def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
     here = {"num_nodes": 1, "cpus": 6, "gpus": 0, "num_cores": 6, "busy_cores": 0.1}
     here |= {"memory_bytes": 16 * GB, "available_bytes": 12 * GB} | (machine or {})
     plan = SweepPlan(config, DigitsMLP(), TrialResources(cpus=3), 2, ())
-    return Addition(
+    return ForecastBuilder(
         plan=plan,
         machine=Machine(**here),
         survey=survey,
@@ -59,8 +59,8 @@ def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
         num_to_keep=2,
         first_rung=1,
         cluster_s=4.0,
-        store=Rehearsed(3.0, 600_000),
-        report=Rehearsed(4.0, 3_000_000),
+        store=MeasuredOverhead(3.0, 600_000),
+        report=MeasuredOverhead(4.0, 3_000_000),
     ).forecast("0123", "2026-09-21")
 
 

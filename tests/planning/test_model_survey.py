@@ -1,7 +1,7 @@
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.estimate.planning.model_profiles import ModelFacts, survey
+from tune_tf.estimate.planning.model_profiles import ModelProfile, profile_models
 from tune_tf.space import SearchSpace
 
 SPACE = SearchSpace.from_dict(
@@ -16,7 +16,7 @@ SPACE = SearchSpace.from_dict(
 
 def facts_of(config):
     dropped = config["dropout"] > 0  # none at all is another program
-    return ModelFacts(
+    return ModelProfile(
         config=dict(config),
         num_parameters=100 * config["width"],
         state_bytes=1200 * config["width"] * (1 + (config["optimizer"] == "adam")),
@@ -28,7 +28,7 @@ def facts_of(config):
 
 
 def test_the_ends_are_found_and_random_models_beside_them():
-    found = survey(SPACE, facts_of, seed=0)
+    found = profile_models(SPACE, facts_of, seed=0)
     assert (found.largest.config["width"], found.largest.config["optimizer"]) == (64, "adam")
     assert (found.smallest.config["width"], found.smallest.config["optimizer"]) == (16, "sgd")
     assert len(found.drawn) == 12
@@ -36,7 +36,7 @@ def test_the_ends_are_found_and_random_models_beside_them():
 
 
 def test_the_parameters_that_decide_about_a_program_are_known():
-    structural = survey(SPACE, facts_of, seed=0).structural
+    structural = profile_models(SPACE, facts_of, seed=0).structural
     assert structural == {"width": "value", "optimizer": "value", "dropout": "lowest"}
 
 
@@ -47,7 +47,7 @@ def test_a_corner_that_cannot_be_built_is_refused_with_its_config():
         return facts_of(config)
 
     with pytest.raises(WorkloadError, match=r"width=64.*negative dimension size; narrow the space"):
-        survey(SPACE, broken, seed=0)
+        profile_models(SPACE, broken, seed=0)
 
 
 def test_random_ones_that_cannot_be_built_are_counted():
@@ -56,7 +56,7 @@ def test_random_ones_that_cannot_be_built_are_counted():
             raise ValueError("no")
         return facts_of(config)
 
-    found = survey(SPACE, broken, seed=0)
+    found = profile_models(SPACE, broken, seed=0)
     assert found.num_broken > 0
     assert found.num_broken + len(found.drawn) == 12
     assert "ValueError: no" in found.broken
@@ -64,4 +64,4 @@ def test_random_ones_that_cannot_be_built_are_counted():
 
 def test_after_a_long_time_of_building_few_random_models_are_enough():
     now = iter(range(0, 10_000, 60))
-    assert len(survey(SPACE, facts_of, seed=0, clock=lambda: next(now)).drawn) == 2
+    assert len(profile_models(SPACE, facts_of, seed=0, clock=lambda: next(now)).drawn) == 2

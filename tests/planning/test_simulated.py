@@ -4,9 +4,9 @@ import pytest
 from measured_trials import SPACE
 
 from tune_tf.config import SCHEDULERS, SweepConfig
-from tune_tf.estimate.planning.schedule_model import stints_of
+from tune_tf.estimate.planning.schedule_model import segments_of
 from tune_tf.estimate.planning.simulated import simulated
-from tune_tf.estimate.planning.synthetic_curves import surrogate
+from tune_tf.estimate.planning.synthetic_curves import synthetic_problem
 from tune_tf.objective import Objective
 
 
@@ -29,7 +29,7 @@ def config_of(name, num_samples=9):
 def test_all_iterations_of_a_simulated_sweep_stand_in_a_stint(name):
     runs = simulated(config_of(name), lambda config: 1.0, num_slots=3, num_seeds=1)
     (trace,) = runs.traces
-    stints = stints_of(trace, lambda config: 1.0)
+    stints = segments_of(trace, lambda config: 1.0)
     assert {stint.trial for stint in stints} == {event.trial for event in trace.events}
     assert sum(stint.epochs for stint in stints) == trace.epochs > 0
     assert runs.growth == 1
@@ -37,13 +37,13 @@ def test_all_iterations_of_a_simulated_sweep_stand_in_a_stint(name):
 
 def test_trials_that_run_to_their_end_have_one_stint_each():
     runs = simulated(config_of("fifo"), lambda config: 1.0, num_slots=3, num_seeds=1)
-    stints = stints_of(runs.traces[0], lambda config: 1.0)
+    stints = segments_of(runs.traces[0], lambda config: 1.0)
     assert [stint.epochs for stint in stints] == [9] * 9
 
 
 @pytest.mark.parametrize(("mode", "sign"), [("min", -1), ("max", 1)])
 def test_made_up_curves_get_better_on_the_whole(mode, sign):
-    problem = surrogate(
+    problem = synthetic_problem(
         SPACE, Objective("score", mode), max_t=27, seed=1, cost_s=lambda config: 1.0
     )
     config = {"width": 16, "dropout": 0.3, "learning_rate": 0.01}
@@ -53,7 +53,7 @@ def test_made_up_curves_get_better_on_the_whole(mode, sign):
 def test_made_up_curves_differ_from_seed_to_seed():
     config = {"width": 16, "dropout": 0.3, "learning_rate": 0.01}
     values = {
-        surrogate(
+        synthetic_problem(
             SPACE, Objective("loss", "min"), max_t=9, seed=seed, cost_s=lambda config: 1.0
         ).value(config, 9)
         for seed in range(5)

@@ -6,9 +6,9 @@ from tune_tf.config import BudgetSettings
 from tune_tf.estimate.planning.schedule_model import (
     Cost,
     Limits,
-    Stint,
+    Segment,
+    segments_of,
     spend,
-    stints_of,
     stretched,
 )
 from tune_tf.objective import Objective
@@ -21,7 +21,7 @@ def cost(config):
 
 
 def stint(trial, epochs, structure="a"):
-    return Stint(trial, {"structure": structure}, epochs)
+    return Segment(trial, {"structure": structure}, epochs)
 
 
 def test_trials_follow_each_other_in_the_slot_that_is_free_first():
@@ -99,7 +99,7 @@ def trace(events, num_trials):
 
 def test_a_trial_that_waited_has_two_stints():
     events = [(1.0, 0, 1), (2.1, 0, 2), (1.0, 1, 1), (9.0, 0, 3)]
-    found = stints_of(trace(sorted(events), 2), lambda config: 1.0)
+    found = segments_of(trace(sorted(events), 2), lambda config: 1.0)
     assert [(it.trial, it.epochs) for it in found] == [(0, 2), (1, 1), (0, 1)]
 
 

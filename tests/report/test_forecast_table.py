@@ -2,7 +2,14 @@ from pathlib import Path
 
 from sweeps_on_disk import Told, sweep_on_disk
 
-from tune_tf.forecast import Forecast, ModelForecast, Outturn, Range, Settled, write_settled
+from tune_tf.forecast import (
+    Actuals,
+    Forecast,
+    ForecastWithActuals,
+    ModelForecast,
+    Range,
+    write_actuals,
+)
 from tune_tf.report.forecast_table import ForecastTable
 from tune_tf.report.page import report_page
 from tune_tf.report.sweep_record import SweepRecord
@@ -35,13 +42,13 @@ FORECAST = Forecast(
     phases={},
     assumptions=(),
 )
-OUTTURN = Outturn(120.0, 1, 4, 1.5e9, 4_000_000, closed=False)
+OUTTURN = Actuals(120.0, 1, 4, 1.5e9, 4_000_000, closed=False)
 
 
-def record_of(folder: Path, settled: Settled | None) -> SweepRecord:
+def record_of(folder: Path, settled: ForecastWithActuals | None) -> SweepRecord:
     result = sweep_on_disk(folder, [Told([0.5, 0.6])])
     if settled is not None:
-        write_settled(result.path, settled)
+        write_actuals(result.path, settled)
     return SweepRecord.of(result)
 
 
@@ -52,7 +59,7 @@ def test_a_sweep_without_forecast_has_no_table(tmp_path):
 
 
 def test_each_number_stands_beside_its_forecast(tmp_path):
-    record = record_of(tmp_path, Settled(FORECAST, OUTTURN))
+    record = record_of(tmp_path, ForecastWithActuals(FORECAST, OUTTURN))
     table = ForecastTable.of(record)
     assert table.made == "2026-09-21 10:13, on 2 CPU(s)"
     wall, trials, epochs, memory, _ = table.rows

@@ -4,7 +4,7 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.summary import Verdict
+from tune_tf.report.summary import Summary
 from tune_tf.report.sweep_record import SweepRecord
 
 STOPPED = Outcome.PRUNED
@@ -15,7 +15,7 @@ def verdict(tmp_path):
     """Return the verdict on told trials."""
 
     def of(*told, **settings):
-        return Verdict.of(SweepRecord.of(sweep_on_disk(tmp_path, told, **settings)))
+        return Summary.of(SweepRecord.of(sweep_on_disk(tmp_path, told, **settings)))
 
     return of
 

@@ -4,13 +4,13 @@ from itertools import pairwise
 
 from sweeps_on_disk import many_trials, sweep_on_disk
 
-from tune_tf.report.curves import Stint
+from tune_tf.report.curves import CurveSegment
 from tune_tf.report.plots.timeline import slot_bars
 from tune_tf.report.sweep_record import SweepRecord
 
 
 def stint(start, end, pid=1, host="a"):
-    return Stint(f"{host}:{pid}", host, start, end)
+    return CurveSegment(f"{host}:{pid}", host, start, end)
 
 
 def test_trials_of_one_process_share_a_slot():

@@ -1,6 +1,6 @@
 """Measurements as the tests of this folder make them."""
 
-from tune_tf.estimate.scaling.candidates import Candidate
+from tune_tf.estimate.scaling.candidates import ScalingCandidate
 from tune_tf.estimate.scaling.measurement import Measurement
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
@@ -21,7 +21,7 @@ def measured(speed_up=1.0, *, shaken=0.0, **candidate):
         "parallelism": Mirrored(),
         "resources": TrialResources(cpus=1),
     } | candidate
-    made = Candidate(**given)
+    made = ScalingCandidate(**given)
     ratios = (speed_up - shaken, speed_up, speed_up + shaken)
     return Measurement(
         made,
@@ -63,4 +63,6 @@ def part(fraction, speed_up):
 
 def failed(num, fault):
     """Return replicas that could not be measured."""
-    return Measurement(Candidate("devices", Mirrored(num), TrialResources(cpus=num)), fault=fault)
+    return Measurement(
+        ScalingCandidate("devices", Mirrored(num), TrialResources(cpus=num)), fault=fault
+    )

@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.estimate.scaling.benchmark_rounds import Effort, Rounds, Subject
-from tune_tf.estimate.scaling.candidates import Candidate
+from tune_tf.estimate.scaling.candidates import ScalingCandidate
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.workloads.digits import DigitsMLP
@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 def measurements(ray_cluster):
     one, two = TrialResources(cpus=1), TrialResources(cpus=2)
     candidates = (
-        Candidate("devices", Mirrored(), one),
-        Candidate("devices", MultiWorker(2), two),
-        Candidate("batch", Mirrored(), one, batch_scale=64.0),
-        Candidate("data", Mirrored(), one, data_fraction=0.25),
+        ScalingCandidate("devices", Mirrored(), one),
+        ScalingCandidate("devices", MultiWorker(2), two),
+        ScalingCandidate("batch", Mirrored(), one, batch_scale=64.0),
+        ScalingCandidate("data", Mirrored(), one, data_fraction=0.25),
     )
     told = []
     rounds = Rounds(

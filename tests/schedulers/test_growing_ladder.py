@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.schedulers.growing_rungs import GrowingLadder, is_same_ranking, ranking_noise
+from tune_tf.schedulers.growing_rungs import GrowingRungs, is_same_ranking, ranking_noise
 
 BELOW = [("a", 0.10), ("b", 0.20), ("c", 0.30), ("d", 0.35)]
 
@@ -75,7 +75,7 @@ def test_what_lies_after_the_top_rung_is_no_noise():
 
 def ladder_with(*first):
     """Return a ladder (1, 2, 4, 8) to whose first rung trials a, b, ... came; all are promoted."""
-    ladder = GrowingLadder((1, 2, 4, 8), 2)
+    ladder = GrowingRungs((1, 2, 4, 8), 2)
     for name, loss in zip("abcdefgh", first, strict=False):
         ladder.report(name, 1, loss)
         ladder.promote(name)
@@ -83,8 +83,8 @@ def ladder_with(*first):
 
 
 def test_two_rungs_are_open_at_first():
-    assert GrowingLadder((1, 2, 4, 8), 2).limit == 2
-    assert GrowingLadder((8,), 2).limit == 8
+    assert GrowingRungs((1, 2, 4, 8), 2).limit == 2
+    assert GrowingRungs((8,), 2).limit == 8
 
 
 def test_the_limit_stays_while_the_ranking_does():
@@ -113,7 +113,7 @@ def test_the_limit_grows_to_the_last_rung_at_most(num_rungs):
 
 
 def test_a_change_within_the_noise_does_not_let_the_limit_grow():
-    ladder = GrowingLadder((3, 6, 12), 2)
+    ladder = GrowingRungs((3, 6, 12), 2)
     # a and b cross and cross back, 0.02 apart at the top; c and d change ranks by less below.
     losses = {
         "a": [0.5, 0.4, 0.30, 0.30, 0.30, 0.30],

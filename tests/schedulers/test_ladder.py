@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.schedulers.rungs import Ladder, Rung, rung_iterations
+from tune_tf.schedulers.rungs import Rung, RungLadder, rung_iterations
 
 
 def anyone(_trial_id):
@@ -11,7 +11,7 @@ def anyone(_trial_id):
 
 def climbed(losses, factor=3, iterations=(1, 3, 9)):
     """Return a ladder to whose first rung trials 0, 1, ... came with these losses."""
-    ladder = Ladder(iterations, factor)
+    ladder = RungLadder(iterations, factor)
     for number, loss in enumerate(losses):
         ladder.report(str(number), iterations[0], loss)
     return ladder
@@ -127,7 +127,7 @@ def test_a_trial_that_has_not_reported_at_a_rung_is_not_held_there():
 
 
 def test_a_trial_below_the_first_rung_is_not_held():
-    ladder = Ladder((2, 4), 2)
+    ladder = RungLadder((2, 4), 2)
     ladder.report("0", 1, 0.1)
     assert not ladder.holds_at("0", 1)
     assert not ladder.holds("0")

@@ -359,9 +359,9 @@ def test_a_trial_that_ends_by_itself_at_a_rung_is_ranked_there():
 
 def test_a_trial_that_ends_without_a_result_is_not_ranked():
     from tune_tf.schedulers.promotion import PromotingScheduler
-    from tune_tf.schedulers.rungs import Ladder
+    from tune_tf.schedulers.rungs import RungLadder
 
-    ladder = Ladder((1, 3), 3)
+    ladder = RungLadder((1, 3), 3)
     swept = slots(in_order, 1, scheduler=PromotingScheduler(Objective("loss", "min"), ladder))
     swept.fill()
     swept.stop_trial(swept.trials[0])

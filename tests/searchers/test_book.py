@@ -8,12 +8,12 @@ from optuna.trial import TrialState
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.searchers.objectives import Goals
-from tune_tf.searchers.registry_state import Page
+from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.registry_state import RegistryState
 from tune_tf.searchers.storage.study_storage import open_study
 from tune_tf.searchers.trial_attrs import tune_trial_id
-from tune_tf.searchers.trial_outcome import Verdict
-from tune_tf.searchers.trial_registry import TrialBook
+from tune_tf.searchers.trial_outcome import TrialOutcome
+from tune_tf.searchers.trial_registry import TrialRegistry
 
 
 def suggest(trial):
@@ -26,9 +26,9 @@ def storage():
 
 
 def open_book(storage, page=None):
-    study = open_study(storage, "s", Goals((Objective("loss", "min"),)))
+    study = open_study(storage, "s", SearchObjectives((Objective("loss", "min"),)))
     study.sampler = optuna.samplers.RandomSampler(seed=1)
-    return TrialBook(study, storage, suggest, page)
+    return TrialRegistry(study, storage, suggest, page)
 
 
 def asked(book, *tune_ids):
@@ -66,7 +66,7 @@ def test_each_end_is_told_once_with_its_reason_and_its_curve(storage, outcome, s
     asked(book, "a")
     book.report("a", 1, 0.5)
     for _ in range(2):
-        book.tell("a", Verdict(outcome, 0.25, 2, "because"))
+        book.tell("a", TrialOutcome(outcome, 0.25, 2, "because"))
     [trial] = book.study.trials
     assert trial.state.name == state
     assert trial.intermediate_values == {1: 0.5, 2: 0.25}
@@ -83,15 +83,15 @@ def test_each_end_is_told_once_with_its_reason_and_its_curve(storage, outcome, s
 def test_only_a_failure_has_a_cause_where_none_was_given(storage, outcome, cause):
     book = open_book(storage)
     asked(book, "a")
-    book.tell("a", Verdict(outcome, 0.5, 1))
+    book.tell("a", TrialOutcome(outcome, 0.5, 1))
     assert book.study.trials[0].user_attrs.get("stop_cause") == cause
 
 
 def test_trials_without_an_end_are_counted_and_named(storage):
     book = open_book(storage)
     asked(book, "a", "b", "c")
-    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
-    book.tell("b", Verdict(Outcome.ERROR))
+    book.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
+    book.tell("b", TrialOutcome(Outcome.ERROR))
     assert book.num_unfinished == 1
     assert book.without_end({"a", "c"}) == ["c"]
     assert book.study.trials[1].user_attrs["stop_cause"] == "error"
@@ -119,7 +119,7 @@ def test_the_last_value_of_a_trial_is_known_from_its_curve(storage):
 def test_runs_that_are_not_known_are_not_linked(storage):
     book = open_book(storage)
     asked(book, "a")
-    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1), {"mlflow_run_id": "run a"})
+    book.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1), {"mlflow_run_id": "run a"})
     book.link({"a": None})
     assert book.study.user_attrs.get("mlflow_run_ids") is None
 
@@ -127,14 +127,14 @@ def test_runs_that_are_not_known_are_not_linked(storage):
 def test_an_interrupted_trial_stays_running(storage):
     book = open_book(storage)
     asked(book, "a")
-    book.tell("a", Verdict(Outcome.INTERRUPTED, 0.5, 1))
+    book.tell("a", TrialOutcome(Outcome.INTERRUPTED, 0.5, 1))
     assert states(book) == ["RUNNING"]
 
 
 def test_a_trial_stopped_before_its_first_result_fails_rather_than_count_as_bad(storage):
     book = open_book(storage)
     asked(book, "a")
-    book.tell("a", Verdict(Outcome.OUT_OF_BUDGET))
+    book.tell("a", TrialOutcome(Outcome.OUT_OF_BUDGET))
     [trial] = book.study.trials
     assert trial.state is TrialState.FAIL
     assert trial.user_attrs["stop_cause"] == "stopped before its first result"
@@ -155,7 +155,7 @@ def test_a_config_that_changes_again_counts_as_changed_since_the_first_time(stor
     book.note_change("a", 2)
     book.note_change("a", 4)
     assert book.study.trials[0].user_attrs["config_changed_at"] == 2
-    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 6), {"config_changed_at": 5})
+    book.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 6), {"config_changed_at": 5})
     assert book.study.trials[0].user_attrs["config_changed_at"] == 2
 
 
@@ -163,7 +163,7 @@ def test_trials_of_others_are_left_alone(storage):
     book = open_book(storage)
     book.saw("stranger", 1)
     book.report("stranger", 1, 0.5)
-    book.tell("stranger", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book.tell("stranger", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     assert states(book) == []
 
 
@@ -173,8 +173,8 @@ def test_a_trial_whose_end_somebody_else_told_keeps_it(storage):
     book.study.tell(0, state=TrialState.FAIL)
     book.study.tell(1, state=TrialState.FAIL)
     book.report("a", 1, 0.5)
-    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
-    book.tell("b", Verdict(Outcome.ERROR))
+    book.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
+    book.tell("b", TrialOutcome(Outcome.ERROR))
     assert states(book) == ["FAIL", "FAIL"]
 
 
@@ -193,7 +193,7 @@ def test_trials_asked_for_after_the_last_save_are_handed_out_again_in_order(stor
     saved = first.page.copy()
     lost = asked(first, "b", "c", "d")
     first.report("c", 1, 0.5)
-    first.tell("b", Verdict(Outcome.COMPLETED, 0.5, 1))  # finished, and lost all the same
+    first.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 1))  # finished, and lost all the same
     book = open_book(storage, saved)
     assert book.find_orphans() == 4
     again = [book.ask(tune_id) for tune_id in ("B", "C", "D")]
@@ -202,7 +202,7 @@ def test_trials_asked_for_after_the_last_save_are_handed_out_again_in_order(stor
     book.ask("E")
     for tune_id in "aBCDE":
         book.report(tune_id, 1, 0.25)
-        book.tell(tune_id, Verdict(Outcome.COMPLETED, 0.125, 2))
+        book.tell(tune_id, TrialOutcome(Outcome.COMPLETED, 0.125, 2))
     assert states(book) == ["COMPLETE"] * 5
     assert [trial.value for trial in book.study.trials] == [0.125, 0.5, 0.125, 0.125, 0.125]
     assert book.study.trials[2].intermediate_values == {1: 0.5, 2: 0.125}
@@ -213,7 +213,7 @@ def test_a_trial_that_ended_unsaved_and_runs_again_is_linked_to_the_new_one(stor
     asked(book, "a")
     page = book.page.copy()
     asked(book, "b")
-    book.tell("b", Verdict(Outcome.COMPLETED, 0.5, 3))
+    book.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 3))
     again = open_book(storage, page)
     again.find_orphans({"a"})
     again.ask("c")
@@ -228,7 +228,7 @@ def test_a_second_kill_amid_the_handing_out_loses_nothing(storage):
     first = open_book(storage)
     saved = first.page.copy()
     lost = asked(first, "a", "b", "c")
-    first.tell("c", Verdict(Outcome.COMPLETED, 0.5, 1))
+    first.tell("c", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     second = open_book(storage, saved)
     asked(second, "A")
     saved = second.page.copy()
@@ -252,7 +252,7 @@ def test_a_trial_that_was_killed_before_it_had_all_its_parameters_gets_the_rest(
 def test_a_new_book_takes_up_running_trials_and_leaves_finished_ones(storage):
     first = open_book(storage)
     _, running = asked(first, "a", "b")
-    first.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    first.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     book = open_book(storage)
     assert book.find_orphans() == 2
     assert book.ask("c") == running
@@ -263,7 +263,7 @@ def test_a_new_book_takes_up_running_trials_and_leaves_finished_ones(storage):
 def test_a_resume_does_not_hand_out_trials_of_an_earlier_sweep(storage):
     earlier = open_book(storage)
     asked(earlier, "a")
-    earlier.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    earlier.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     saved = open_book(storage).page.copy()
     book = open_book(storage, saved)
     assert book.find_orphans() == 1
@@ -283,14 +283,14 @@ def test_a_trial_that_tune_saved_and_the_book_did_not_is_linked_again(storage):
     book = open_book(storage, saved)
     assert book.find_orphans({"a"}) == 2
     assert book.page.orphans == [1]
-    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     assert states(book) == ["COMPLETE", "RUNNING"]
 
 
 def test_a_trial_that_the_book_saved_and_tune_did_not_is_handed_out_again(storage):
     first = open_book(storage)
     values = asked(first, "done", "a", "b")
-    first.tell("done", Verdict(Outcome.COMPLETED, 0.5, 1))
+    first.tell("done", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     book = open_book(storage, first.page.copy())
     book.find_orphans({"a"})
     assert book.ask("B") == values[2]
@@ -316,7 +316,7 @@ def test_orphans_that_no_trial_takes_up_get_an_end(storage):
 
 def test_a_page_of_another_study_is_refused(storage):
     with pytest.raises(SweepConflictError, match=r"'s' has 0 trials, but .* knows 3"):
-        open_book(storage, Page(num_known=3))
+        open_book(storage, RegistryState(num_known=3))
 
 
 def test_a_trial_whose_end_the_storage_lost_is_no_zombie(storage):
@@ -339,7 +339,7 @@ def test_trials_that_wait_to_be_asked_for_are_not_known_yet(storage):
     saved = book.page.copy()
     assert saved.num_known == 0
     asked(book, "a")
-    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     again = open_book(storage, saved)
     again.find_orphans()
     assert again.ask("A") == {"x": 0.75, "fixed": 3}
@@ -358,7 +358,7 @@ def test_trials_that_the_study_lost_are_made_anew_with_their_configs(storage, ca
     """As after a loss of power: the searcher's state is on the disk, the study's end is not."""
     first = open_book(storage)
     asked(first, "a", "b")
-    first.tell("b", Verdict(Outcome.COMPLETED, 0.5, 1))
+    first.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     saved = first.page.copy()
     book = open_book(InMemoryStorage(), saved)
     book.find_orphans({"a", "b"}, {"a": {"x": 0.25, "fixed": 3}, "b": {"x": 0.75, "fixed": 3}})
@@ -370,11 +370,11 @@ def test_trials_that_the_study_lost_are_made_anew_with_their_configs(storage, ca
 def test_a_trial_whose_end_the_study_lost_can_be_told_it_again(storage):
     first = open_book(storage)
     asked(first, "a", "b")
-    first.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    first.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     book = open_book(InMemoryStorage(), first.page.copy())
     book.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
     assert book.without_end({"a"}) == ["a"]
-    book.tell("a", Verdict(Outcome.COMPLETED, 0.5, 1))
+    book.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     book.end_lost()
     assert states(book) == ["COMPLETE", "RUNNING"]
 
@@ -402,7 +402,7 @@ def test_a_trial_that_the_study_kept_half_of_is_whole_again(storage):
     first = open_book(storage)
     asked(first, "a", "b")
     other = InMemoryStorage()
-    study = open_study(other, "s", Goals((Objective("loss", "min"),)))
+    study = open_study(other, "s", SearchObjectives((Objective("loss", "min"),)))
     study.add_trial(first.study.trials[0])
     study.ask()
     book = open_book(other, first.page.copy())
@@ -418,11 +418,11 @@ def test_a_running_trial_whose_config_was_changed_keeps_the_one_that_optuna_drew
         if trial.suggest_categorical("kind", ["plain", "wide"]) == "wide":
             trial.suggest_int("width", 1, 9)
 
-    study = open_study(storage, "s", Goals((Objective("loss", "min"),)))
+    study = open_study(storage, "s", SearchObjectives((Objective("loss", "min"),)))
     study.enqueue_trial({"kind": "plain"})
-    book = TrialBook(study, storage, conditional)
+    book = TrialRegistry(study, storage, conditional)
     asked(book, "a")
     book.report("a", 1, 0.5)
-    again = TrialBook(study, storage, conditional, book.page.copy())
+    again = TrialRegistry(study, storage, conditional, book.page.copy())
     again.find_orphans({"a"}, {"a": {"kind": "wide", "width": 5}})
     assert study.trials[0].params == {"kind": "plain"}

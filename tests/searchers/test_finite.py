@@ -16,7 +16,7 @@ from tune_tf.searchers.samplers.catalogue import (
 )
 from tune_tf.searchers.samplers.exhaustive import grid_points
 from tune_tf.searchers.space_adapter import suggest_of
-from tune_tf.searchers.storage.filtered import Shown
+from tune_tf.searchers.storage.filtered import FilteredStorage
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 
@@ -49,7 +49,7 @@ TREE = SearchSpace({"a": Choice(["x", "y"]), "b": Int(1, 2, when={"a": "y"})})
 def test_finite_samplers_hand_out_each_config_once_and_are_exhausted(
     name, space, num_configs, num_running
 ):
-    storage = Shown(InMemoryStorage(), rule=shown_rule(name))
+    storage = FilteredStorage(InMemoryStorage(), rule=shown_rule(name))
     sampler = make_sampler(name, 3, space=space)
     study = optuna.create_study(storage=storage, sampler=sampler)
     running, configs = [], []

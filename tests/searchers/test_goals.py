@@ -6,17 +6,17 @@ from optuna.study import StudyDirection
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError
 from tune_tf.objective import Objective
-from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.objectives import SearchObjectives
 
 LOSS, SPEED = Objective("loss", "min"), Objective("speed", "max")
 SIZE = Constraint("size", "<=", 10)
-GOALS = Goals((LOSS, SPEED), (SIZE,))
+GOALS = SearchObjectives((LOSS, SPEED), (SIZE,))
 
 
 @pytest.mark.parametrize("objective", [LOSS, [LOSS], (LOSS,)])
 @pytest.mark.parametrize("constraints", [{"size": "<= 10"}, [SIZE]])
 def test_goals_are_taken_in_all_forms(objective, constraints):
-    assert Goals.of(objective, constraints) == Goals((LOSS,), (SIZE,))
+    assert SearchObjectives.of(objective, constraints) == SearchObjectives((LOSS,), (SIZE,))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_goals_are_taken_in_all_forms(objective, constraints):
 )
 def test_goals_of_no_form_are_refused(objective, constraints, match):
     with pytest.raises(InvalidSettingsError, match=match):
-        Goals.of(objective, constraints)
+        SearchObjectives.of(objective, constraints)
 
 
 def test_directions_are_optunas():

@@ -7,7 +7,7 @@ import optuna
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.storage.study_storage import open_storage, quiet
+from tune_tf.searchers.storage.study_storage import open_storage, quiet_logging
 
 NUM_TRIALS = 4
 
@@ -16,7 +16,7 @@ NUM_TRIALS = 4
 def path(tmp_path):
     """A journal of four trials, each with one parameter, a curve and an end."""
     path = tmp_path / "study.journal"
-    with quiet():
+    with quiet_logging():
         study = optuna.create_study(storage=open_storage(path), study_name="s")
     for number in range(NUM_TRIALS):
         trial = study.ask()
@@ -136,7 +136,7 @@ def test_no_lock_is_left(path):
 @pytest.mark.parametrize("size", [1, 5, 60])
 def test_a_journal_of_which_a_part_of_the_first_line_is_left_is_begun_anew(path, size, caplog):
     path.write_bytes(path.read_bytes()[:size])
-    with quiet():
+    with quiet_logging():
         study = optuna.create_study(storage=open_storage(path), study_name="s")
     assert study.trials == []
     assert "is damaged" in caplog.text

@@ -7,7 +7,7 @@ from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 
-from tune_tf.searchers.storage.overlay import Pretended
+from tune_tf.searchers.storage.overlay import OverlayStorage
 
 STORAGES = {
     "memory": lambda folder: InMemoryStorage(),
@@ -60,18 +60,18 @@ def asked(pretended, sampler=None):
 
 def test_a_trial_that_is_asked_for_is_not_there(storage, study):
     before = study.get_trials()
-    asked(Pretended(storage))
+    asked(OverlayStorage(storage))
     assert study.get_trials() == before
 
 
 def test_what_is_asked_for_is_what_would_be_drawn(storage, study):
-    pretended = asked(Pretended(storage), TPESampler(seed=3, multivariate=True))
+    pretended = asked(OverlayStorage(storage), TPESampler(seed=3, multivariate=True))
     study.sampler = TPESampler(seed=3, multivariate=True)
     assert pretended.params == define(study.ask()).params
 
 
 def test_new_trials_stand_after_those_that_are_there(storage, study):
-    pretended = Pretended(storage)
+    pretended = OverlayStorage(storage)
     trials = [asked(pretended), asked(pretended)]
     assert [trial.number for trial in trials] == [12, 13]
     shown = pretended.get_all_trials(study._study_id)
@@ -80,14 +80,14 @@ def test_new_trials_stand_after_those_that_are_there(storage, study):
 
 
 def test_after_what_was_asked_for_is_forgotten_the_next_has_its_number(storage, study):
-    pretended = Pretended(storage)
+    pretended = OverlayStorage(storage)
     asked(pretended)
     pretended.forget()
     assert asked(pretended).number == 12
 
 
 def test_trials_are_found_by_state(storage, study):
-    pretended = Pretended(storage)
+    pretended = OverlayStorage(storage)
     asked(pretended)
     [found] = pretended.get_all_trials(study._study_id, states=(TrialState.RUNNING,))
     assert found.number == 12
@@ -95,7 +95,7 @@ def test_trials_are_found_by_state(storage, study):
 
 
 def test_a_new_trial_takes_all_that_a_trial_takes(storage, study):
-    pretended = Pretended(storage)
+    pretended = OverlayStorage(storage)
     trial = asked(pretended)
     trial.report(0.5, 1)
     trial.set_user_attr("why", "so")
@@ -108,7 +108,7 @@ def test_a_new_trial_takes_all_that_a_trial_takes(storage, study):
 
 
 def test_who_has_read_a_new_trial_keeps_what_was_read(storage, study):
-    pretended = Pretended(storage)
+    pretended = OverlayStorage(storage)
     trial = asked(pretended)
     read = pretended.get_all_trials(study._study_id, deepcopy=False)[-1]
     trial.set_user_attr("why", "so")
@@ -116,7 +116,7 @@ def test_who_has_read_a_new_trial_keeps_what_was_read(storage, study):
 
 
 def test_a_new_trial_may_come_from_another(storage, study):
-    pretended = Pretended(storage)
+    pretended = OverlayStorage(storage)
     template = create_trial(state=TrialState.WAITING, user_attrs={"why": "so"})
     trial_id = pretended.create_new_trial(study._study_id, template)
     found = pretended.get_trial(trial_id)
@@ -125,7 +125,7 @@ def test_a_new_trial_may_come_from_another(storage, study):
 
 
 def test_a_trial_that_is_there_cannot_be_changed(storage, study):
-    pretended = Pretended(storage)
+    pretended = OverlayStorage(storage)
     running = study.ask()
     with pytest.raises(KeyError, match="no pretended one"):
         pretended.set_trial_user_attr(running._trial_id, "why", "so")
@@ -135,7 +135,7 @@ def test_a_trial_that_is_there_cannot_be_changed(storage, study):
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_samplers_notes_on_the_study_are_kept(storage, study):
     sampler = optuna.samplers.QMCSampler(seed=1, warn_independent_sampling=False)
-    pretended = Pretended(storage)
+    pretended = OverlayStorage(storage)
     optuna.load_study(study_name="s", storage=pretended, sampler=sampler).ask(
         {"x": optuna.distributions.FloatDistribution(0, 1)}
     )

@@ -4,15 +4,15 @@ from optuna.storages import InMemoryStorage
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.searchers.deduplication import NO_POINTS, Points, rehearse, tried
-from tune_tf.searchers.objectives import Goals
-from tune_tf.searchers.samplers.exhaustive import FiniteSampler
+from tune_tf.searchers.deduplication import NO_POINTS, Points, deduplicate, tried
+from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler
 from tune_tf.searchers.storage.study_storage import open_study
 from tune_tf.searchers.trial_attrs import WARM_START
-from tune_tf.searchers.trial_outcome import Verdict
-from tune_tf.searchers.trial_registry import Desk, TrialBook
+from tune_tf.searchers.trial_outcome import TrialOutcome
+from tune_tf.searchers.trial_registry import SamplerView, TrialRegistry
 
-DIVERGED = Verdict(Outcome.DIVERGED, cause="loss is nan")
+DIVERGED = TrialOutcome(Outcome.DIVERGED, cause="loss is nan")
 
 
 def options(trial):
@@ -33,9 +33,9 @@ SAMPLERS = {
 
 def make_book(suggest, sampler="random", rungs=()):
     storage = InMemoryStorage()
-    study = open_study(storage, "s", Goals((Objective("loss", "min"),)))
+    study = open_study(storage, "s", SearchObjectives((Objective("loss", "min"),)))
     study.sampler = SAMPLERS[sampler]()
-    book = TrialBook(study, storage, suggest, desk=Desk(study, storage, lambda: rungs))
+    book = TrialRegistry(study, storage, suggest, desk=SamplerView(study, storage, lambda: rungs))
     book.find_orphans()
     return book
 
@@ -45,7 +45,7 @@ def proposed(book, num_trials):
     configs = []
     for number in range(num_trials):
         configs.append(repr(book.ask(str(number))))
-        book.tell(str(number), Verdict(Outcome.COMPLETED, float(len(configs)), 1))
+        book.tell(str(number), TrialOutcome(Outcome.COMPLETED, float(len(configs)), 1))
     return configs
 
 
@@ -57,7 +57,7 @@ def test_a_config_that_gave_nan_is_not_proposed_again(sampler):
     book.tell("first", DIVERGED)
     for number in range(12):
         assert book.ask(str(number)) != failed
-        book.tell(str(number), Verdict(Outcome.COMPLETED, 1.0, 1))
+        book.tell(str(number), TrialOutcome(Outcome.COMPLETED, 1.0, 1))
     assert len(book.study.trials) == 13
 
 
@@ -65,7 +65,7 @@ def test_a_config_that_gave_nan_before_a_resume_is_not_proposed_again():
     book = make_book(options)
     failed = book.ask("first")
     book.tell("first", DIVERGED)
-    again = TrialBook(book.study, book._storage, options, book.page.copy())
+    again = TrialRegistry(book.study, book._storage, options, book.page.copy())
     again.find_orphans()
     assert all(again.ask(str(number)) != failed for number in range(12))
 
@@ -89,7 +89,7 @@ def test_what_failed_for_another_reason_may_be_proposed_again(monkeypatch):
     monkeypatch.setattr("tune_tf.searchers.trial_registry.rehearse", None)
     book = make_book(options)
     book.ask("first")
-    book.tell("first", Verdict(Outcome.ERROR, cause="node died"))
+    book.tell("first", TrialOutcome(Outcome.ERROR, cause="node died"))
     assert book.ask("second")
 
 
@@ -175,7 +175,7 @@ def test_what_an_earlier_sweep_tried_may_be_tried_again():
 def test_an_exhaustive_search_is_left_to_itself(monkeypatch):
     monkeypatch.setattr("tune_tf.searchers.trial_registry.rehearse", None)
     book = make_book(options, rungs=(1,))
-    book.desk.study.sampler = FiniteSampler(optuna.samplers.BruteForceSampler(seed=1))
+    book.desk.study.sampler = ExhaustiveSampler(optuna.samplers.BruteForceSampler(seed=1))
     assert len(set(proposed(book, 4))) == 4
 
 
@@ -199,7 +199,7 @@ def test_a_sampler_that_draws_only_what_is_known_is_replaced_by_chance():
     study = optuna.create_study(sampler=Stuck())
     study.tell(study.ask(wide), 1.0)
     known = Points(tried).among(study.trials)
-    drawn = rehearse(study, study._storage, suggest, NO_POINTS, known)
+    drawn = deduplicate(study, study._storage, suggest, NO_POINTS, known)
     assert set(drawn.params) == set(names)
     assert set(drawn.params.values()) != {5}
 

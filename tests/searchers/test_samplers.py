@@ -30,11 +30,11 @@ from tune_tf.searchers.samplers.catalogue import (
     shown_rule,
     uses_constraints,
 )
-from tune_tf.searchers.samplers.exhaustive import FiniteSampler, grid_points
-from tune_tf.searchers.samplers.numbered_random import RandomByNumber
+from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler, grid_points
+from tune_tf.searchers.samplers.numbered_random import NumberedRandomSampler
 from tune_tf.searchers.space_adapter import suggest_of
-from tune_tf.searchers.storage.filtered import Shown
-from tune_tf.searchers.storage.visibility import AS_TOLD, AtHighestRung, AtRungs, WithoutCurves
+from tune_tf.searchers.storage.filtered import FilteredStorage
+from tune_tf.searchers.storage.visibility import AS_TOLD, FinalValues, HighestRung, RungValues
 from tune_tf.space import Float, SearchSpace
 
 
@@ -47,18 +47,18 @@ class Own(BaseSampler):
 KINDS = {
     "tpe": (TPESampler, MIXED, lambda seed: TPESampler(seed=seed, multivariate=False)),
     "tpe_rungs": (TPESampler, NUMBERS, lambda seed: TPESampler(seed=seed)),
-    "random": (RandomByNumber, MIXED, RandomByNumber),
+    "random": (NumberedRandomSampler, MIXED, NumberedRandomSampler),
     "cmaes": (CmaEsSampler, NUMBERS, lambda seed: CmaEsSampler(seed=seed)),
     "gp": (GPSampler, MIXED, lambda seed: GPSampler(seed=seed)),
     "nsga2": (NSGAIISampler, MIXED, lambda seed: NSGAIISampler(seed=seed)),
     "nsga3": (NSGAIIISampler, MIXED, lambda seed: NSGAIIISampler(seed=seed)),
     "qmc": (QMCSampler, MIXED, lambda seed: QMCSampler(seed=seed)),
     "grid": (
-        FiniteSampler,
+        ExhaustiveSampler,
         FINITE,
         lambda seed: GridSampler(grid_points(FINITE.distributions()), seed=seed),
     ),
-    "bruteforce": (FiniteSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
+    "bruteforce": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
 }
 SEVERAL = [name for name in KINDS if name not in ("tpe_rungs", "cmaes")]
 table = pytest.mark.parametrize("name", KINDS)
@@ -111,7 +111,7 @@ def test_every_sampler_is_in_these_tests():
 def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name):
     _, space, plain = KINDS[name]
     suggest = suggest_of(space, dense=needs_dense(name))
-    ours = Shown(InMemoryStorage(), rule=shown_rule(name))
+    ours = FilteredStorage(InMemoryStorage(), rule=shown_rule(name))
     sampler = make_sampler(name, 7, space=space)
     num_trials = 18 if name == "gp" else 30  # the 10 ended ones that it waits for, and slow ones
     expected = proposals(plain(7), InMemoryStorage(), suggest, num_trials)
@@ -121,7 +121,7 @@ def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name)
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_objectives_and_stopped_trials_with_curves_are_no_obstacle(name):
     _, space, _ = KINDS[name]
-    storage = Shown(InMemoryStorage(), rule=shown_rule(name, num_objectives=2))
+    storage = FilteredStorage(InMemoryStorage(), rule=shown_rule(name, num_objectives=2))
     sampler = make_sampler(name, 7, space=space, num_objectives=2)
     configs = proposals(sampler, storage, suggest_of(space), 16, num_objectives=2)
     assert len({str(config) for config in configs}) > 10
@@ -135,7 +135,7 @@ def test_nothing_is_logged_or_warned_of_to_who_chose_by_name(name, caplog):
         with warnings.catch_warnings(), caplog.at_level(logging.WARNING, "optuna"):
             warnings.simplefilter("error")
             sampler = make_sampler(name, 1, space=space, has_constraints=True)
-            storage = Shown(InMemoryStorage(), rule=shown_rule(name))
+            storage = FilteredStorage(InMemoryStorage(), rule=shown_rule(name))
             study = optuna.create_study(storage=storage, sampler=sampler)
             for _ in range(14):
                 trial = study.ask()
@@ -175,7 +175,7 @@ def test_conditional_spaces_are_searched(name):
     space = SearchSpace({**CONDITIONAL.parameters, "rate": Float(0, 1, step=0.5)})
     assert needs_dense(name) is (name in DENSE)
     suggest = suggest_of(space, dense=needs_dense(name))
-    storage = Shown(InMemoryStorage(), rule=shown_rule(name))
+    storage = FilteredStorage(InMemoryStorage(), rule=shown_rule(name))
     study = optuna.create_study(storage=storage, sampler=make_sampler(name, 1, space=space))
     for _ in range(14):
         trial = study.ask()
@@ -224,11 +224,11 @@ def test_who_learns_from_constraints_is_known(sampler, uses):
 @pytest.mark.parametrize(
     ("sampler", "num_objectives", "rule"),
     [
-        ("tpe", 1, AtRungs()),
-        ("tpe", 2, WithoutCurves()),
-        ("tpe_rungs", 1, AtHighestRung()),
+        ("tpe", 1, RungValues()),
+        ("tpe", 2, FinalValues()),
+        ("tpe_rungs", 1, HighestRung()),
         ("gp", 1, AS_TOLD),
-        (TPESampler(), 1, AtRungs()),
+        (TPESampler(), 1, RungValues()),
         (Own(), 1, AS_TOLD),
     ],
     ids=str,
@@ -300,7 +300,7 @@ def test_a_sampler_without_a_seed_of_ours_is_seeded_afresh(sampler):
 @pytest.mark.parametrize(("rungs", "random"), [((), True), ((1,), False)], ids=["no", "a rung"])
 def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, random):
     def seventeenth(sampler):
-        storage = Shown(InMemoryStorage(), lambda: rungs)
+        storage = FilteredStorage(InMemoryStorage(), lambda: rungs)
         study = optuna.create_study(storage=storage, sampler=sampler)
         for _ in range(16):
             trial = study.ask()
@@ -315,7 +315,9 @@ def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, rando
 def test_a_gaussian_process_copes_with_results_that_have_no_constraints():
     rule = shown_rule("gp", has_constraints=True)
     sampler = make_sampler("gp", 1, space=NUMBERS, has_constraints=True)
-    study = optuna.create_study(storage=Shown(InMemoryStorage(), rule=rule), sampler=sampler)
+    study = optuna.create_study(
+        storage=FilteredStorage(InMemoryStorage(), rule=rule), sampler=sampler
+    )
     for number in range(12):
         trial = study.ask()
         suggest_of(NUMBERS)(trial)

@@ -11,14 +11,14 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
-from tune_tf.searchers.storage.filtered import Shown
+from tune_tf.searchers.storage.filtered import FilteredStorage
 from tune_tf.searchers.storage.visibility import (
     AS_TOLD,
-    AsTold,
-    AtHighestRung,
-    AtRungs,
-    WithoutCurves,
-    finite,
+    FinalValues,
+    HighestRung,
+    RungValues,
+    Unfiltered,
+    finite_values,
     values_at,
 )
 
@@ -56,7 +56,7 @@ def curve_to(last, value=0.5):
 
 def shown(study, rule, rungs=RUNGS):
     """Return state, curve and value of each trial as it is shown."""
-    storage = Shown(study._storage, lambda: rungs, rule)
+    storage = FilteredStorage(study._storage, lambda: rungs, rule)
     return [seen(trial) for trial in storage.get_all_trials(study._study_id)]
 
 
@@ -78,33 +78,33 @@ CASES = {
 def test_a_trial_is_shown_at_rungs(state, last, expected):
     study = new_study()
     add(study, curve_to(last), state)
-    assert shown(study, AtRungs()) == [expected]
+    assert shown(study, RungValues()) == [expected]
 
 
 def test_a_running_trial_before_the_first_rung_is_running():
     study = new_study()
     add(study, {1: 0.5, 2: 0.4}, RUNNING)
-    assert shown(study, AtRungs(), rungs=(3, 9)) == [(RUNNING, {1: 0.5, 2: 0.4}, None)]
+    assert shown(study, RungValues(), rungs=(3, 9)) == [(RUNNING, {1: 0.5, 2: 0.4}, None)]
 
 
 def test_a_trial_stopped_before_the_first_rung_has_no_value():
     study = new_study()
     add(study, {1: 0.5, 2: 0.4}, PRUNED)
-    assert shown(study, AtRungs(), rungs=(3, 9)) == [(PRUNED, {}, None)]
+    assert shown(study, RungValues(), rungs=(3, 9)) == [(PRUNED, {}, None)]
 
 
-@pytest.mark.parametrize("rule", [AtRungs(), AtHighestRung(), AS_TOLD], ids=str)
+@pytest.mark.parametrize("rule", [RungValues(), HighestRung(), AS_TOLD], ids=str)
 def test_without_rungs_trials_are_shown_as_they_are_stored(rule):
     study = new_study()
     for state in (COMPLETE, PRUNED, RUNNING, FAIL):
         add(study, curve_to(4), state)
     stored = study.get_trials()
-    storage = Shown(study._storage, rule=rule)
+    storage = FilteredStorage(study._storage, rule=rule)
     assert storage.get_all_trials(study._study_id) == stored
 
 
 @pytest.mark.parametrize("rungs", [(), RUNGS], ids=["no rungs", "rungs"])
-@pytest.mark.parametrize("rule", [AtRungs(), AtHighestRung(min_values=1)], ids=str)
+@pytest.mark.parametrize("rule", [RungValues(), HighestRung(min_values=1)], ids=str)
 def test_nan_is_never_shown_of_a_stopped_trial(rule, rungs):
     study = new_study()
     add(study, {1: 0.5, 3: math.nan, 9: math.inf}, PRUNED)
@@ -137,7 +137,7 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("rule", [AtRungs(), AtHighestRung(), AS_TOLD], ids=str)
+@pytest.mark.parametrize("rule", [RungValues(), HighestRung(), AS_TOLD], ids=str)
 @pytest.mark.parametrize(("state", "curve", "at", "expected"), CHANGED.values(), ids=CHANGED)
 def test_a_trial_counts_up_to_the_moment_its_config_was_changed(rule, state, curve, at, expected):
     study = new_study()
@@ -147,7 +147,7 @@ def test_a_trial_counts_up_to_the_moment_its_config_was_changed(rule, state, cur
 
 def test_of_a_curve_without_nan_there_is_no_copy():
     curve = curve_to(3)
-    assert finite(curve) is curve
+    assert finite_values(curve) is curve
 
 
 def test_where_constraints_are_learnt_from_a_finished_trial_without_any_has_failed():
@@ -158,25 +158,25 @@ def test_where_constraints_are_learnt_from_a_finished_trial_without_any_has_fail
     bound.set_constraint("size", -1.0)
     study.tell(bound, 0.5)
     told = [state for state, _, _ in shown(study, AS_TOLD)]
-    constrained = [state for state, _, _ in shown(study, AsTold(constrained=True))]
+    constrained = [state for state, _, _ in shown(study, Unfiltered(constrained=True))]
     assert told == [COMPLETE, PRUNED, RUNNING, COMPLETE]
     assert constrained == [FAIL, PRUNED, RUNNING, COMPLETE]
 
 
-@pytest.mark.parametrize("rule", [AS_TOLD, WithoutCurves()], ids=str)
+@pytest.mark.parametrize("rule", [AS_TOLD, FinalValues()], ids=str)
 def test_rungs_are_not_asked_for_where_nothing_depends_on_them(rule):
     def rungs():
         raise AssertionError("asked")
 
     study = new_study()
     add(study, curve_to(2), RUNNING)
-    assert len(Shown(study._storage, rungs, rule).get_all_trials(study._study_id)) == 1
+    assert len(FilteredStorage(study._storage, rungs, rule).get_all_trials(study._study_id)) == 1
 
 
 def test_a_changed_config_has_values_at_rungs_up_to_then():
     study = new_study()
     add(study, curve_to(9), COMPLETE, changed_at=4)
-    assert shown(study, AtRungs()) == [(PRUNED, {1: 0.5, 3: 0.5}, 0.5)]
+    assert shown(study, RungValues()) == [(PRUNED, {1: 0.5, 3: 0.5}, 0.5)]
 
 
 def test_who_reached_the_highest_rung_with_enough_values_is_complete_and_all_others_running():
@@ -187,7 +187,7 @@ def test_who_reached_the_highest_rung_with_enough_values_is_complete_and_all_oth
     add(study, curve_to(1, 0.1), PRUNED)
     add(study, {}, RUNNING)
     add(study, {}, FAIL)
-    assert shown(study, AtHighestRung(min_values=3)) == [
+    assert shown(study, HighestRung(min_values=3)) == [
         (COMPLETE, {}, 0.9),
         (COMPLETE, {}, 0.4),
         (COMPLETE, {}, 0.3),
@@ -201,7 +201,7 @@ def test_a_finished_trial_counts_with_its_value_at_that_rung():
     study = new_study()
     add(study, {1: 0.9, 3: 0.5, 9: 0.1}, COMPLETE)
     add(study, {1: 0.8, 3: 0.4}, PRUNED)
-    assert [value for _, _, value in shown(study, AtHighestRung(2))] == [0.5, 0.4]
+    assert [value for _, _, value in shown(study, HighestRung(2))] == [0.5, 0.4]
 
 
 def test_a_trial_that_was_through_before_that_rung_counts_with_its_last_value():
@@ -210,19 +210,19 @@ def test_a_trial_that_was_through_before_that_rung_counts_with_its_last_value():
     for _ in range(2):
         add(study, curve_to(3), PRUNED)
     study.add_trial(optuna.trial.create_trial(value=0.7))
-    assert [value for _, _, value in shown(study, AtHighestRung(2))] == [0.2, 0.5, 0.5, 0.7]
+    assert [value for _, _, value in shown(study, HighestRung(2))] == [0.2, 0.5, 0.5, 0.7]
 
 
 def test_as_long_as_no_rung_has_enough_values_nobody_is_good():
     study = new_study()
     for last in (1, 3, 5):
         add(study, curve_to(last), PRUNED)
-    assert shown(study, AtHighestRung(min_values=4)) == [(RUNNING, {}, None)] * 3
+    assert shown(study, HighestRung(min_values=4)) == [(RUNNING, {}, None)] * 3
 
 
 def test_ended_trials_are_shown_anew_when_a_higher_rung_has_enough_values():
     study = new_study()
-    storage = Shown(study._storage, lambda: RUNGS, AtHighestRung(2))
+    storage = FilteredStorage(study._storage, lambda: RUNGS, HighestRung(2))
     states = []
     for last in (1, 1, 3, 3):
         add(study, curve_to(last), PRUNED)
@@ -237,7 +237,7 @@ def test_ended_trials_are_shown_anew_when_a_higher_rung_has_enough_values():
 
 def test_a_running_trial_that_goes_on_counts_once_at_each_rung():
     study = new_study()
-    storage = Shown(study._storage, lambda: RUNGS, AtHighestRung(2))
+    storage = FilteredStorage(study._storage, lambda: RUNGS, HighestRung(2))
     trial = add(study, {1: 0.5}, RUNNING)
     storage.get_all_trials(study._study_id)
     trial.report(0.4, 2)
@@ -248,11 +248,11 @@ def test_with_several_objectives_no_curves_are_shown():
     study = new_study()
     add(study, curve_to(3), PRUNED)
     add(study, curve_to(3), COMPLETE)
-    assert shown(study, WithoutCurves()) == [(PRUNED, {}, None), (COMPLETE, curve_to(3), 0.5)]
+    assert shown(study, FinalValues()) == [(PRUNED, {}, None), (COMPLETE, curve_to(3), 0.5)]
 
 
 def test_good_is_the_best_tenth_at_the_highest_rung_and_bad_all_else(monkeypatch):
-    """What :class:`AtHighestRung` counts on in Optuna's TPE."""
+    """What :class:`HighestRung` counts on in Optuna's TPE."""
     sets = {}
     build = TPESampler._build_parzen_estimator
 
@@ -267,7 +267,7 @@ def test_good_is_the_best_tenth_at_the_highest_rung_and_bad_all_else(monkeypatch
     add(truth, {1: 0.0}, PRUNED)
     add(truth, {}, RUNNING)
     sampler = TPESampler(seed=0, multivariate=False)
-    storage = Shown(truth._storage, lambda: RUNGS, AtHighestRung())
+    storage = FilteredStorage(truth._storage, lambda: RUNGS, HighestRung())
     study = optuna.load_study(study_name="s", storage=storage, sampler=sampler)
     study.ask({"x": FloatDistribution(0, 1)})
     assert sets == {"good": [18, 19], "bad": [*range(18), 20, 21]}
@@ -276,14 +276,14 @@ def test_good_is_the_best_tenth_at_the_highest_rung_and_bad_all_else(monkeypatch
 def test_a_trial_by_its_id_is_the_truth():
     study = new_study()
     trial = add(study, curve_to(4), RUNNING)
-    storage = Shown(study._storage, lambda: RUNGS)
+    storage = FilteredStorage(study._storage, lambda: RUNGS)
     assert storage.get_trial(trial._trial_id).state is RUNNING
     assert storage.get_n_trials(study._study_id, PRUNED) == 0
 
 
 def test_a_study_over_it_is_asked_and_told_as_any_other():
     storage = InMemoryStorage()
-    study = new_study(Shown(storage, lambda: RUNGS))
+    study = new_study(FilteredStorage(storage, lambda: RUNGS))
     add(study, curve_to(4), PRUNED)
     trial = add(study, curve_to(9, 0.1), COMPLETE)
     study.set_user_attr("a", 1)
@@ -300,7 +300,7 @@ def test_a_study_over_it_is_asked_and_told_as_any_other():
 
 
 def test_a_study_is_deleted_through_it():
-    storage = Shown(InMemoryStorage())
+    storage = FilteredStorage(InMemoryStorage())
     new_study(storage)
     optuna.delete_study(study_name="s", storage=storage)
     assert storage.get_all_studies() == []
@@ -309,7 +309,7 @@ def test_a_study_is_deleted_through_it():
 def test_what_is_shown_is_a_copy_where_one_is_asked_for():
     study = new_study()
     add(study, curve_to(4), RUNNING)
-    storage = Shown(study._storage, lambda: RUNGS)
+    storage = FilteredStorage(study._storage, lambda: RUNGS)
     storage.get_all_trials(study._study_id, deepcopy=True)[0].params["x"] = 9
     storage.get_all_trials(study._study_id, deepcopy=False).clear()
     (trial,) = storage.get_all_trials(study._study_id, deepcopy=False)
@@ -320,7 +320,7 @@ def test_trials_are_chosen_by_the_state_they_are_shown_in():
     study = new_study()
     add(study, curve_to(4), RUNNING)
     add(study, {}, RUNNING)
-    storage = Shown(study._storage, lambda: RUNGS)
+    storage = FilteredStorage(study._storage, lambda: RUNGS)
     numbers = {
         state: [t.number for t in storage.get_all_trials(study._study_id, states=(state,))]
         for state in (PRUNED, RUNNING, TrialState.WAITING)
@@ -332,7 +332,7 @@ def test_rungs_that_change_are_followed():
     study = new_study()
     add(study, curve_to(9), PRUNED)
     rungs = [1, 3]
-    storage = Shown(study._storage, lambda: rungs)
+    storage = FilteredStorage(study._storage, lambda: rungs)
     assert [*storage.get_all_trials(study._study_id)[0].intermediate_values] == [1, 3]
     rungs.append(9)
     assert [*storage.get_all_trials(study._study_id)[0].intermediate_values] == [1, 3, 9]
@@ -350,7 +350,7 @@ def test_ended_trials_are_looked_at_once_only(open_storage, tmp_path):
     study = new_study(open_storage(tmp_path))
     add(study, curve_to(4), PRUNED)
     running = add(study, curve_to(1), RUNNING)
-    storage = Shown(study._storage, lambda: RUNGS)
+    storage = FilteredStorage(study._storage, lambda: RUNGS)
     before = storage.get_all_trials(study._study_id, deepcopy=False)
     running.report(0.1, 3)
     after = storage.get_all_trials(study._study_id, deepcopy=False)
@@ -359,7 +359,7 @@ def test_ended_trials_are_looked_at_once_only(open_storage, tmp_path):
 
 
 def test_a_bare_database_is_cached_underneath(tmp_path):
-    storage = Shown(RDBStorage(f"sqlite:///{tmp_path}/study.db"), rule=AS_TOLD)
+    storage = FilteredStorage(RDBStorage(f"sqlite:///{tmp_path}/study.db"), rule=AS_TOLD)
     study = new_study(storage)
     add(study, curve_to(2), COMPLETE)
     one, other = (storage._truth.get_all_trials(study._study_id, deepcopy=False) for _ in "12")
@@ -369,14 +369,14 @@ def test_a_bare_database_is_cached_underneath(tmp_path):
 @pytest.mark.parametrize("open_storage", [STORAGES["journal"], STORAGES["database"]])
 def test_a_trial_that_an_earlier_process_asked_for_takes_its_parameters(open_storage, tmp_path):
     number = new_study(open_storage(tmp_path)).ask()._trial_id
-    storage = Shown(open_storage(tmp_path))
+    storage = FilteredStorage(open_storage(tmp_path))
     study = optuna.load_study(study_name="s", storage=storage, sampler=RandomSampler(seed=0))
     value = optuna.Trial(study, number).suggest_float("x", 0, 1)
     assert study.trials[0].params == {"x": value}
 
 
 def test_a_parameter_of_an_unknown_trial_is_refused():
-    storage = Shown(InMemoryStorage())
+    storage = FilteredStorage(InMemoryStorage())
     with pytest.raises(KeyError, match="No trial with trial_id 7"):
         storage.set_trial_param(7, "x", 0.5, FloatDistribution(0, 1))
 
@@ -391,12 +391,12 @@ steps = st.one_of(
 
 @given(
     st.lists(steps, max_size=30),
-    st.sampled_from([AtRungs(), AtHighestRung(min_values=2), AS_TOLD, WithoutCurves()]),
+    st.sampled_from([RungValues(), HighestRung(min_values=2), AS_TOLD, FinalValues()]),
 )
 @settings(max_examples=60, deadline=None)
 def test_looking_often_shows_what_looking_once_at_the_end_does(steps, rule):
     truth = new_study()
-    often = Shown(truth._storage, lambda: RUNGS, rule)
+    often = FilteredStorage(truth._storage, lambda: RUNGS, rule)
     trials = []
     for what, *given_ in steps:
         running = [trial for trial in trials if not truth.trials[trial.number].state.is_finished()]
@@ -405,7 +405,7 @@ def test_looking_often_shows_what_looking_once_at_the_end_does(steps, rule):
         elif running:
             act(truth, running[given_[0] % len(running)], what, given_[1:])
         often.get_all_trials(truth._study_id)
-    once = Shown(truth._storage, lambda: RUNGS, rule)
+    once = FilteredStorage(truth._storage, lambda: RUNGS, rule)
     expected = once.get_all_trials(truth._study_id)
     assert often.get_all_trials(truth._study_id) == expected
     assert [trial.number for trial in expected] == [trial.number for trial in trials]

@@ -6,10 +6,10 @@ from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.objective import Objective
-from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.objectives import SearchObjectives
 from tune_tf.searchers.storage.study_storage import open_storage, open_study, shown
 
-LOSS = Goals((Objective("val_loss", "min"),))
+LOSS = SearchObjectives((Objective("val_loss", "min"),))
 
 
 @pytest.mark.parametrize("name", ["study.journal", "study.log"])

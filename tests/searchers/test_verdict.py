@@ -4,10 +4,10 @@ import pytest
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.searchers.objectives import Goals
-from tune_tf.searchers.trial_outcome import Verdict, judge
+from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.trial_outcome import TrialOutcome, infer_outcome
 
-LOSS = Goals((Objective("loss", "min"),))
+LOSS = SearchObjectives((Objective("loss", "min"),))
 
 
 def result(iteration, loss=0.5, **more):
@@ -15,7 +15,7 @@ def result(iteration, loss=0.5, **more):
 
 
 def judged(last, *, last_seen=2, own_end=False):
-    return judge(last, LOSS, last_seen=last_seen, own_end=lambda _: own_end)
+    return infer_outcome(last, LOSS, last_seen=last_seen, own_end=lambda _: own_end)
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_an_end_without_a_reason_is_inferred(last, seen, own_end, outcome):
 @pytest.mark.parametrize("reason", Outcome, ids=lambda outcome: outcome.value)
 def test_a_reason_that_is_written_is_believed(reason):
     last = result(3, stop_reason=reason.value, stop_cause="because")
-    assert judged(last) == Verdict(reason, 0.5, 3, "because")
+    assert judged(last) == TrialOutcome(reason, 0.5, 3, "because")
 
 
 def test_a_trial_that_is_called_complete_with_nan_has_diverged():
     verdict = judged(result(3, math.nan, stop_reason="completed"))
-    assert verdict == Verdict(Outcome.DIVERGED, None, 3, "loss is nan at iteration 3")
+    assert verdict == TrialOutcome(Outcome.DIVERGED, None, 3, "loss is nan at iteration 3")
 
 
 def test_a_missing_metric_is_told_as_the_cause():

@@ -9,13 +9,13 @@ from optuna.trial import TrialState, create_trial
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
-from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.objectives import SearchObjectives
 from tune_tf.searchers.space_record import check_space
 from tune_tf.searchers.storage.study_storage import open_storage, open_study
-from tune_tf.searchers.warm_start.warm_start import WarmStart, take_over
+from tune_tf.searchers.warm_start.warm_start import WarmStart, import_trials
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
-GOALS = Goals((Objective("loss", "min"),))
+GOALS = SearchObjectives((Objective("loss", "min"),))
 SPACE = SearchSpace(
     {
         "optimizer": Choice(["adam", "sgd"]),
@@ -65,13 +65,13 @@ def fresh(goals=GOALS):
 
 def taken_from(journal, space=SPACE, goals=GOALS):
     study = fresh(goals)
-    return study, take_over(study, space, goals, WarmStart(journal))
+    return study, import_trials(study, space, goals, WarmStart(journal))
 
 
 def test_a_sampler_that_sees_inactive_parameters_is_given_values_for_them(journal):
     earlier(journal, trial_of(GOOD, value=0.25))
     study = fresh()
-    take_over(study, SPACE, GOALS, WarmStart(journal), dense=True)
+    import_trials(study, SPACE, GOALS, WarmStart(journal), dense=True)
     (trial,) = study.trials
     assert trial.params.keys() == SPACE.distributions().keys()
     assert GOOD.items() <= trial.params.items()
@@ -142,8 +142,8 @@ def test_what_was_taken_is_logged_once_and_taken_once(journal, caplog):
     earlier(journal, trial_of(GOOD), trial_of(GOOD | {"units": 100}))
     study = fresh()
     with caplog.at_level(logging.INFO):
-        first = take_over(study, SPACE, GOALS, WarmStart(journal))
-        second = take_over(study, SPACE, GOALS, WarmStart(journal))
+        first = import_trials(study, SPACE, GOALS, WarmStart(journal))
+        second = import_trials(study, SPACE, GOALS, WarmStart(journal))
     [record] = [each for each in caplog.records if each.name.startswith("tune_tf")]
     assert record.getMessage() == (
         f"1 earlier trials taken over from {journal}; 1 left out: "
@@ -166,13 +166,13 @@ def test_a_kill_amid_the_taking_adds_no_trial_twice(journal, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(optuna.Study, "add_trial", killed)
         with pytest.raises(KeyboardInterrupt):
-            take_over(study, SPACE, GOALS, WarmStart(journal))
-    assert take_over(study, SPACE, GOALS, WarmStart(journal)).num_taken == 3
+            import_trials(study, SPACE, GOALS, WarmStart(journal))
+    assert import_trials(study, SPACE, GOALS, WarmStart(journal)).num_taken == 3
     assert [each.user_attrs["warm_start_key"] for each in study.trials] == ["0", "1", "2"]
 
 
 def test_constraints_come_along_and_trials_without_them_are_left_out(journal):
-    goals = Goals.of(Objective("loss", "min"), {"size": "<= 10"})
+    goals = SearchObjectives.of(Objective("loss", "min"), {"size": "<= 10"})
     constrained = trial_of(GOOD)
     constrained.set_constraint("size <= 10", 2.5)
     earlier(journal, constrained, trial_of(GOOD))
@@ -183,7 +183,7 @@ def test_constraints_come_along_and_trials_without_them_are_left_out(journal):
 
 
 def test_trials_of_several_objectives_are_taken(journal):
-    goals = Goals((Objective("loss", "min"), Objective("speed", "max")))
+    goals = SearchObjectives((Objective("loss", "min"), Objective("speed", "max")))
     both = create_trial(
         params=GOOD, distributions={p: DISTRIBUTIONS[p] for p in GOOD}, values=[1, 2]
     )
@@ -192,7 +192,7 @@ def test_trials_of_several_objectives_are_taken(journal):
 
 
 def test_a_study_of_another_direction_is_refused(journal):
-    earlier(journal, goals=Goals((Objective("acc", "max"),)))
+    earlier(journal, goals=SearchObjectives((Objective("acc", "max"),)))
     with pytest.raises(InvalidSettingsError, match=r"made to maximize, .* \(min loss\)"):
         taken_from(journal)
 
@@ -275,9 +275,9 @@ def tracked(tmp_path):
 @pytest.mark.slow
 def test_runs_of_an_mlflow_experiment_are_taken(tracked):
     uri, runs = tracked
-    goals = Goals.of(Objective("loss", "min"), {"size": "<= 10"})
+    goals = SearchObjectives.of(Objective("loss", "min"), {"size": "<= 10"})
     study = fresh(goals)
-    taken = take_over(study, SPACE, goals, WarmStart("mlflow:digits", uri))
+    taken = import_trials(study, SPACE, goals, WarmStart("mlflow:digits", uri))
     first, second = study.trials
     assert first.params == {"optimizer": "adam", "units": 8, "shape": "(1, 2)"}
     assert (first.value, first.intermediate_values) == (0.25, {1: 0.5, 2: 0.25})
@@ -289,4 +289,4 @@ def test_runs_of_an_mlflow_experiment_are_taken(tracked):
         "their units is out of range here": 1,
     }
     with pytest.raises(InvalidSettingsError, match=r"'mlflow:digit' at .* did you mean 'digits'"):
-        take_over(study, SPACE, goals, WarmStart("mlflow:digit", uri))
+        import_trials(study, SPACE, goals, WarmStart("mlflow:digit", uri))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.simulation import read_table
+from tune_tf.simulation import read_curve_table
 
 TABLES = Path(__file__).parents[2] / "scripts/bench/tables"
 TABLE_NAMES = ("digits_mlp", "breast_cancer_mlp")
@@ -48,20 +48,20 @@ def write(path, curves, **other):
 def test_the_nearest_config_is_looked_up_on_the_scale_that_it_is_drawn_on(
     table, learning_rate, value
 ):
-    problem = read_table(table)
+    problem = read_curve_table(table)
     config = {"optimizer": "adam", "learning_rate": learning_rate}
     assert problem.value(config, 2) == pytest.approx(value, rel=1e-3)
 
 
 def test_the_limit_is_the_length_of_the_curves_unless_less_is_asked_for(table):
     config = {"optimizer": "sgd", "learning_rate": 1.0}
-    assert read_table(table).max_t == 2
-    assert read_table(table, max_t=1).value(config, 2) == pytest.approx(11, rel=1e-3)
+    assert read_curve_table(table).max_t == 2
+    assert read_curve_table(table, max_t=1).value(config, 2) == pytest.approx(11, rel=1e-3)
 
 
 def test_more_iterations_than_there_are_is_refused(table):
     with pytest.raises(InvalidSettingsError, match=r"max_t=3.*has 2 iterations; ask for 1 to 2"):
-        read_table(table, max_t=3)
+        read_curve_table(table, max_t=3)
 
 
 @pytest.mark.parametrize(("mode", "target"), [("min", 2), ("max", 12)])
@@ -69,38 +69,38 @@ def test_the_target_is_the_best_config_where_each_makes_up_more_than_a_thousandt
     tmp_path, mode, target
 ):
     path = write(tmp_path / "table.npz", np.arange(1.0, 13).reshape(2, 3, 2), mode=mode)
-    assert read_table(path).target == pytest.approx(target, rel=1e-3)
+    assert read_curve_table(path).target == pytest.approx(target, rel=1e-3)
 
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_a_table_tells_whether_something_may_be_tuned_on_it(tmp_path, held_out):
     path = write(tmp_path / "table.npz", np.arange(1.0, 13).reshape(2, 3, 2), held_out=held_out)
-    assert read_table(path).held_out is held_out
+    assert read_curve_table(path).held_out is held_out
 
 
 def test_a_table_that_does_not_tell_may_be_tuned_on(table):
-    assert not read_table(table).held_out
+    assert not read_curve_table(table).held_out
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path):
     path = tmp_path / "table.npz"
     path.write_bytes(b"nothing")
     with pytest.raises(InvalidSettingsError, match="is no table of learning curves"):
-        read_table(path)
+        read_curve_table(path)
 
 
 def test_a_table_without_a_description_is_refused(tmp_path):
     path = tmp_path / "table.npz"
     np.savez(path, curves=np.zeros((1, 1), np.uint16))
     with pytest.raises(InvalidSettingsError, match=r"no table.*description"):
-        read_table(path)
+        read_curve_table(path)
 
 
 @pytest.mark.parametrize(
     ("name", "num_configs"), [("digits_mlp", 2160), ("breast_cancer_mlp", 1872)]
 )
 def test_a_table_of_the_benchmark_is_small_and_holds_27_epochs(name, num_configs):
-    problem = read_table(TABLES / f"{name}.npz")
+    problem = read_curve_table(TABLES / f"{name}.npz")
     assert (TABLES / f"{name}.npz").stat().st_size < 300_000
     assert (problem.name, problem.max_t) == (name, 27)
     assert f"{num_configs} configs" in problem.about
@@ -108,7 +108,7 @@ def test_a_table_of_the_benchmark_is_small_and_holds_27_epochs(name, num_configs
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
 def test_a_thousandth_of_random_configs_reaches_the_target_of_the_benchmarks_table(name):
-    problem = read_table(TABLES / f"{name}.npz")
+    problem = read_curve_table(TABLES / f"{name}.npz")
     rng = np.random.default_rng(0)
     finals = np.array([problem.value(problem.space.sample(rng), 27) for _ in range(8_000)])
     # Few points reach it; the best ones without the last of them are too few.
@@ -116,5 +116,5 @@ def test_a_thousandth_of_random_configs_reaches_the_target_of_the_benchmarks_tab
 
 
 def test_nothing_may_be_tuned_on_the_second_table():
-    held_out = {name: read_table(TABLES / f"{name}.npz").held_out for name in TABLE_NAMES}
+    held_out = {name: read_curve_table(TABLES / f"{name}.npz").held_out for name in TABLE_NAMES}
     assert held_out == {"digits_mlp": False, "breast_cancer_mlp": True}

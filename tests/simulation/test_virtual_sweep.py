@@ -210,11 +210,11 @@ def test_ours_and_rays_asha_decide_alike_on_the_same_random_configs(num_workers)
 
 
 def test_a_sweep_runs_a_thousand_times_faster_than_its_clock():
-    from tune_tf.simulation import make_pairing, make_problem, survey
+    from tune_tf.simulation import make_pairing, make_problem, run_seeds
 
     problem = make_problem("hartmann6")
     began = time.process_time()  # not the wall time, which others on the machine change
-    found = survey(
+    found = run_seeds(
         problem,
         lambda seed: make_pairing(problem, "random", seed=seed),
         num_seeds=1,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from parameters_strategy import conditional_spaces, spaces
 from ruamel.yaml import YAML
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 
 
@@ -117,4 +117,4 @@ def test_a_name_that_ends_in_yaml_is_a_file():
     match = "space.yaml: 1 fault\n.*there is no such file; looked for /"
     with pytest.raises(InvalidSettingsError, match=match) as caught:
         SearchSpace.from_yaml("nowhere/space.yaml")
-    assert caught.value.faults == (Fault("", caught.value.faults[0].what),)
+    assert caught.value.faults == (ErrorDetail("", caught.value.faults[0].what),)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parameters_strategy import conditional_spaces, spaces
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 
 SGD = {"optimizer/name": "sgd"}
@@ -100,19 +100,21 @@ def test_samples_hold_only_what_is_active():
         pytest.param({"name": "adam", "momentum": None}, [], id="inactive-none"),
         pytest.param(
             {"name": "adam", "momentum": 0.5},
-            [Fault("optimizer.momentum", "is inactive but given as 0.5: leave it out")],
+            [ErrorDetail("optimizer.momentum", "is inactive but given as 0.5: leave it out")],
             id="inactive",
         ),
-        pytest.param({"name": "sgd"}, [Fault("optimizer.momentum", "is missing")], id="missing"),
+        pytest.param(
+            {"name": "sgd"}, [ErrorDetail("optimizer.momentum", "is missing")], id="missing"
+        ),
         pytest.param(
             {"name": "sgd", "momentum": 0.7},
-            [Fault("optimizer.momentum", "must be one of 0.0, 0.5, 0.9, not 0.7")],
+            [ErrorDetail("optimizer.momentum", "must be one of 0.0, 0.5, 0.9, not 0.7")],
             id="no-option",
         ),
         pytest.param(
             {"name": "adam", "nam": 1},
             [
-                Fault(
+                ErrorDetail(
                     "optimizer.nam",
                     "is no parameter; did you mean 'optimizer.name'?; there are optimizer.name, "
                     "optimizer.momentum, optimizer.nesterov, epochs",

@@ -12,7 +12,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
 from tune_tf.sweep.model.best_model import log_best_model
-from tune_tf.sweep.model.export_process import ModelFolder, ModelWriter
+from tune_tf.sweep.model.export_process import ModelExportProcess, ModelFolder
 
 CONFIG = {
     "name": "digits",
@@ -48,7 +48,7 @@ def writer():
         Model(metadata=metadata).save(str(path / "MLmodel"))
         return ModelFolder(path)
 
-    writer = create_autospec(ModelWriter, instance=True)
+    writer = create_autospec(ModelExportProcess, instance=True)
     writer.write.side_effect = write
     return writer
 

@@ -21,16 +21,16 @@ class Sweep:
     """A sweep whose trials do what the test says, on a clock that only the test moves."""
 
     def __init__(self, state=None, **budget):
-        from tune_tf.sweep.callbacks.budget_limit import BudgetKeeper
+        from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
         from tune_tf.sweep.runner import _target
         from tune_tf.sweep.spending import Spending
-        from tune_tf.sweep.stopper import SweepEnd
+        from tune_tf.sweep.stopper import SweepStopper
 
         self.now = 100.0
         config = SweepConfig.from_dict({**SWEEP, "budget": {"num_samples": 50, **budget}})
-        self.end = SweepEnd("small", _target(config))
+        self.end = SweepStopper("small", _target(config))
         self.endings = SimpleNamespace(outcomes={})
-        self.keeper = BudgetKeeper(
+        self.keeper = BudgetLimit(
             config, self.end, self.endings, lambda: Spending(clock=lambda: self.now)
         )
         if state is not None:

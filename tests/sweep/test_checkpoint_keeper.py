@@ -28,15 +28,15 @@ class Sweep:
     """A sweep in Tune's hands and its snapshots; :meth:`step` takes one, which may be written."""
 
     def __init__(self, folder, scheduler=None, **settings):
-        from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointKeeper
-        from tune_tf.tracking import Endings
+        from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
+        from tune_tf.tracking import OutcomeTracker
 
         self.folder, self.now, self.iteration, self.trials = folder, 0.0, 0, []
         self.written, self.told = None, []
-        self.endings = Endings()
+        self.endings = OutcomeTracker()
         self.scheduler = scheduler or Scheduler()
         config = SweepConfig.from_dict(SETTINGS | {"keep_checkpoints": 1} | settings)
-        self.keeper = CheckpointKeeper(
+        self.keeper = CheckpointRetention(
             config,
             SweepStorage.of(folder, config),
             self,

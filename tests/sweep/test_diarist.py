@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tune_tf.events import Diary, Pages
+from tune_tf.events import EventHistory, EventLog
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 
@@ -32,15 +32,15 @@ class Driver:
     """A driver that tells its callbacks what happens; ``outcomes`` is what a resume restores."""
 
     def __init__(self, folder, outcomes=()):
-        from tune_tf.sweep.callbacks.event_recorder import Diarist
-        from tune_tf.tracking import Endings
+        from tune_tf.sweep.callbacks.event_recorder import EventRecorder
+        from tune_tf.tracking import OutcomeTracker
 
         self.folder = folder
-        self.diary = Diary(folder)
+        self.diary = EventLog(folder)
         self.diary.__enter__()
-        endings = Endings(Objective("loss", "min"))
+        endings = OutcomeTracker(Objective("loss", "min"))
         endings.set_state({"ended": {each: outcome.value for each, outcome in outcomes}})
-        self.callbacks = [endings, Diarist(self.diary, endings)]
+        self.callbacks = [endings, EventRecorder(self.diary, endings)]
 
     def tell(self, hook, *trials, **more):
         for callback in self.callbacks:
@@ -66,7 +66,7 @@ class Driver:
 
     @property
     def pages(self):
-        return Pages.of(self.folder).trials
+        return EventHistory.of(self.folder).trials
 
 
 def test_a_trial_is_told_with_its_number_config_outcome_and_cause(trial_of, tmp_path):
@@ -154,10 +154,10 @@ def test_a_resume_tells_an_end_that_the_diary_lost(trial_of, tmp_path):
 
 
 def test_a_run_that_is_made_after_the_last_step_is_noted(tmp_path):
-    from tune_tf.sweep.callbacks.event_recorder import Diarist
+    from tune_tf.sweep.callbacks.event_recorder import EventRecorder
 
     driver, tracker = Driver(tmp_path), SimpleNamespace(parent_run_id=None)
-    driver.callbacks[1] = Diarist(driver.diary, driver.callbacks[0], tracker)
+    driver.callbacks[1] = EventRecorder(driver.diary, driver.callbacks[0], tracker)
     driver.tell("on_step_end")
     assert driver.diary.pages.run_id is None
     tracker.parent_run_id = "f" * 32
@@ -167,12 +167,12 @@ def test_a_run_that_is_made_after_the_last_step_is_noted(tmp_path):
 
 
 def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(trial_of, tmp_path, monkeypatch):
-    from tune_tf.sweep.callbacks.event_recorder import Diarist
+    from tune_tf.sweep.callbacks.event_recorder import EventRecorder
 
     monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
     driver, trial = Driver(tmp_path), trial_of(4)
     endings, _ = driver.callbacks
-    driver.callbacks[1] = Diarist(driver.diary, endings, secrets=frozenset({"in-the-uri"}))
+    driver.callbacks[1] = EventRecorder(driver.diary, endings, secrets=frozenset({"in-the-uri"}))
     log = tmp_path / "trial_00004" / "log.txt"
     log.parent.mkdir()
     log.write_text("planted-t0ken and in-the-uri\n")

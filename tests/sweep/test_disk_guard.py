@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tune_tf.events import Diary, Pages
+from tune_tf.events import EventHistory, EventLog
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
@@ -91,14 +91,14 @@ def test_a_place_that_is_gone_holds_nothing_back(tmp_path):
 
 
 def test_the_diary_tells_that_trials_are_held_back_until_they_are_not(tmp_path):
-    with Diary(tmp_path) as diary:
+    with EventLog(tmp_path) as diary:
         diary.held("nothing is free")
-        assert Pages.of(tmp_path).held == "nothing is free"
+        assert EventHistory.of(tmp_path).held == "nothing is free"
         diary.went_on()
-        assert Pages.of(tmp_path).held is None
+        assert EventHistory.of(tmp_path).held is None
         diary.held("nothing is free")
-    with Diary(tmp_path):
-        assert Pages.of(tmp_path).held is None
+    with EventLog(tmp_path):
+        assert EventHistory.of(tmp_path).held is None
 
 
 def test_a_promotion_stops_no_waiting_trial_while_new_ones_are_held_back():
@@ -106,11 +106,11 @@ def test_a_promotion_stops_no_waiting_trial_while_new_ones_are_held_back():
 
     from tune_tf.schedulers.promotion import _counts_waiting
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.gated_search import HeldBack
+    from tune_tf.searchers.gated_search import GatedSearcher
 
     disk = Disk()
     searcher = OptunaSearcher(SearchSpace({"rate": Float(0, 1)}), Objective("loss", "min"))
-    held_back = HeldBack(searcher, disk.guard())
+    held_back = GatedSearcher(searcher, disk.guard())
     search = SearchGenerator(ConcurrencyLimiter(held_back, max_concurrent=2))
     assert _counts_waiting(search, 2)
     disk.turn(0)
@@ -123,7 +123,7 @@ def run(inline, tmp_path):
     from ray import tune
 
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.gated_search import HeldBack
+    from tune_tf.searchers.gated_search import GatedSearcher
 
     def once(config):
         return {"loss": config["rate"], "done": True}
@@ -135,7 +135,7 @@ def run(inline, tmp_path):
         )
         analysis = tune.run(
             once,
-            search_alg=HeldBack(searcher, guard),
+            search_alg=GatedSearcher(searcher, guard),
             num_samples=num_samples,
             max_concurrent_trials=1,
             storage_path=str(tmp_path),
@@ -194,17 +194,17 @@ def test_a_sweep_with_no_trial_left_waits_and_goes_on_by_itself(run):
 
 
 def test_ctrl_c_ends_a_sweep_that_waits_for_room(run):
-    from tune_tf.tracking.outcome_tracker import last_report
+    from tune_tf.tracking.outcome_tracker import latest_result
 
     disk = Script(then=lambda disk: (disk.turn(0), signal.raise_signal(signal.SIGINT)))
     trials = run(disk, 2)
-    assert [last_report(trial) for trial in trials] == [{}]
+    assert [latest_result(trial) for trial in trials] == [{}]
     assert len(disk.told) == 1
 
 
 def test_the_time_budget_ends_a_sweep_that_waits_for_room(run):
-    from tune_tf.tracking.outcome_tracker import last_report
+    from tune_tf.tracking.outcome_tracker import latest_result
 
     disk = Disk(free=0)
     trials = run(disk, 2, time_budget_s=1)
-    assert [last_report(trial) for trial in trials] == [{}]
+    assert [latest_result(trial) for trial in trials] == [{}]

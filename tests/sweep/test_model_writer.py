@@ -9,7 +9,7 @@ import pytest
 
 from tune_tf.config import BudgetSettings
 from tune_tf.sweep.model.export_process import (
-    ModelWriter,
+    ModelExportProcess,
     StartEarly,
     _in_place_of,
     _Process,
@@ -66,7 +66,7 @@ def test_the_process_is_started_shortly_before_the_end(num_ended, elapsed_s, tim
 
 
 def test_a_writer_that_was_never_needed_ends_nothing():
-    with ModelWriter():
+    with ModelExportProcess():
         pass
 
 

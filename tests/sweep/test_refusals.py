@@ -4,7 +4,7 @@ import pytest
 
 from tune_tf.errors import WorkloadError
 from tune_tf.sweep.callbacks import guards
-from tune_tf.sweep.callbacks.guards import RefuseBrokenWorkload
+from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
 
 TRACEBACK = """Traceback (most recent call last):
   File "loads.py", line 1, in load
@@ -34,12 +34,12 @@ def test_the_message_is_told_without_the_traceback_of_another_process(error_of):
     trial = Trial()
 
     with pytest.raises(WorkloadError, match=r"^record 3 \(a.png\): cannot be read;\n  mend it$"):
-        RefuseBrokenWorkload().on_trial_error(1, [trial], trial)
+        BrokenWorkloadCheck().on_trial_error(1, [trial], trial)
 
 
 def test_another_error_ends_no_sweep(error_of):
     error_of("Traceback (most recent call last):\nValueError: something else")
     trial = Trial()
 
-    RefuseBrokenWorkload().on_trial_error(1, [trial], trial)
+    BrokenWorkloadCheck().on_trial_error(1, [trial], trial)
     assert trial.last_result is None

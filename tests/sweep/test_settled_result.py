@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.events import Diary
+from tune_tf.events import EventLog
 from tune_tf.sweep.sweep_result import settled_result
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.writing.spool import SPOOL
@@ -42,7 +42,7 @@ def interrupt(sweep):
 
 
 def fail_to_log(sweep):
-    with Diary(sweep.path) as diary:
+    with EventLog(sweep.path) as diary:
         diary.over(interrupted=False, run_ids={}, left=["best model"])
 
 
@@ -60,7 +60,7 @@ def edit(sweep):
 
 
 def leave_a_trial(sweep):
-    with Diary(sweep.path) as diary:
+    with EventLog(sweep.path) as diary:
         diary.started("late", 4, sweep.config_of(4))
         diary.over(interrupted=False, run_ids={})
 

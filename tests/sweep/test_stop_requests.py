@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.errors import SweepConflictError, UnknownTrialError
-from tune_tf.events import Mailbox
+from tune_tf.events import ControlChannel
 from tune_tf.outcome import Outcome
 from tune_tf.sweep import stop_sweep, stop_trials
 
@@ -11,14 +11,16 @@ from tune_tf.sweep import stop_sweep, stop_trials
 @pytest.fixture
 def heeding():
     """Return a driver that heeds what is asked of a sweep, and what came of it."""
-    from tune_tf.sweep.callbacks.control import StopRequests
-    from tune_tf.sweep.stopper import SweepEnd
+    from tune_tf.sweep.callbacks.control import ControlRequests
+    from tune_tf.sweep.stopper import SweepStopper
 
     def heeding(folder):
         now = iter(range(0, 1000, 10))
         told = []
-        end = SweepEnd("small")
-        StopRequests(Mailbox(folder), end, lambda: told.append("interrupted"), lambda: next(now))
+        end = SweepStopper("small")
+        ControlRequests(
+            ControlChannel(folder), end, lambda: told.append("interrupted"), lambda: next(now)
+        )
         return lambda: (end.stop_all(), end, told)[1:]
 
     return heeding
@@ -89,7 +91,7 @@ def test_a_sweep_that_does_not_run_cannot_be_stopped(sweep, interrupted, text):
     sweep.finish(interrupted=interrupted)
     with pytest.raises(SweepConflictError, match=text):
         stop_sweep(sweep.path)
-    assert list(Mailbox(sweep.path).take()) == []
+    assert list(ControlChannel(sweep.path).take()) == []
 
 
 def test_a_trial_that_has_ended_cannot_be_stopped(sweep):
@@ -99,7 +101,7 @@ def test_a_trial_that_has_ended_cannot_be_stopped(sweep):
         SweepConflictError, match=r"trial 0 \(completed\) of small-.* ended already"
     ):
         stop_trials(sweep.path, ["1", "0"])
-    assert list(Mailbox(sweep.path).take()) == []
+    assert list(ControlChannel(sweep.path).take()) == []
 
 
 def test_an_unknown_trial_is_told(sweep):

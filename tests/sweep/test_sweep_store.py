@@ -7,7 +7,7 @@ import pytest
 from tune_tf import SweepConfig
 from tune_tf.errors import InvalidSettingsError, StoreSilentError
 from tune_tf.sweep import mlflow_store as sweep_store
-from tune_tf.sweep.mlflow_store import SweepStore
+from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep_folder import SweepFolder
 
 
@@ -41,19 +41,19 @@ def test_the_runs_of_a_sweep_are_found(folder, tmp_path):
     tags = {"tune_tf.sweep_id": sweep.sweep_id}
     parent = client.create_run(client.create_experiment("mine"), tags=tags).info.run_id
 
-    store = SweepStore.open(sweep)
+    store = MLflowStore.open(sweep)
     assert (store.parent_run_id, store.experiment_name) == (parent, "mine")
 
 
 def test_a_sweep_without_tracking_has_none(folder):
     with pytest.raises(InvalidSettingsError, match="is not tracked: its settings have no section"):
-        SweepStore.open(folder())
+        MLflowStore.open(folder())
 
 
 def test_a_store_without_the_runs_is_told_with_what_to_do(folder):
     sweep = folder(experiment_name="mine")
     with pytest.raises(StoreSilentError, match=f"no runs of digits-.*tune-tf sync {sweep.path}"):
-        SweepStore.open(sweep)
+        MLflowStore.open(sweep)
 
 
 def test_a_store_that_does_not_answer_is_told_without_its_password(folder, monkeypatch):
@@ -66,5 +66,5 @@ def test_a_store_that_does_not_answer_is_told_without_its_password(folder, monke
     with pytest.raises(
         StoreSilentError, match="does not answer: cannot reach the store/api"
     ) as told:
-        SweepStore.open(folder(tracking_uri=uri))
+        MLflowStore.open(folder(tracking_uri=uri))
     assert "hunter22" not in str(told.value)

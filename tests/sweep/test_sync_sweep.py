@@ -8,7 +8,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.runs import Sweep, connect
-from tune_tf.tracking.writing.run_update import PARENT, Entry, Report
+from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.spool import SPOOL, Spool
 
 SWEEP = """
@@ -40,9 +40,9 @@ def killed(folder_of):
     folder = folder_of()
     sweep = Sweep(folder.sweep_id, folder.tracking_uri, folder.config.mlflow.experiment_name)
     spool = Spool(folder.path / SPOOL, sweep.to_dict())
-    spool.append(1, Entry(PARENT, 0, name=folder.sweep_id))
+    spool.append(1, RunUpdate(PARENT, 0, name=folder.sweep_id))
     metrics = {"val_accuracy": 0.5, "tune/time_total_s": 1.0}
-    spool.append(2, Entry("t1", 0, reports=[Report(1, 1000, metrics)]))
+    spool.append(2, RunUpdate("t1", 0, reports=[Report(1, 1000, metrics)]))
     spool.close()
     return folder
 

@@ -30,11 +30,11 @@ METRICS = ("loss",)
     ],
 )
 def test_a_last_result_tells_how_the_trial_ended(result, own_end, outcome):
-    assert run_outcome.of_result(result, own_end=own_end, metrics=METRICS) is outcome
+    assert run_outcome.outcome_of_result(result, own_end=own_end, metrics=METRICS) is outcome
 
 
 def test_without_a_metric_to_judge_no_trial_diverges():
-    assert run_outcome.of_result({"loss": math.nan}, own_end=True) is Outcome.COMPLETED
+    assert run_outcome.outcome_of_result({"loss": math.nan}, own_end=True) is Outcome.COMPLETED
 
 
 DONE = {"loss": 1.0, "done": True}
@@ -64,7 +64,7 @@ GOING_ON = {"loss": 1.0, "done": False}
     ],
 )
 def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, error, outcome):
-    got = run_outcome.of_trial(
+    got = run_outcome.outcome_of_trial(
         seen, last_result, status=status, own_end=False, error=error, metrics=METRICS
     )
     assert got is outcome
@@ -82,7 +82,7 @@ def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, erro
 def test_a_trial_that_is_stopped_while_it_waits_may_have_run_to_its_limit(
     last_result, own_end, outcome
 ):
-    got = run_outcome.of_trial("completed", last_result, status="PAUSED", own_end=own_end)
+    got = run_outcome.outcome_of_trial("completed", last_result, status="PAUSED", own_end=own_end)
     assert got is outcome
 
 
@@ -98,7 +98,7 @@ def test_a_trial_that_is_stopped_while_it_waits_may_have_run_to_its_limit(
     ],
 )
 def test_the_sweep_fails_only_if_every_trial_failed(outcomes, interrupted, status):
-    assert run_outcome.of_sweep(outcomes, interrupted=interrupted) == status
+    assert run_outcome.outcome_of_sweep(outcomes, interrupted=interrupted) == status
 
 
 def test_the_cause_is_the_last_lines_without_colours_and_markers():
@@ -115,6 +115,6 @@ def test_what_came_before_the_last_failure_is_not_its_cause():
     )
     assert run_outcome.last_failure(error).strip() == "ValueError: boom"
     assert (
-        run_outcome.of_trial("completed", {}, status="ERROR", own_end=False, error=error)
+        run_outcome.outcome_of_trial("completed", {}, status="ERROR", own_end=False, error=error)
         is Outcome.ERROR
     )

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tune_tf.tracking.writing.run_update import Entry, Report, batches
+from tune_tf.tracking.writing.run_update import Report, RunUpdate, batches
 
 
 def report(step, num_metrics=2):
@@ -10,9 +10,9 @@ def report(step, num_metrics=2):
 
 
 def test_what_comes_later_is_added_and_the_last_tag_counts():
-    entry = Entry("t", 1, name="n", tags={"a": "1", "b": "1"}, reports=[report(1)])
-    entry.merge(Entry("t", 2, tags={"b": "2"}, reports=[report(2)], status="KILLED", end_ms=2))
-    assert entry == Entry(
+    entry = RunUpdate("t", 1, name="n", tags={"a": "1", "b": "1"}, reports=[report(1)])
+    entry.merge(RunUpdate("t", 2, tags={"b": "2"}, reports=[report(2)], status="KILLED", end_ms=2))
+    assert entry == RunUpdate(
         "t",
         1,
         name="n",
@@ -24,13 +24,15 @@ def test_what_comes_later_is_added_and_the_last_tag_counts():
 
 
 def test_reopening_takes_back_an_end_not_yet_written():
-    entry = Entry("t", 1, status="KILLED", end_ms=1)
-    entry.merge(Entry("t", 2, reopen=True))
+    entry = RunUpdate("t", 1, status="KILLED", end_ms=1)
+    entry.merge(RunUpdate("t", 2, reopen=True))
     assert (entry.status, entry.end_ms, entry.reopen) == (None, None, True)
 
 
 def test_size_counts_every_value():
-    entry = Entry("t", 1, params={"a": "1"}, tags={"b": "2"}, reports=[report(1)], status="KILLED")
+    entry = RunUpdate(
+        "t", 1, params={"a": "1"}, tags={"b": "2"}, reports=[report(1)], status="KILLED"
+    )
     assert entry.size == 5
 
 
@@ -50,7 +52,7 @@ def test_a_report_over_the_limit_is_split_and_its_rest_is_always_needed():
     assert [part.once for part in parts] == [True, False, False]
 
 
-FULL = Entry(
+FULL = RunUpdate(
     "trial/ü",
     1,
     name="n",
@@ -72,22 +74,24 @@ FULL = Entry(
 
 
 @pytest.mark.parametrize(
-    "entry", [FULL, Entry("", 0), Entry("", 0, trials=frozenset())], ids=["full", "empty", "none"]
+    "entry",
+    [FULL, RunUpdate("", 0), RunUpdate("", 0, trials=frozenset())],
+    ids=["full", "empty", "none"],
 )
 def test_an_entry_comes_back_from_json_as_it_was(entry):
-    assert Entry.from_json(entry.to_json()) == entry
+    assert RunUpdate.from_json(entry.to_json()) == entry
     assert "\n" not in entry.to_json()
 
 
 def test_nan_comes_back_from_json():
-    entry = Entry("t", 0, reports=[Report(1, 0, {"loss": math.nan})])
-    assert math.isnan(Entry.from_json(entry.to_json()).reports[0].metrics["loss"])
+    entry = RunUpdate("t", 0, reports=[Report(1, 0, {"loss": math.nan})])
+    assert math.isnan(RunUpdate.from_json(entry.to_json()).reports[0].metrics["loss"])
 
 
 @pytest.mark.parametrize("length", [0, 1, 20, -1])
 def test_a_part_of_an_entry_is_refused(length):
     with pytest.raises(ValueError, match="not an entry"):
-        Entry.from_json(FULL.to_json()[:length])
+        RunUpdate.from_json(FULL.to_json()[:length])
 
 
 @pytest.mark.parametrize(
@@ -99,18 +103,18 @@ def test_a_part_of_an_entry_is_refused(length):
     ids=["file over text", "text over file"],
 )
 def test_of_two_artifacts_of_one_path_the_later_counts(first, later, kept):
-    entry = Entry("t", 0, **first)
-    entry.merge(Entry("t", 1, **later))
+    entry = RunUpdate("t", 0, **first)
+    entry.merge(RunUpdate("t", 1, **later))
     assert (entry.texts, entry.files) == kept
 
 
 def test_a_sweep_that_goes_on_is_not_settled_by_its_earlier_end():
-    entry = Entry("", 0, trials=frozenset({"t"}), ends={"t": "error"}, status="KILLED")
-    entry.merge(Entry("", 1, reopen=True))
+    entry = RunUpdate("", 0, trials=frozenset({"t"}), ends={"t": "error"}, status="KILLED")
+    entry.merge(RunUpdate("", 1, reopen=True))
     assert (entry.trials, entry.ends) == (None, {})
 
 
 def test_the_last_end_of_a_sweep_says_how_trials_ended():
-    entry = Entry("", 0, trials=frozenset({"t"}), ends={"t": "error"})
-    entry.merge(Entry("", 1, trials=frozenset({"t"}), ends={"t": "oom"}))
+    entry = RunUpdate("", 0, trials=frozenset({"t"}), ends={"t": "error"})
+    entry.merge(RunUpdate("", 1, trials=frozenset({"t"}), ends={"t": "oom"}))
     assert entry.ends == {"t": "oom"}

@@ -11,19 +11,19 @@ from tune_tf.tracking.names import (
     file_name,
     key_of,
     long_params_of,
-    metrics_of,
+    mlflow_metrics,
+    mlflow_params,
     one_line,
-    params_of,
 )
 
 
 def test_numbers_of_a_result_are_metrics_under_their_own_names():
     result = {"loss": 0.5, "val_accuracy": np.float32(0.25), "epoch": 3}
-    assert metrics_of(result) == {"loss": 0.5, "val_accuracy": 0.25, "epoch": 3.0}
+    assert mlflow_metrics(result) == {"loss": 0.5, "val_accuracy": 0.25, "epoch": 3.0}
 
 
 def test_nested_results_are_joined_by_slashes():
-    assert metrics_of({"eval": {"auc": 0.5, "by": {"zero": 1}}}) == {
+    assert mlflow_metrics({"eval": {"auc": 0.5, "by": {"zero": 1}}}) == {
         "eval/auc": 0.5,
         "eval/by/zero": 1.0,
     }
@@ -35,22 +35,22 @@ def test_nested_results_are_joined_by_slashes():
     ids=["bool", "numpy bool", "text", "none", "list", "empty mapping"],
 )
 def test_what_is_not_a_number_is_not_a_metric(value):
-    assert metrics_of({"loss": value}) == {}
+    assert mlflow_metrics({"loss": value}) == {}
 
 
 def test_nan_and_inf_are_metrics():
-    metrics = metrics_of({"loss": math.nan, "gap": -math.inf})
+    metrics = mlflow_metrics({"loss": math.nan, "gap": -math.inf})
     assert math.isnan(metrics["loss"])
     assert metrics["gap"] == -math.inf
 
 
 def test_of_rays_bookkeeping_only_the_total_time_is_logged():
     result = {"time_total_s": 2.5, "pid": 7, "training_iteration": 3, "config": {"lr": 0.1}}
-    assert metrics_of(result) == {TIME_TOTAL: 2.5}
+    assert mlflow_metrics(result) == {TIME_TOTAL: 2.5}
 
 
 def test_the_total_time_comes_last_so_that_a_step_that_has_it_has_all():
-    assert list(metrics_of({"time_total_s": 1.0, "loss": 0.5}))[-1] == TIME_TOTAL
+    assert list(mlflow_metrics({"time_total_s": 1.0, "loss": 0.5}))[-1] == TIME_TOTAL
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_two_long_names_stay_two_within_the_limit():
 
 
 def test_params_are_flat_text_and_long_values_are_cut():
-    params = params_of({"lr": 0.1, "opt": {"name": "sgd"}, "blob": "x" * 7000, "none": {}})
+    params = mlflow_params({"lr": 0.1, "opt": {"name": "sgd"}, "blob": "x" * 7000, "none": {}})
     assert params["lr"] == "0.1"
     assert params["opt/name"] == "sgd"
     assert params["none"] == "{}"
@@ -126,4 +126,4 @@ def test_every_key_that_ray_fills_in_is_known_as_bookkeeping():
     from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 
     result = dict.fromkeys([*AUTO_RESULT_KEYS, *DEBUG_METRICS], 1)
-    assert metrics_of(result) == {TIME_TOTAL: 1.0}
+    assert mlflow_metrics(result) == {TIME_TOTAL: 1.0}

@@ -12,7 +12,7 @@ BEST = BestTrial("t3", "trial_00003", 0.98125, {"lr": 0.01, "opt": {"name": "a|b
 
 def test_a_finished_sweep_tells_what_was_optimized_how_trials_ended_and_the_best():
     outcomes = [Outcome.COMPLETED, Outcome.PRUNED, Outcome.PRUNED, Outcome.OUT_OF_BUDGET]
-    text = descriptions.of_sweep("FINISHED", outcomes, 40, objective=ACCURACY, best=BEST)
+    text = descriptions.sweep_description("FINISHED", outcomes, 40, objective=ACCURACY, best=BEST)
     assert text == (
         "**Hyperparameter sweep with Ray Tune, finished.** Maximizes `val_accuracy`. "
         "4 trials (1 completed, 2 pruned, 1 out of budget), 40 results.\n\n"
@@ -22,13 +22,13 @@ def test_a_finished_sweep_tells_what_was_optimized_how_trials_ended_and_the_best
 
 
 def test_an_interrupted_sweep_says_how_to_go_on():
-    text = descriptions.of_sweep("KILLED", [], 0, resume_with="tune-tf resume digits")
+    text = descriptions.sweep_description("KILLED", [], 0, resume_with="tune-tf resume digits")
     assert "interrupted.**" in text
     assert text.endswith("Go on with `tune-tf resume digits`.")
 
 
 def test_a_running_sweep_does_not_say_how_to_resume():
-    assert "resume" not in descriptions.of_sweep(
+    assert "resume" not in descriptions.sweep_description(
         "RUNNING", [], 0, resume_with="tune-tf resume digits"
     )
 
@@ -42,7 +42,7 @@ def test_the_space_is_told_as_a_sweep_file_has_it():
             "batch_size": 64,
         }
     )
-    text = descriptions.of_sweep("RUNNING", [], 0, space=space.to_dict())
+    text = descriptions.sweep_description("RUNNING", [], 0, space=space.to_dict())
     assert text.endswith(
         "Searched:\n\n| parameter | values |\n|---|---|\n"
         "| optimizer | choice adamw, rmsprop, sgd |\n"
@@ -60,11 +60,11 @@ def test_a_long_config_is_cut_and_says_so():
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_every_outcome_of_a_trial_is_told_in_words(outcome):
-    assert descriptions.of_trial(outcome, 3).endswith("It ended after 3 iterations.")
+    assert descriptions.trial_description(outcome, 3).endswith("It ended after 3 iterations.")
 
 
 def test_a_stopped_trial_tells_its_rung_and_its_best_value():
-    text = descriptions.of_trial(
+    text = descriptions.trial_description(
         Outcome.PRUNED, 9, rung="9", objective=ACCURACY, last=0.5, best=(0.75, 4)
     )
     assert "It ended after 9 iterations, at rung 9." in text
@@ -72,6 +72,6 @@ def test_a_stopped_trial_tells_its_rung_and_its_best_value():
 
 
 def test_a_failed_trial_tells_its_cause_as_it_stands():
-    text = descriptions.of_trial(Outcome.ERROR, 0, cause="ValueError: ```\n<b>boom</b>")
+    text = descriptions.trial_description(Outcome.ERROR, 0, cause="ValueError: ```\n<b>boom</b>")
     assert text.endswith("```\nValueError: '''\n<b>boom</b>\n```")
     assert "It ended" not in text

@@ -10,8 +10,8 @@ from tune_tf.tracking.writing.run_update import (
     PARENT,
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
-    Entry,
     Report,
+    RunUpdate,
 )
 
 
@@ -27,7 +27,7 @@ def open_runs(client, store_uri):
 
 def result(trial_id, step, loss=1.0):
     metrics = {"loss": loss, TIME_TOTAL: float(step)}
-    return Entry(trial_id, 1000, reports=[Report(step, 1000 * step, metrics)])
+    return RunUpdate(trial_id, 1000, reports=[Report(step, 1000 * step, metrics)])
 
 
 def points(client, run_id, key="loss"):
@@ -63,7 +63,7 @@ class FlakyClient:
 
 def test_a_trial_gets_a_child_of_the_parent(client, open_runs):
     runs = open_runs(tags={"team": "blue"})
-    runs.write(Entry("t1", 5000, name="trial one", params={"lr": "0.1"}))
+    runs.write(RunUpdate("t1", 5000, name="trial one", params={"lr": "0.1"}))
     child = client.get_run(runs.run_ids["t1"])
     assert child.info.run_name == "trial one"
     assert child.info.start_time == 5000
@@ -78,7 +78,7 @@ def test_a_trial_gets_a_child_of_the_parent(client, open_runs):
 
 def test_more_than_mlflow_takes_in_a_batch_is_written_whole(client, open_runs):
     runs = open_runs()
-    entry = Entry(
+    entry = RunUpdate(
         "t1",
         0,
         params={f"p{i}": str(i) for i in range(250)},
@@ -95,7 +95,7 @@ def test_more_than_mlflow_takes_in_a_batch_is_written_whole(client, open_runs):
 
 def test_nan_and_inf_are_kept_by_the_store(client, open_runs):
     runs = open_runs()
-    runs.write(Entry("t1", 0, reports=[Report(1, 0, {"nan": math.nan, "inf": math.inf})]))
+    runs.write(RunUpdate("t1", 0, reports=[Report(1, 0, {"nan": math.nan, "inf": math.inf})]))
     metrics = client.get_run(runs.run_ids["t1"]).data.metrics
     assert math.isnan(metrics["nan"])
     assert metrics["inf"] > 1e308
@@ -122,9 +122,9 @@ def test_another_process_goes_on_in_the_same_runs(client, open_runs):
 def test_reopening_a_run_takes_back_how_it_ended(client, open_runs):
     first = open_runs()
     tags = {STOP_REASON_TAG: "interrupted", STOP_CAUSE_TAG: "ctrl-c"}
-    first.write(Entry("t1", 0, tags=tags, status="KILLED", end_ms=9))
+    first.write(RunUpdate("t1", 0, tags=tags, status="KILLED", end_ms=9))
     second = open_runs(reopen=True)
-    second.write(Entry("t1", 0, reopen=True))
+    second.write(RunUpdate("t1", 0, reopen=True))
     run = client.get_run(second.run_ids["t1"])
     assert run.info.status == "RUNNING"
     assert not {STOP_REASON_TAG, STOP_CAUSE_TAG} & run.data.tags.keys()
@@ -132,17 +132,17 @@ def test_reopening_a_run_takes_back_how_it_ended(client, open_runs):
 
 def test_a_run_of_a_forgotten_trial_with_other_params_is_replaced(client, open_runs):
     first = open_runs()
-    first.write(Entry("t1", 0, params={"lr": "0.1"}))
+    first.write(RunUpdate("t1", 0, params={"lr": "0.1"}))
     second = open_runs(reopen=True)
-    second.write(Entry("t1", 0, params={"lr": "0.2"}, fresh=True))
+    second.write(RunUpdate("t1", 0, params={"lr": "0.2"}, fresh=True))
     assert second.run_ids["t1"] != first.run_ids["t1"]
     assert {run.info.run_id for run in active(client)} == set(second.run_ids.values())
 
 
 def test_a_param_that_changed_becomes_a_tag(client, open_runs):
     runs = open_runs()
-    runs.write(Entry(PARENT, 0, params={"best_lr": "0.1", "best_units": "8"}))
-    runs.write(Entry(PARENT, 0, params={"best_lr": "0.2", "best_units": "8"}))
+    runs.write(RunUpdate(PARENT, 0, params={"best_lr": "0.1", "best_units": "8"}))
+    runs.write(RunUpdate(PARENT, 0, params={"best_lr": "0.2", "best_units": "8"}))
     data = client.get_run(runs.run_ids[PARENT]).data
     assert data.params == {"best_lr": "0.1", "best_units": "8"}
     assert data.tags["best_lr"] == "0.2"
@@ -152,11 +152,11 @@ def test_a_param_that_changed_becomes_a_tag(client, open_runs):
 def test_an_answer_that_got_lost_doubles_nothing(method, client, open_runs):
     runs = open_runs(FlakyClient(client, method, times=1))
     entry = result("t1", 1)
-    entry.merge(Entry("t1", 0, params={"lr": "1"}, texts={"a.txt": "a"}, status="FINISHED"))
+    entry.merge(RunUpdate("t1", 0, params={"lr": "1"}, texts={"a.txt": "a"}, status="FINISHED"))
     with pytest.raises(ConnectionError, match="reset by peer"):
         runs.write(entry)
     runs.write(entry)
-    runs.write(Entry(PARENT, 0, trials=frozenset({"t1"}), status="FINISHED"))
+    runs.write(RunUpdate(PARENT, 0, trials=frozenset({"t1"}), status="FINISHED"))
     assert {run.info.run_id for run in active(client)} == set(runs.run_ids.values())
     assert len(runs.run_ids) == 2
     assert points(client, runs.run_ids["t1"]) == [(1, 1.0)]
@@ -167,7 +167,7 @@ def test_settling_ends_a_run_as_the_trial_ended_that_was_not_begun_again(client,
     runs = open_runs()
     runs.write(result("t1", 1))
     ends = {"t1": "out_of_budget"}
-    runs.write(Entry(PARENT, 0, trials=frozenset({"t1"}), ends=ends, status="FINISHED"))
+    runs.write(RunUpdate(PARENT, 0, trials=frozenset({"t1"}), ends=ends, status="FINISHED"))
     run = client.get_run(runs.run_ids["t1"])
     assert (run.info.status, run.data.tags[STOP_REASON_TAG]) == ("KILLED", "out_of_budget")
 
@@ -177,7 +177,7 @@ def test_settling_removes_runs_of_trials_made_after_the_last_snapshot(client, op
     for trial_id in ("kept", "forgotten"):
         first.write(result(trial_id, 1))
     second = open_runs(reopen=True, trial_ids=frozenset({"kept"}))
-    second.write(Entry(PARENT, 0, trials=frozenset({"kept"}), status="FINISHED"))
+    second.write(RunUpdate(PARENT, 0, trials=frozenset({"kept"}), status="FINISHED"))
     runs = {run.data.tags.get("tune_tf.trial_id", PARENT): run for run in active(client)}
     assert runs.keys() == {"kept", PARENT}
     assert runs["kept"].info.status == "KILLED"
@@ -186,20 +186,20 @@ def test_settling_removes_runs_of_trials_made_after_the_last_snapshot(client, op
 
 def test_settling_keeps_an_ended_run_of_a_trial_that_tune_made_anew(client, open_runs):
     first = open_runs()
-    first.write(Entry("old", 0, tags={STOP_REASON_TAG: "error"}, status="FAILED"))
+    first.write(RunUpdate("old", 0, tags={STOP_REASON_TAG: "error"}, status="FAILED"))
     second = open_runs(reopen=True, trial_ids=frozenset({"old"}))
     second.write(result("new", 1))
-    second.write(Entry(PARENT, 0, trials=frozenset({"new"}), status="FINISHED"))
+    second.write(RunUpdate(PARENT, 0, trials=frozenset({"new"}), status="FINISHED"))
     ids = {run.data.tags.get("tune_tf.trial_id", PARENT) for run in active(client)}
     assert ids == {"old", "new", PARENT}
 
 
 def test_without_a_snapshot_settling_keeps_what_had_ended(client, open_runs):
     first = open_runs()
-    first.write(Entry("ended", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED"))
+    first.write(RunUpdate("ended", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED"))
     first.write(result("running", 1))
     second = open_runs(reopen=True)
-    second.write(Entry(PARENT, 0, trials=frozenset(), status="KILLED"))
+    second.write(RunUpdate(PARENT, 0, trials=frozenset(), status="KILLED"))
     ids = {run.data.tags.get("tune_tf.trial_id", PARENT) for run in active(client)}
     assert ids == {"ended", PARENT}
 
@@ -211,7 +211,7 @@ def test_artifacts_lie_beside_a_database_that_is_elsewhere(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     runs = open_runs()
-    runs.write(Entry(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
+    runs.write(RunUpdate(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
     (file,) = (tmp_path / "mlruns" / "digits").rglob("sweep.yaml")
     assert file.read_text() == "a: 1"
 
@@ -220,7 +220,7 @@ def test_a_file_lands_under_the_path_that_it_is_given(client, open_runs, tmp_pat
     (tmp_path / "made.html").write_text("a plot")
     runs = open_runs()
     made = str(tmp_path / "made.html")
-    entry = Entry(PARENT, 0, files={"report.html": made, "plots/made.html": made})
+    entry = RunUpdate(PARENT, 0, files={"report.html": made, "plots/made.html": made})
     runs.write(entry)
     run_id = runs.run_ids[PARENT]
     assert [file.path for file in client.list_artifacts(run_id)] == ["plots", "report.html"]
@@ -231,7 +231,7 @@ def test_a_file_lands_under_the_path_that_it_is_given(client, open_runs, tmp_pat
 
 def test_a_file_that_is_gone_is_told_and_left_out(open_runs, tmp_path, caplog):
     runs = open_runs()
-    runs.write(Entry("t1", 0, files={"report.html": str(tmp_path / "gone.html")}))
+    runs.write(RunUpdate("t1", 0, files={"report.html": str(tmp_path / "gone.html")}))
     assert "gone.html is not there any more" in caplog.text
     assert runs.num_refused == 1
 
@@ -239,7 +239,7 @@ def test_a_file_that_is_gone_is_told_and_left_out(open_runs, tmp_path, caplog):
 def test_of_a_batch_with_a_value_that_mlflow_refuses_the_rest_is_written(client, open_runs, caplog):
     runs = open_runs()
     metrics = {f"m{number}": float(number) for number in range(20)} | {"no*way": 1.0}
-    entry = Entry("t1", 0, tags={"ok": "1"}, reports=[Report(1, 0, metrics)], status="FINISHED")
+    entry = RunUpdate("t1", 0, tags={"ok": "1"}, reports=[Report(1, 0, metrics)], status="FINISHED")
     runs.write(entry)
     run = client.get_run(runs.run_ids["t1"])
     assert run.data.metrics.keys() == {f"m{number}" for number in range(20)}
@@ -253,7 +253,7 @@ def test_what_is_for_a_run_that_a_user_deleted_is_left_out_at_once(client, open_
     runs.write(result("t1", 1))
     client.delete_run(runs.run_ids["t1"])
     reports = [Report(2, 0, report_of(3000).metrics)]
-    entry = Entry("t1", 0, tags={"a": "b"}, reports=reports, status="FINISHED")
+    entry = RunUpdate("t1", 0, tags={"a": "b"}, reports=reports, status="FINISHED")
     runs.write(entry)
     assert entry.size == 0
     assert runs.num_refused == 3000 + 2
@@ -266,10 +266,10 @@ def report_of(num_metrics):
 
 def test_what_comes_again_from_the_spool_of_a_killed_process_changes_nothing(client, open_runs):
     entries = [
-        Entry("t1", 0, name="one", params={"lr": "1"}, reopen=True, fresh=True),
+        RunUpdate("t1", 0, name="one", params={"lr": "1"}, reopen=True, fresh=True),
         *(result("t1", step) for step in (1, 2, 3)),
-        Entry("t1", 0, reports=[Report(7, 9, {"trials/completed": 1.0}, once=False)]),
-        Entry("t1", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED", end_ms=77),
+        RunUpdate("t1", 0, reports=[Report(7, 9, {"trials/completed": 1.0}, once=False)]),
+        RunUpdate("t1", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED", end_ms=77),
     ]
     for _ in range(2):
         runs = open_runs(reopen=True)
@@ -286,10 +286,12 @@ def test_what_comes_again_from_the_spool_of_a_killed_process_changes_nothing(cli
 def test_a_long_report_of_which_only_the_first_batch_was_sent_is_made_whole(client, open_runs):
     whole = report_of(2500)
     first = dict(list(whole.metrics.items())[:1000])
-    open_runs().write(Entry("t1", 0, reports=[Report(1, 1000, first)]))  # and then it was killed
+    open_runs().write(
+        RunUpdate("t1", 0, reports=[Report(1, 1000, first)])
+    )  # and then it was killed
 
     again = open_runs(reopen=True)
-    again.write(Entry("t1", 0, reports=[whole]))
+    again.write(RunUpdate("t1", 0, reports=[whole]))
 
     run_id = again.run_ids["t1"]
     assert len(client.get_run(run_id).data.metrics) == 2501
@@ -298,9 +300,9 @@ def test_a_long_report_of_which_only_the_first_batch_was_sent_is_made_whole(clie
 
 def test_a_trial_made_anew_while_the_old_one_waited_in_the_spool_replaces_it(client, open_runs):
     runs = open_runs(reopen=True)
-    runs.write(Entry("t1", 0, params={"lr": "0.1"}, reports=[Report(5, 0, {"loss": 5.0})]))
+    runs.write(RunUpdate("t1", 0, params={"lr": "0.1"}, reports=[Report(5, 0, {"loss": 5.0})]))
     runs.write(
-        Entry("t1", 0, params={"lr": "0.2"}, reports=[Report(1, 0, {"loss": 1.0})], fresh=True)
+        RunUpdate("t1", 0, params={"lr": "0.2"}, reports=[Report(1, 0, {"loss": 1.0})], fresh=True)
     )
     assert points(client, runs.run_ids["t1"]) == [(1, 1.0)]
     assert client.get_run(runs.run_ids["t1"]).data.params == {"lr": "0.2"}
@@ -311,15 +313,17 @@ def test_settling_removes_a_second_parent(client, open_runs):
     experiment = client.create_experiment("digits")
     client.create_run(experiment, start_time=10**14, tags={"tune_tf.sweep_id": "s1"})
     runs = open_runs()
-    runs.write(Entry(PARENT, 0, trials=frozenset(), status="FINISHED"))
+    runs.write(RunUpdate(PARENT, 0, trials=frozenset(), status="FINISHED"))
     assert {run.info.run_id for run in active(client)} == set(runs.run_ids.values())
 
 
 def test_runs_left_running_are_ended_as_interrupted_when_they_last_reported(client, open_runs):
     first = open_runs()
-    first.write(Entry(PARENT, 0, tags={"mlflow.note.content": "A sweep, running."}))
+    first.write(RunUpdate(PARENT, 0, tags={"mlflow.note.content": "A sweep, running."}))
     first.write(result("t1", 3))
-    first.write(Entry("t2", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED", end_ms=5))
+    first.write(
+        RunUpdate("t2", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED", end_ms=5)
+    )
 
     ended = open_runs(reopen=True).end_running()
 
@@ -350,7 +354,7 @@ def test_an_experiment_of_any_name_has_its_artifacts_beside_the_database(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     runs = SweepRuns(client, Sweep("s1", f"sqlite:///{tmp_path}/mlflow.db", name))
-    runs.write(Entry(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
+    runs.write(RunUpdate(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
     (file,) = tmp_path.rglob("sweep.yaml")
     assert file.relative_to(tmp_path / "mlruns").parts[1:] == (
         runs.run_ids[PARENT],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.tracking.writing.run_update import PARENT, Entry, Report
+from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.spool import Spool, is_held
 from tune_tf.tracking.writing.writer import Writer
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def result(run, step):
-    return Entry(run, 0, reports=[Report(step, 0, {"loss": 1.0})])
+    return RunUpdate(run, 0, reports=[Report(step, 0, {"loss": 1.0})])
 
 
 class Store:

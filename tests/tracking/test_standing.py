@@ -3,12 +3,12 @@ import pytest
 from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.tracking.progress_summary import BestTrial, Standing
+from tune_tf.tracking.progress_summary import BestTrial, ProgressSummary
 
 
 @pytest.fixture
 def standing():
-    return Standing(Objective("loss", "min"), (), {})
+    return ProgressSummary(Objective("loss", "min"), (), {})
 
 
 def end(standing, trial_id, loss, outcome=Outcome.COMPLETED):
@@ -53,7 +53,7 @@ def test_after_a_resume_also_counts_of_zero_are_news(standing):
 
 @pytest.mark.parametrize(("mode", "peak"), [("min", (1.0, 2)), ("max", (3.0, 1))])
 def test_the_peak_of_a_running_trial_is_its_best_report(mode, peak):
-    standing = Standing(Objective("loss", mode), (), {})
+    standing = ProgressSummary(Objective("loss", mode), (), {})
     for step, loss in enumerate([3.0, 1.0, float("nan"), 1.0], start=1):
         standing.reported("a", step, {"loss": loss})
     assert standing.peak("a") == peak
@@ -61,11 +61,11 @@ def test_the_peak_of_a_running_trial_is_its_best_report(mode, peak):
 
 def test_a_resume_goes_on_from_the_state():
     objective, constraints = Objective("loss", "min"), [Constraint("loss", ">=", 0.5)]
-    first = Standing(objective, constraints, {})
+    first = ProgressSummary(objective, constraints, {})
     first.reported("running", 1, {"loss": 4.0})
     end(first, "a", 2.0)
     end(first, "infeasible", 0.1)
-    second = Standing(objective, constraints, first.state())
+    second = ProgressSummary(objective, constraints, first.state())
     assert second.best == first.best == BestTrial("a", "trial a", 2.0, {"lr": 2.0})
     assert second.peak("running") == (4.0, 1)
     assert not end(second, "b", 3.0)
@@ -73,7 +73,7 @@ def test_a_resume_goes_on_from_the_state():
 
 def test_after_a_resume_all_counts_are_told_at_the_end():
     """MLflow leaves out what comes at a step that it has, so what was shown may not be there."""
-    standing = Standing(None, (), {})
+    standing = ProgressSummary(None, (), {})
     outcomes = {"a": Outcome.COMPLETED}
     standing.live(outcomes, best=False)
     assert standing.final(outcomes, every=True)["trials/completed"] == 1.0

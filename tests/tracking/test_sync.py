@@ -3,7 +3,7 @@ import pytest
 from tune_tf.errors import SweepConflictError
 from tune_tf.tracking.runs import Sweep
 from tune_tf.tracking.sync import Delivery, deliver, end_runs
-from tune_tf.tracking.writing.run_update import PARENT, Entry, Report
+from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
 
 
@@ -17,10 +17,10 @@ def left_behind(path, store_uri):
     """The spool of a sweep that was killed, and what its runs have in common."""
     sweep = Sweep("s1", store_uri, "digits", tags={"team": "blue"})
     spool = Spool(path, sweep.to_dict())
-    spool.append(1, Entry(PARENT, 0, name="the sweep"))
+    spool.append(1, RunUpdate(PARENT, 0, name="the sweep"))
     for step in (1, 2):
         metrics = {"loss": 1.0, "tune/time_total_s": float(step)}
-        spool.append(1 + step, Entry("t1", 0, reports=[Report(step, step, metrics)]))
+        spool.append(1 + step, RunUpdate("t1", 0, reports=[Report(step, step, metrics)]))
     spool.close()
     return Sweep("s1", store_uri, "digits")
 

@@ -12,7 +12,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.space import Float, SearchSpace
-from tune_tf.tracking import Endings
+from tune_tf.tracking import OutcomeTracker
 
 pytestmark = [pytest.mark.usefixtures("inline")]
 
@@ -213,7 +213,7 @@ def test_each_trial_ends_as_who_ended_it_says(name, stop, tmp_path, monkeypatch)
     if name.startswith("HyperBand"):
         scripts = [script for script in SCRIPTS if script not in LEAVES]
     limit = math.inf if name == "MedianStoppingRule" else LIMIT
-    truth, endings = Truth(monkeypatch, scheduler, limit), Endings(LOSS)
+    truth, endings = Truth(monkeypatch, scheduler, limit), OutcomeTracker(LOSS)
     searcher = searcher_of(scripts) if name != "PopulationBasedTraining" else None
     trials = run_inline(
         trainable(),

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tune_tf.tracking.writing.run_update import PARENT, Entry, Report
+from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.writer import Writer
 
 
@@ -48,7 +48,7 @@ def writer_of(sink, **settings):
 
 
 def result(run, step):
-    return Entry(run, 0, reports=[Report(step, 0, {"loss": 1.0})])
+    return RunUpdate(run, 0, reports=[Report(step, 0, {"loss": 1.0})])
 
 
 def test_all_is_written_in_order_when_closed():
@@ -64,7 +64,7 @@ def test_all_is_written_in_order_when_closed():
 def test_what_comes_within_the_linger_is_written_together_and_the_parent_last():
     sink = ScriptedSink()
     writer = writer_of(sink, linger_s=60.0)
-    writer.put(Entry(PARENT, 0))
+    writer.put(RunUpdate(PARENT, 0))
     for step in range(3):
         writer.put(result("a", step))
         writer.put(result("b", step))
@@ -124,7 +124,7 @@ def test_a_store_that_takes_a_little_at_each_try_is_waited_for():
 
     sink = Crumbs()
     writer = writer_of(sink, patience_s=60.0)
-    writer.put(Entry("t", 0, tags={str(number): "" for number in range(20)}))
+    writer.put(RunUpdate("t", 0, tags={str(number): "" for number in range(20)}))
     writer.close()
     assert len(sink.written) == 20
 
@@ -149,7 +149,7 @@ def test_patience_counts_from_what_was_taken_last(clock, end):
 
     sink = Slow()
     writer = writer_of(sink, linger_s=60.0, patience_s=5.0)
-    writer.put(Entry("t", 0, tags={str(number): "" for number in range(9)}))
+    writer.put(RunUpdate("t", 0, tags={str(number): "" for number in range(9)}))
     assert end(writer) is not False
     assert len(sink.written) == 9
     writer.close()
@@ -255,7 +255,7 @@ def test_a_trial_made_anew_is_not_merged_with_the_one_before():
 def test_the_end_of_the_sweep_waits_until_its_trials_have_ended():
     sink = ScriptedSink([OutageError("down")])
     writer = writer_of(sink, linger_s=60.0, patience_s=60.0)
-    writer.put(Entry(PARENT, 0, trials=frozenset({"t"}), status="FINISHED"))
+    writer.put(RunUpdate(PARENT, 0, trials=frozenset({"t"}), status="FINISHED"))
     writer.put(result("t", 1))
     writer.close()
     assert [run for run, _ in sink.written] == ["t", PARENT]
@@ -273,8 +273,8 @@ class SinkWithoutOne(ScriptedSink):
 def test_the_end_of_the_sweep_does_not_wait_for_artifacts_that_the_store_does_not_take():
     sink = SinkWithoutOne()
     writer = writer_of(sink, linger_s=60.0)
-    writer.put(Entry("bad", 0, texts={"a.txt": "x"}))
-    writer.put(Entry(PARENT, 0, trials=frozenset({"bad"}), status="FINISHED"))
+    writer.put(RunUpdate("bad", 0, texts={"a.txt": "x"}))
+    writer.put(RunUpdate(PARENT, 0, trials=frozenset({"bad"}), status="FINISHED"))
     writer.close()
     assert [run for run, _ in sink.written] == [PARENT]
 

@@ -14,7 +14,7 @@ import psutil
 import ray
 from ray import cloudpickle, tune
 
-from tune_tf.tracking.outcome_tracker import Endings
+from tune_tf.tracking.outcome_tracker import OutcomeTracker
 from tune_tf.trainables import trainable
 from tune_tf.trainables.memory.oom_retries import OomRetries
 
@@ -42,7 +42,7 @@ def main():
     told = Told()
     logging.getLogger("tune_tf").addHandler(told)
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
-    endings = Endings()
+    endings = OutcomeTracker()
     config = {"most": 0, "values": int(HELD / 8 / greedy.ROWS), "batch_size": greedy.ROWS}
     with tempfile.TemporaryDirectory() as folder:
         [trial] = tune.run(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tune_tf.errors import WorkloadError
 from tune_tf.trainables.multi_process.worker import EpochReport
-from tune_tf.trainables.subtasks.worker import Snapshot, SubtaskActor
+from tune_tf.trainables.subtasks.worker import SubtaskActor, SubtaskSnapshot
 from tune_tf.workload import Workload
 
 
@@ -72,7 +72,7 @@ class StandIn:
     def state(self, subtask):
         if subtask not in self._epochs:
             return None
-        return Snapshot(self._epochs[subtask], {"trial.npz": b"here"})
+        return SubtaskSnapshot(self._epochs[subtask], {"trial.npz": b"here"})
 
     def hand_over(self, subtask):
         state = self.state(subtask)

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.training.rendezvous import PortTakenError, WorkerFacts
+from tune_tf.training.rendezvous import PortTakenError, WorkerInfo
 from tune_tf.workload import Workload
 
 
@@ -50,7 +50,7 @@ class StandIn:
             file.write(f"{os.getpid()}\n")
         version = "2.20.1" if script.fault == "version" and mine else "2.21.0"
         num_gpus = 1 if script.fault == "gpus" and mine else 0
-        return WorkerFacts(self._rank, self._node, "host:1", {"tensorflow": version}, num_gpus)
+        return WorkerInfo(self._rank, self._node, "host:1", {"tensorflow": version}, num_gpus)
 
     def join(self, addresses):
         if self._script.fault == "port" and self._script.rank == self._rank:

@@ -17,7 +17,7 @@ from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.device_rows import place
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
@@ -73,7 +73,7 @@ def on_one_device(config, num_epochs, checkpoint=None):
 
     workload, replicas = Uneven(), Replicas(Devices(("CPU:0",)))
     loop = GraphLoop(workload, replicas)
-    rows = place(rows_of(workload.load_data(config)), replicas)
+    rows = place_rows(rows_of(workload.load_data(config)), replicas)
     loop.start(config, rows, seed_of_trial(1, "default", "default"))
     if checkpoint is not None:
         loop.restore(Checkpoint.read(checkpoint))

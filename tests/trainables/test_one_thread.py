@@ -4,14 +4,14 @@ import threading
 
 import pytest
 
-from tune_tf.trainables.multi_process.serial_executor import OneThread
+from tune_tf.trainables.multi_process.serial_executor import SerialExecutor
 
 
 @pytest.fixture
 def thread():
     """A thread that counts what it did afterwards."""
     counts = []
-    made = OneThread(lambda: counts.append(1), "test")
+    made = SerialExecutor(lambda: counts.append(1), "test")
     made.counts = counts
     yield made
     made.end()
@@ -48,7 +48,7 @@ def test_the_first_error_counts(thread):
 
 
 def test_what_comes_after_the_end_is_not_heard():
-    thread, heard = OneThread(lambda: None, "test"), []
+    thread, heard = SerialExecutor(lambda: None, "test"), []
     thread.end()
     thread.hear(heard.append, 1)
 

@@ -17,7 +17,7 @@ from stand_in_memory import StandInTrial
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Mirrored, MultiWorker
-from tune_tf.tracking.outcome_tracker import Endings
+from tune_tf.tracking.outcome_tracker import OutcomeTracker
 from tune_tf.trainables import trainable
 from tune_tf.trainables.memory.oom_retries import OomRetries
 
@@ -36,7 +36,7 @@ def run(ray_cluster, tmp_path):
     """Return a function that runs one trial and returns it with how it ended."""
 
     def run(kind, config, *, oom_retries=2, workload=GreedyWorkload, parallelism=ONE):
-        endings = Endings()
+        endings = OutcomeTracker()
         [trial] = tune.run(
             kind,
             config=config,

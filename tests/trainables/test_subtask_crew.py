@@ -13,7 +13,7 @@ from tune_tf.parallelism import Ensemble
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.heartbeat import Watch
 from tune_tf.trainables.multi_process.worker import PickledWorkload, TrialStart
-from tune_tf.trainables.subtasks.pool import SubtaskCrew
+from tune_tf.trainables.subtasks.pool import SubtaskPool
 from tune_tf.trainables.subtasks.worker import SubtaskAssignment
 
 pytestmark = pytest.mark.cluster
@@ -35,7 +35,7 @@ def starting(folder):
 
     def start(fault=None, **given):
         script = Script(str(folder), fault, **given)
-        crew = SubtaskCrew(
+        crew = SubtaskPool(
             SubtaskAssignment(
                 PickledWorkload.of(script),
                 TrialResources(),

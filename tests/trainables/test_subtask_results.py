@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tune_tf.trainables.subtasks.results import SubtaskResults, best_of, has_diverged, summary
+from tune_tf.trainables.subtasks.results import SubtaskResults, best_subtask, has_diverged, summary
 
 
 @pytest.fixture
@@ -75,5 +75,5 @@ def test_one_diverged_subtask_makes_the_mean_no_number(bad):
 def test_the_best_has_the_lowest_validation_loss():
     metrics = [{"loss": 1.0, "val_loss": math.nan}, {"loss": 9.0, "val_loss": 2.0}]
 
-    assert best_of(metrics) == 1
-    assert best_of([{"loss": 2.0}, {"loss": 1.0}]) == 1
+    assert best_subtask(metrics) == 1
+    assert best_subtask([{"loss": 2.0}, {"loss": 1.0}]) == 1

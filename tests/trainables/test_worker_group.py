@@ -17,7 +17,7 @@ from tune_tf.errors import (
 )
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.heartbeat import Watch
-from tune_tf.trainables.multi_process.worker import Assignment, PickledWorkload
+from tune_tf.trainables.multi_process.worker import PickledWorkload, WorkerAssignment
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
 from tune_tf.trainables.multi_process.worker_group import WorkerGroup
 
@@ -45,7 +45,7 @@ def start(reservation, tmp_path):
 
     def start(fault=None, rank=1, workload=None, actor=StandInActor):
         group = WorkerGroup(
-            Assignment(
+            WorkerAssignment(
                 PickledWorkload.of(workload or Script(fault, rank, str(tmp_path))),
                 TrialResources(),
             ),

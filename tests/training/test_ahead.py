@@ -9,7 +9,7 @@ from exactness_cases import CASES, mlp
 from trials import Given, GraphLoop, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.async_validation import AheadLoop, Validator
+from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 from tune_tf.training.core.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.tf
@@ -36,7 +36,7 @@ PLAIN = Given(regularised, DATA)
 def ahead(replicas_of):
     """Return a function that makes a loop which runs ahead, on so many replicas."""
 
-    class Driven(AheadLoop):
+    class Driven(AsyncValidationLoop):
         """Shows what the tests look at in a loop."""
 
         _current = property(lambda self: self._inner._current)

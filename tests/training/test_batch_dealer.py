@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from tune_tf.training.parameter_server.batch_scheduler import BatchDealer
+from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler
 
 
 @pytest.fixture
 def dealer():
-    return BatchDealer(3, max_staleness=2)
+    return BatchScheduler(3, max_staleness=2)
 
 
 def test_batches_are_dealt_in_their_order(dealer):
@@ -27,7 +27,7 @@ def test_staleness_counts_the_updates_since_the_weights_were_read(dealer):
 
 
 def test_a_gradient_beyond_the_bound_is_dropped_and_its_batch_dealt_again():
-    dealer = BatchDealer(4, max_staleness=1)
+    dealer = BatchScheduler(4, max_staleness=1)
     slow = dealer.deal(0)
     for _ in range(2):
         assert dealer.judge(1, dealer.deal(1), dealer.version) == "apply"
@@ -72,7 +72,7 @@ def test_a_batch_that_two_compute_stays_with_the_one_that_is_left(dealer):
 
 
 def test_nothing_is_dealt_of_a_complete_epoch():
-    dealer = BatchDealer(1, max_staleness=1)
+    dealer = BatchScheduler(1, max_staleness=1)
     dealer.judge(0, dealer.deal(0), 0)
 
     assert dealer.deal(0) is None
@@ -81,7 +81,7 @@ def test_nothing_is_dealt_of_a_complete_epoch():
 @pytest.mark.parametrize("seed", range(5))
 def test_each_batch_is_applied_once_whatever_happens(seed):
     rng = random.Random(seed)
-    dealer = BatchDealer(30, max_staleness=2)
+    dealer = BatchScheduler(30, max_staleness=2)
     applied, at_work = [], {}
     while not dealer.is_complete:
         worker = rng.randrange(4)

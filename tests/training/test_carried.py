@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tune_tf.training.core.scalars import Scalar
-from tune_tf.training.core.traced_scalar import CarriedFloat, CarriedScalars
+from tune_tf.training.core.traced_scalar import TracedFloat, TracedScalars
 
 
 class Owner:
@@ -20,10 +20,10 @@ def asked(number, ask):
     """Return what is answered to a question about a carried number, and its scalars."""
     owner = Owner(number)
     variable = tf.Variable(number, dtype=tf.float64)
-    scalars = CarriedScalars([[Scalar(owner, "rate")]], [1], [variable])
+    scalars = TracedScalars([[Scalar(owner, "rate")]], [1], [variable])
     with scalars.in_graph():
         answer = ask(owner.rate)
-        if isinstance(answer, CarriedFloat):
+        if isinstance(answer, TracedFloat):
             answer = None  # still carried
     assert owner.rate == number
     return answer, scalars

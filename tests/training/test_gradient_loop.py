@@ -9,9 +9,9 @@ from trials import ByTape, Given, begin, draw, run
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.input.device_rows import place
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
-from tune_tf.training.parameter_server.messages import Errand
+from tune_tf.training.parameter_server.messages import Task
 from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
@@ -84,7 +84,7 @@ def of_words():
 
 
 def start(workload, replicas, config, server, worker):
-    rows = place(rows_of(workload.load_data(config)), replicas)
+    rows = place_rows(rows_of(workload.load_data(config)), replicas)
     server.start(config, rows, 5)
     worker.start(config, rows, 5)
 
@@ -100,7 +100,7 @@ def run_apart(workload, replicas, config, server=None, worker=None):
         program = server.program
         wanted = None if worker.version is None else program.roles.live
         rows = None if batch is None else server.rows_of(batch)
-        return Errand(epoch, batch, rows, version, program.values(wanted), program.loss_scale)
+        return Task(epoch, batch, rows, version, program.values(wanted), program.loss_scale)
 
     for epoch in range(EPOCHS):
         server.open_epoch()

@@ -21,7 +21,7 @@ from trials import (
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
-from tune_tf.training.parameter_server.messages import Errand
+from tune_tf.training.parameter_server.messages import Task
 from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
@@ -130,7 +130,7 @@ def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
     program = server.program
 
     def do(version, batch=None, rows=None):
-        return worker.do(Errand(1, batch, rows, version, program.values(), program.loss_scale))
+        return worker.do(Task(1, batch, rows, version, program.values(), program.loss_scale))
 
     for batch in range(program.num_batches):
         server.apply(do(batch, batch, server.rows_of(batch)).gradient)

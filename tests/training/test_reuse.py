@@ -20,7 +20,7 @@ from reuse_findings import FINDINGS, NUMBERS, stacked
 from trials import Given, run
 
 from tune_tf.testing.reuse_cases import NOT_BUILT, compare_arguments, subjects
-from tune_tf.testing.reuse_contract import compare, write_table
+from tune_tf.testing.reuse_contract import compare_runs, write_table
 from tune_tf.training.core.loop import GraphLoop
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
@@ -80,7 +80,9 @@ def test_a_trial_is_that_of_a_fresh_process_whatever_it_depends_on(name, replica
     finding = FINDINGS[name]
     by_fit = finding.by_fit and (WHOLE or is_in_turn(name, 10))
     how = HOW | {"by_fit": by_fit, "shared_only": not (WHOLE or by_fit)}
-    reuse = compare(finding.workload, finding.configs, replicas=replicas_of(1), name=name, **how)
+    reuse = compare_runs(
+        finding.workload, finding.configs, replicas=replicas_of(1), name=name, **how
+    )
 
     assert reuse.faults == []
     assert reuse.refused == {}
@@ -201,7 +203,7 @@ def random_model(config):
 def test_random_models_train_as_in_a_fresh_process(model):
     names, trials = model
     configs = [{"names": tuple(names), "trial": trial} for trial in trials]
-    found = compare(Given(random_model, NUMBERS), configs, **HOW)
+    found = compare_runs(Given(random_model, NUMBERS), configs, **HOW)
 
     assert found.faults == []
 

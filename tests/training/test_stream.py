@@ -13,7 +13,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.device_rows import place
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.input.stream import Stream, first_rows_of
 from tune_tf.workload import Data
 
@@ -52,7 +52,7 @@ def test_only_the_training_rows_may_come_from_a_pipeline(replicas_of):
 )
 def test_arrays_that_a_device_has_no_room_for_are_streamed(memory_bytes, streamed_parts):
     data = draw(37, 19)  # 37 and 19 rows of 6 floats and a label, 28 or 32 bytes each
-    placed = place(rows_of(data), Replicas(Devices(("CPU:0",), memory_bytes)))
+    placed = place_rows(rows_of(data), Replicas(Devices(("CPU:0",), memory_bytes)))
     parts = {"train": placed.train, "validation": placed.validation}
 
     assert [name for name, part in parts.items() if isinstance(part, Stream)] == streamed_parts

@@ -12,7 +12,7 @@ from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.input.device_rows import place
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
@@ -553,4 +553,4 @@ def test_a_server_whose_workers_validate_refuses_callbacks_around_validation(rep
     loop = UpdateLoop(workload, replicas_of(1))
 
     with pytest.raises(WorkloadError, match=r"on_test_begin.*workers of a parameter server"):
-        loop.start({}, place(rows_of(data), None), 1)
+        loop.start({}, place_rows(rows_of(data), None), 1)

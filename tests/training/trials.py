@@ -8,7 +8,7 @@ from tune_tf.parallelism import Mirrored
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.seeds import epoch_order
-from tune_tf.training.input.device_rows import place
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.workload import Data, Workload
 
 SEED = 1234
@@ -96,7 +96,7 @@ def draw(num_rows, num_validation=0, width=6, classes=3, weights=False, **data):
 def begin(loop, workload, config=None, seed=SEED):
     """Start a trial in a loop, as a Trainable does it."""
     config = config or {}
-    loop.start(config, place(rows_of(workload.load_data(config)), loop._replicas), seed)
+    loop.start(config, place_rows(rows_of(workload.load_data(config)), loop._replicas), seed)
     return loop
 
 

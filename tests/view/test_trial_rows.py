@@ -8,7 +8,7 @@ from sweep_in_progress import SweepInProgress
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView, TrialRows
-from tune_tf.inspection.trial_filter import Condition
+from tune_tf.inspection.trial_filter import TrialFilter
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_an_unknown_field_is_refused_with_a_near_one(rows):
     ],
 )
 def test_a_condition_compares_numbers_as_numbers_and_text_as_text(condition, value, holds):
-    assert Condition.parse(condition).holds(value) is holds
+    assert TrialFilter.parse(condition).holds(value) is holds
 
 
 def test_csv_has_every_field_and_a_line_a_trial(rows):

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from tune_tf.config.error_text import shown, unknown
+from tune_tf.config.error_text import shortened, unknown_key
 from tune_tf.config.settings import Settings
 from tune_tf.secrets import masked
 
@@ -32,13 +32,13 @@ def _address(address: str) -> str:
 def _runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
     for key in environment:
         if key not in _RUNTIME_ENV:
-            raise ValueError(f"holds {shown(key)}: {unknown(key, _RUNTIME_ENV).what}")
+            raise ValueError(f"holds {shortened(key)}: {unknown_key(key, _RUNTIME_ENV).what}")
     variables = environment.get("env_vars", {})
     if not isinstance(variables, dict):
-        raise ValueError(f"must hold env_vars as a mapping of texts, not {shown(variables)}")
+        raise ValueError(f"must hold env_vars as a mapping of texts, not {shortened(variables)}")
     for name, value in variables.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError(f"must hold texts as env_vars, not {name!r}: {shown(value)}")
+            raise ValueError(f"must hold texts as env_vars, not {name!r}: {shortened(value)}")
         if masked(f"{name}={value}") != f"{name}={value}":
             raise ValueError(
                 f"holds what looks like a secret in env_vars.{name}: write ${{{name}}} there, and "

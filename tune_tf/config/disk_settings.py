@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from tune_tf.config.error_text import shown
+from tune_tf.config.error_text import shortened
 
 _UNITS: Final[dict[str, int]] = {
     "": 1,
@@ -21,7 +21,7 @@ def _kept(value: object) -> int | Literal["all"]:
         return "all"
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
-    raise ValueError(f"must be a whole number of at least 1, or all, not {shown(value)}")
+    raise ValueError(f"must be a whole number of at least 1, or all, not {shortened(value)}")
 
 
 def _num_bytes(value: object) -> int:
@@ -32,7 +32,7 @@ def _num_bytes(value: object) -> int:
         return round(float(match[1]) * _UNITS[match[2].lower()])
     raise ValueError(
         "must be a number of bytes, or one with kB, MB, GB, TB (1 kB is 1000 bytes) or KiB, MiB, "
-        f"GiB, TiB, such as 2 GB, not {shown(value)}: put 0 for no limit"
+        f"GiB, TiB, such as 2 GB, not {shortened(value)}: put 0 for no limit"
     )
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ValidationError
 
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones
 
 
-def shown(value: object) -> str:
+def shortened(value: object) -> str:
     """Return a value for an error text, shortened; YAML's empty value is called nothing."""
     if value is None:
         return "nothing (null)"
@@ -16,10 +16,12 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def unknown(key: object, known: Iterable[str]) -> Fault:
+def unknown_key(key: object, known: Iterable[str]) -> ErrorDetail:
     """Return the fault of a key that no setting has, with those that there are."""
     known = list(known)
-    return Fault(str(key), f"unknown key{near_ones(key, known)}; known are {', '.join(known)}")
+    return ErrorDetail(
+        str(key), f"unknown key{near_ones(key, known)}; known are {', '.join(known)}"
+    )
 
 
 _RULES = {
@@ -49,31 +51,35 @@ _MISSING = {
 }
 
 
-def faults_of(settings: type[BaseModel], error: ValidationError) -> list[Fault]:
+def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorDetail]:
     """Return pydantic's complaints about settings in words that need no knowledge of pydantic."""
     known = tuple(settings.model_fields)
-    found: list[Fault] = []
+    found: list[ErrorDetail] = []
     for each in error.errors(include_url=False):
         where = ".".join(str(part) for part in each["loc"])
         context, given = each.get("ctx", {}), each["input"]
         cause = context.get("error")
         if isinstance(cause, InvalidSettingsError):
             found.extend(
-                Fault(".".join(filter(None, [where, fault.where])), fault.what)
+                ErrorDetail(".".join(filter(None, [where, fault.where])), fault.what)
                 for fault in cause.faults
             )
         elif each["type"] == "extra_forbidden":
-            found.append(unknown(where, known))
+            found.append(unknown_key(where, known))
         elif each["type"] == "missing":
-            found.append(Fault(where, _MISSING.get(where, "is missing")))
+            found.append(ErrorDetail(where, _MISSING.get(where, "is missing")))
         elif each["type"] in ("model_type", "model_attributes_type", "dict_type"):
-            found.append(Fault(where, f"must be a mapping of settings, not {shown(given)}"))
+            found.append(
+                ErrorDetail(where, f"must be a mapping of settings, not {shortened(given)}")
+            )
         elif each["type"] in _RULES:
-            text = _RULES[each["type"]].format(given=shown(given), **context)
+            text = _RULES[each["type"]].format(given=shortened(given), **context)
             if isinstance(given, str) and each["type"] in _UNQUOTED:
                 text += ": write it without quotes"
             near = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-            found.append(Fault(where, text + (near_ones(given, near) if near else "")))
+            found.append(ErrorDetail(where, text + (near_ones(given, near) if near else "")))
         else:
-            found.append(Fault(where, str(cause) if cause else f"{each['msg']}: {shown(given)}"))
+            found.append(
+                ErrorDetail(where, str(cause) if cause else f"{each['msg']}: {shortened(given)}")
+            )
     return found

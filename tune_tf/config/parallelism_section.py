@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.value_section import keys_of, object_schema
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones, one_of
 from tune_tf.parallelism import (
     Asynchronous,
     Ensemble,
@@ -32,7 +32,7 @@ def _parallelism(value: object) -> Parallelism:
     if made is None:
         kinds = list(_KINDS)
         text = f"must be {one_of(kinds)}, not {kind!r}{near_ones(kind, kinds)}"
-        raise InvalidSettingsError([Fault("kind", text)])
+        raise InvalidSettingsError([ErrorDetail("kind", text)])
     settings = keys_of(value, ("kind", *(field.name for field in fields(made))))
     settings.pop("kind", None)
     return made(**settings)

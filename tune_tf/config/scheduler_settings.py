@@ -18,9 +18,9 @@ from pydantic import (
     ValidationInfo,
 )
 
-from tune_tf.config.error_text import shown
+from tune_tf.config.error_text import shortened
 from tune_tf.config.settings import Settings
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones, one_of
 from tune_tf.space.parameter import is_number
 
 _NAME_MUST_STAND: ConfigDict = {"json_schema_extra": {"required": ["name"]}}
@@ -42,7 +42,7 @@ class SchedulerSettings(Settings):
         foreign = {key: _owners(key) for key in settings if key not in known and _owners(key)}
         name = known["name"].default
         faults = [
-            Fault(
+            ErrorDetail(
                 key,
                 f"belongs to {', '.join(owners)}, but the scheduler is {name}: write name: "
                 f"{owners[0]}, or leave it out; known are {', '.join(known)}",
@@ -96,8 +96,8 @@ def _settings_of(value: Any, kinds: Mapping[str, type[SchedulerSettings]]) -> An
     name = value.name if isinstance(value, SchedulerSettings) else value.get("name", "fifo")
     if isinstance(name, str) and name in kinds:
         return kinds[name].from_dict(value)  # type: ignore[arg-type]
-    text = f"must be {one_of(sorted(kinds))}, not {shown(name)}{near_ones(name, kinds)}"
-    faults = [Fault("name", text)]
+    text = f"must be {one_of(sorted(kinds))}, not {shortened(name)}{near_ones(name, kinds)}"
+    faults = [ErrorDetail("name", text)]
     # What else is wrong can be told where the name is nearly right.
     near = get_close_matches(str(name), kinds, n=1)
     if near and isinstance(value, Mapping):
@@ -123,7 +123,9 @@ def _paths(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        raise ValueError(f"must be a list of parameters, like [learning_rate], not {shown(value)}")
+        raise ValueError(
+            f"must be a list of parameters, like [learning_rate], not {shortened(value)}"
+        )
     if not value:
         raise ValueError("is an empty list: name at least one parameter, or leave it out for all")
     twice = sorted({name for name in value if value.count(name) > 1})
@@ -137,7 +139,9 @@ def _factors(value: Any) -> Any:
         is_number(each) and 0 < each < math.inf for each in value
     )
     if not good or not value:
-        raise ValueError(f"must be a list of numbers above 0, like [1.2, 0.8], not {shown(value)}")
+        raise ValueError(
+            f"must be a list of numbers above 0, like [1.2, 0.8], not {shortened(value)}"
+        )
     return tuple(float(each) for each in value)
 
 

@@ -4,17 +4,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from tune_tf.config.error_text import shown
+from tune_tf.config.error_text import shortened
 from tune_tf.config.settings import Settings
 from tune_tf.space.frozen import FrozenMapping
 
 
 def _points(value: Any) -> Any:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of configs to try first, not {shown(value)}")
+        raise ValueError(f"must be a list of configs to try first, not {shortened(value)}")
     wrong = [each for each in value if not isinstance(each, dict | FrozenMapping)]
     if wrong:
-        raise ValueError(f"must hold configs like {{learning_rate: 0.1}}, not {shown(wrong[0])}")
+        raise ValueError(
+            f"must hold configs like {{learning_rate: 0.1}}, not {shortened(wrong[0])}"
+        )
     return tuple(FrozenMapping(each) for each in value)
 
 

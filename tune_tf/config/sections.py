@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from tune_tf.config.error_text import shown
+from tune_tf.config.error_text import shortened
 from tune_tf.config.value_section import keys_of, object_schema
 from tune_tf.constraint import Constraint
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
@@ -22,21 +22,21 @@ def _objectives(value: object) -> Objective | tuple[Objective, ...]:
     """Return an objective; or several in the order given, which name different metrics."""
     if not isinstance(value, list | tuple):
         return _objective(value)
-    faults: list[Fault] = []
+    faults: list[ErrorDetail] = []
     made: list[Objective] = []
     for index, each in enumerate(value):
         try:
             made.append(_objective(each))
         except InvalidSettingsError as error:
             faults += [
-                Fault(f"{index}.{fault.where}" if fault.where else str(index), fault.what)
+                ErrorDetail(f"{index}.{fault.where}" if fault.where else str(index), fault.what)
                 for fault in error.faults
             ]
     if not value:
-        faults.append(Fault("", "is an empty list: give at least one metric and mode"))
+        faults.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
     metrics = [each.metric for each in made]
     faults += [
-        Fault("", f"names the metric {metric!r} twice: leave one of them out")
+        ErrorDetail("", f"names the metric {metric!r} twice: leave one of them out")
         for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
     ]
     if faults:
@@ -49,7 +49,7 @@ def _objective(value: object) -> Objective:
         return value
     settings = keys_of(value, ("metric", "mode"))
     missing = [
-        Fault(key, f"is missing: give {what}")
+        ErrorDetail(key, f"is missing: give {what}")
         for key, what in {"metric": "the metric that trials report", "mode": "min or max"}.items()
         if key not in settings
     ]
@@ -84,7 +84,7 @@ def _name(value: object) -> str:
         return value
     text = (
         "must be letters, digits, '.', '_' and '-', starting with a letter or digit (it names a "
-        f"folder), not {shown(value)}"
+        f"folder), not {shortened(value)}"
     )
     raise ValueError(text)
 
@@ -95,7 +95,7 @@ def _reference(value: object) -> str:
         module = all(part.isidentifier() for part in place.split("."))
         if colon and attribute.isidentifier() and (module or place.endswith(".py")):
             return value
-    text = f"must be module:attribute or path/to/file.py:Class, not {shown(value)}"
+    text = f"must be module:attribute or path/to/file.py:Class, not {shortened(value)}"
     raise ValueError(text)
 
 
@@ -105,11 +105,11 @@ def _data(value: object) -> FrozenMapping[Any] | None:
     if not isinstance(value, Mapping):
         raise ValueError(
             f"must be a mapping of the workload's settings, like {{path: wine.csv}}, not "
-            f"{shown(value)}"
+            f"{shortened(value)}"
         )
     wrong = [key for key in value if not isinstance(key, str)]
     if wrong:
-        raise ValueError(f"must have names as keys, not {shown(wrong[0])}: put it in quotes")
+        raise ValueError(f"must have names as keys, not {shortened(wrong[0])}: put it in quotes")
     return FrozenMapping(value)
 
 

@@ -14,7 +14,7 @@ from pydantic import (
     field_validator,
 )
 
-from tune_tf.config.error_text import faults_of, shown, unknown
+from tune_tf.config.error_text import details_of, shortened, unknown_key
 from tune_tf.errors import InvalidSettingsError
 
 _MAX_NAME_LENGTH = 255  # what MLflow's databases hold
@@ -32,7 +32,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise InvalidSettingsError(faults_of(type(self), error)) from None
+            raise InvalidSettingsError(details_of(type(self), error)) from None
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
@@ -42,8 +42,12 @@ class Settings(BaseModel):
             InvalidSettingsError: With all faults, each placed by its dotted path.
         """
         if not isinstance(settings, Mapping):
-            raise InvalidSettingsError([f"must be a mapping of settings, not {shown(settings)}"])
-        faults = [unknown(key, cls.model_fields) for key in settings if not isinstance(key, str)]
+            raise InvalidSettingsError(
+                [f"must be a mapping of settings, not {shortened(settings)}"]
+            )
+        faults = [
+            unknown_key(key, cls.model_fields) for key in settings if not isinstance(key, str)
+        ]
         made = None
         try:
             made = cls(**{key: each for key, each in settings.items() if isinstance(key, str)})
@@ -65,7 +69,7 @@ def _model_name(name: str) -> str:
     if not name.strip() or set(name) & set("/:") or path or len(name) > _MAX_NAME_LENGTH:
         raise ValueError(
             f"must be a name of 1 to {_MAX_NAME_LENGTH} characters without '/' and ':', as MLflow "
-            f"takes it, not {shown(name)}: put a name such as digits-cnn"
+            f"takes it, not {shortened(name)}: put a name such as digits-cnn"
         )
     return name
 
@@ -76,8 +80,8 @@ def _alias(alias: str) -> str:
     if reserved or not re.fullmatch(r"[\w\-]+", alias) or len(alias) > _MAX_NAME_LENGTH:
         raise ValueError(
             "must be letters, digits, '_' and '-', and neither 'latest' nor a number of a version "
-            f"such as 'v1', which MLflow keeps for itself, not {shown(alias)}: put an alias such "
-            "as champion"
+            f"such as 'v1', which MLflow keeps for itself, not {shortened(alias)}: put an alias "
+            "such as champion"
         )
     return alias
 

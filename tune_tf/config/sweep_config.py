@@ -32,7 +32,7 @@ from tune_tf.config.settings import (
 )
 from tune_tf.config.workload_reference import import_workload
 from tune_tf.config.yaml_text import yaml_text
-from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, near_ones, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
@@ -152,7 +152,9 @@ class SweepConfig(Settings):
                 f"down to {smallest:g}: a global batch has at least one row for each replica; "
                 "raise the batch size or use fewer replicas"
             )
-            raise InvalidSettingsError([Fault("num_replicas" if alone else "num_workers", text)])
+            raise InvalidSettingsError(
+                [ErrorDetail("num_replicas" if alone else "num_workers", text)]
+            )
         return parallelism
 
     @field_validator("resources")
@@ -274,7 +276,7 @@ def _with_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
     return dict(settings) if space is None else {**settings, "space": space.to_dict()}
 
 
-def _data_faults(settings: Mapping[str, Any], base_dir: Path) -> list[Fault]:
+def _data_faults(settings: Mapping[str, Any], base_dir: Path) -> list[ErrorDetail]:
     """Return what the workload finds wrong with its own settings."""
     data = _given(settings)
     if data is None or not _names_a_workload(settings):
@@ -303,7 +305,7 @@ def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, 
     return objective if isinstance(objective, tuple) else (objective,)
 
 
-def _new_parameters(document: YamlDocument, original: YamlDocument) -> list[Fault]:
+def _new_parameters(document: YamlDocument, original: YamlDocument) -> list[ErrorDetail]:
     """Return a fault for each override that names a parameter that the file does not have."""
     faults = []
     space = original.data.get("space")
@@ -315,5 +317,5 @@ def _new_parameters(document: YamlDocument, original: YamlDocument) -> list[Faul
                 f"the space has no {names[1]!r}{near_ones(names[1], known)}; there are "
                 f"{', '.join(known)}"
             )
-            faults.append(Fault(f"{OVERRIDE} {override}", text))
+            faults.append(ErrorDetail(f"{OVERRIDE} {override}", text))
     return faults

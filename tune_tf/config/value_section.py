@@ -3,15 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tune_tf.config.error_text import shown, unknown
+from tune_tf.config.error_text import shortened, unknown_key
 from tune_tf.errors import InvalidSettingsError
 
 
 def keys_of(value: object, known: tuple[str, ...]) -> dict[str, Any]:
     """Return a section of value-object settings, after refusing unknown keys."""
     if not isinstance(value, Mapping):
-        raise InvalidSettingsError([f"must be a mapping of {', '.join(known)}, not {shown(value)}"])
-    faults = [unknown(key, known) for key in value if key not in known]
+        raise InvalidSettingsError(
+            [f"must be a mapping of {', '.join(known)}, not {shortened(value)}"]
+        )
+    faults = [unknown_key(key, known) for key in value if key not in known]
     if faults:
         raise InvalidSettingsError(faults)
     return dict(value)

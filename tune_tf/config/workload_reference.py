@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tune_tf.config.error_text import unknown
-from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones
+from tune_tf.config.error_text import unknown_key
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, near_ones
 from tune_tf.workload import Workload
 
 
@@ -59,7 +59,7 @@ def import_workload(
             f"is given, but {attribute} is an instance, which is made already: name its class "
             f"{type(workload).__name__}, or leave data out"
         )
-        raise InvalidSettingsError([Fault("data", text)])
+        raise InvalidSettingsError([ErrorDetail("data", text)])
     return workload
 
 
@@ -75,9 +75,9 @@ def _made(
         if data is None:
             told = "; ".join(str(fault) for fault in error.faults)
             text = f"is missing: {kind.__name__} is made with settings of its own; {told}"
-            raise InvalidSettingsError([Fault("data", text)]) from None
+            raise InvalidSettingsError([ErrorDetail("data", text)]) from None
         raise InvalidSettingsError(
-            Fault(".".join(filter(None, ["data", fault.where])), fault.what)
+            ErrorDetail(".".join(filter(None, ["data", fault.where])), fault.what)
             for fault in error.faults
         ) from None
     except Exception as error:
@@ -98,15 +98,17 @@ def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
     known = {each.name: each for each in parameters if each.kind not in _VARIADIC}
     if not known and not parameters:
         text = f"is given, but {kind.__name__} takes no settings: leave it out"
-        raise InvalidSettingsError([Fault("data", text)])
+        raise InvalidSettingsError([ErrorDetail("data", text)])
     faults = [
-        Fault(f"data.{name}", "is missing")
+        ErrorDetail(f"data.{name}", "is missing")
         for name, each in known.items()
         if each.default is each.empty and name not in data
     ]
     if all(each.kind is not each.VAR_KEYWORD for each in parameters):
         faults += [
-            Fault(f"data.{key}", unknown(key, known).what) for key in data if key not in known
+            ErrorDetail(f"data.{key}", unknown_key(key, known).what)
+            for key in data
+            if key not in known
         ]
     if faults:
         raise InvalidSettingsError(faults)

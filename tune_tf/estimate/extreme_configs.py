@@ -42,11 +42,11 @@ def middle_value(parameter: Parameter) -> Any:
 
 _MOST_OPTIONS = 8
 
-Values = Mapping[str, Any]
+ParameterValues = Mapping[str, Any]
 """A flat config: values by path."""
 
 
-def completed(space: SearchSpace, chosen: Values) -> dict[str, Any]:
+def completed(space: SearchSpace, chosen: ParameterValues) -> dict[str, Any]:
     """Return a flat config with the values that are given, and the middle of each other range."""
     values: dict[str, Any] = {}
     for path, parameter in space.parameters.items():

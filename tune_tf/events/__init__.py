@@ -1,20 +1,20 @@
 """What a sweep leaves in its folder for others to read at any time: its diary, its trials' logs."""
 
-from tune_tf.events.control_channel import Mailbox
-from tune_tf.events.event_history import DIARY, Pages, Session, TrialPage
-from tune_tf.events.event_log import Diary, is_driven
+from tune_tf.events.control_channel import ControlChannel
+from tune_tf.events.event_history import EVENT_LOG, EventHistory, Session, TrialEvents
+from tune_tf.events.event_log import EventLog, has_driver
 from tune_tf.events.trial_log import TRIAL_LOG, TrialLog, log_path, mask_log
 
 __all__ = [
-    "DIARY",
+    "EVENT_LOG",
     "TRIAL_LOG",
-    "Diary",
-    "Mailbox",
-    "Pages",
+    "ControlChannel",
+    "EventHistory",
+    "EventLog",
     "Session",
+    "TrialEvents",
     "TrialLog",
-    "TrialPage",
-    "is_driven",
+    "has_driver",
     "log_path",
     "mask_log",
 ]

@@ -12,7 +12,7 @@ _MAILBOX = "asked"
 _SUFFIX = ".letter"  # Tune copies every .json of a sweep's folder about
 
 
-class Mailbox:
+class ControlChannel:
     """Letters to the driver of a sweep, one a file in a folder of the sweep's.
 
     Args:

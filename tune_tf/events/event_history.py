@@ -8,7 +8,7 @@ from typing import Any
 
 from tune_tf.outcome import Outcome
 
-DIARY = "diary.lines"  # Tune copies every .json of a sweep's folder about
+EVENT_LOG = "diary.lines"  # Tune copies every .json of a sweep's folder about
 """Name of the file, in a sweep's folder."""
 
 
@@ -40,7 +40,7 @@ class Session:
 
 
 @dataclass
-class TrialPage:
+class TrialEvents:
     """One trial.
 
     Args:
@@ -70,7 +70,7 @@ class TrialPage:
 
 
 @dataclass
-class Pages:
+class EventHistory:
     """A diary, put together.
 
     Args:
@@ -82,19 +82,19 @@ class Pages:
     """
 
     sessions: list[Session] = field(default_factory=list)
-    trials: dict[str, TrialPage] = field(default_factory=dict)
+    trials: dict[str, TrialEvents] = field(default_factory=dict)
     held: str | None = None
     run_id: str | None = None
     run_ids: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, folder: Path) -> "Pages":
+    def of(cls, folder: Path) -> "EventHistory":
         """Read the diary of a sweep's folder; an empty one where there is none.
 
         A line that is torn or damaged is passed over.
         """
         pages = cls()
-        for event in _events_of(folder / DIARY):
+        for event in _events_of(folder / EVENT_LOG):
             try:
                 pages._add(event)
             except (KeyError, TypeError, ValueError):
@@ -151,10 +151,10 @@ class Pages:
                 page.outcome = page.ended_s = page.cause = None
                 page.waits = "pending"
 
-    def _page(self, event: Mapping[str, Any]) -> TrialPage:
+    def _page(self, event: Mapping[str, Any]) -> TrialEvents:
         trial_id = str(event["trial_id"])
         if trial_id not in self.trials:
-            page = TrialPage(trial_id, int(event["number"]), dict(event["config"]))
+            page = TrialEvents(trial_id, int(event["number"]), dict(event["config"]))
             self.trials[trial_id] = page
         return self.trials[trial_id]
 

@@ -20,8 +20,8 @@ from typing import Any, Self
 
 from tune_tf.atomic_files import append_line
 from tune_tf.errors import SweepConflictError
-from tune_tf.events.control_channel import Mailbox
-from tune_tf.events.event_history import DIARY, Pages
+from tune_tf.events.control_channel import ControlChannel
+from tune_tf.events.event_history import EVENT_LOG, EventHistory
 from tune_tf.outcome import Outcome
 from tune_tf.version import __version__
 
@@ -31,7 +31,7 @@ _ATTEMPTS = 20  # one who looks whether the diary is held holds it for an instan
 _PAUSE_S = 0.05
 
 
-class Diary:
+class EventLog:
     """The diary as the driver of the sweep writes it; use it in a ``with``.
 
     Args:
@@ -44,10 +44,10 @@ class Diary:
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
-        self._path = folder / DIARY
+        self._path = folder / EVENT_LOG
         self._clock = clock
         self._file = _hold(self._path)
-        Mailbox(folder).clear()  # at once: from now on others see that the sweep is driven
+        ControlChannel(folder).clear()  # at once: from now on others see that the sweep is driven
 
     def __enter__(self) -> Self:
         """Note that the sweep begins, or goes on."""
@@ -69,9 +69,9 @@ class Diary:
         return self._path.parent
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> EventHistory:
         """What it holds so far."""
-        return Pages.of(self._path.parent)
+        return EventHistory.of(self._path.parent)
 
     def tracked(self, run_id: str) -> None:
         """Note MLflow's id of the sweep's parent run."""
@@ -177,10 +177,10 @@ class Diary:
         append_line(self._file, line.encode(), self._path)
 
 
-def is_driven(folder: Path) -> bool:
+def has_driver(folder: Path) -> bool:
     """Return whether a process that runs drives the sweep, as far as the system can tell."""
     try:
-        file = os.open(folder / DIARY, os.O_RDONLY)
+        file = os.open(folder / EVENT_LOG, os.O_RDONLY)
     except OSError:
         return False
     try:
@@ -188,19 +188,19 @@ def is_driven(folder: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:  # a file system that knows no locks
-        return seems_driven(folder)
+        return seems_to_have_driver(folder)
     finally:
         os.close(file)
     return False
 
 
-def seems_driven(folder: Path) -> bool:
+def seems_to_have_driver(folder: Path) -> bool:
     """Return whether a sweep seems to be driven, where the file system knows no locks.
 
     Who began last and did not come to an end drives it, if that process runs on this machine; that
     of another machine cannot be seen, and is not taken to run.
     """
-    sessions = Pages.of(folder).sessions
+    sessions = EventHistory.of(folder).sessions
     if not sessions or sessions[-1].over or sessions[-1].host != socket.gethostname():
         return False
     process = sessions[-1].process
@@ -227,7 +227,7 @@ def _hold(path: Path) -> int:
             if error.errno not in _NO_LOCKS:
                 os.close(file)
                 raise
-            if seems_driven(path.parent):
+            if seems_to_have_driver(path.parent):
                 break
             _log.warning(
                 "%s is on a file system without locks: do not drive it from two processes%s",
@@ -246,5 +246,5 @@ def _hold(path: Path) -> int:
 
 def _holder(folder: Path, text: str) -> str:
     """Return a text with who drives a sweep, or did so last; empty if that is not known."""
-    sessions = Pages.of(folder).sessions
+    sessions = EventHistory.of(folder).sessions
     return text.format(sessions[-1].driver) if sessions else ""

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tune_tf.inspection.reported_results import RESULTS, found, last_report
+from tune_tf.inspection.reported_results import RESULTS, last_report, metric_value
 from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.results import SweepResult
 
 
 @dataclass(frozen=True)
-class Outturn:
+class Actuals:
     """What a sweep really took.
 
     Args:
@@ -31,7 +31,7 @@ class Outturn:
     closed: bool
 
     @classmethod
-    def of(cls, result: SweepResult, wall_s: float, *, closed: bool) -> "Outturn":
+    def of(cls, result: SweepResult, wall_s: float, *, closed: bool) -> "Actuals":
         """Return what a sweep took, by its folder.
 
         Args:
@@ -40,7 +40,9 @@ class Outturn:
             closed: Whether report and best model have been written.
         """
         told = (
-            found(last_report(result.path / f"trial_{trial.number:05d}" / RESULTS), PEAK_MEMORY)
+            metric_value(
+                last_report(result.path / f"trial_{trial.number:05d}" / RESULTS), PEAK_MEMORY
+            )
             for trial in result.trials
         )
         return cls(
@@ -55,7 +57,7 @@ class Outturn:
         )
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Outturn":
+    def from_dict(cls, data: Mapping[str, Any]) -> "Actuals":
         """Return what :meth:`to_dict` wrote."""
         return cls(**data)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tune_tf.forecast.actuals import Outturn
+from tune_tf.forecast.actuals import Actuals
 from tune_tf.forecast.forecast import Forecast
 from tune_tf.forecast.range import Range
 
@@ -37,7 +37,7 @@ class Deviation:
         return self.forecast.holds(self.actual)
 
 
-def deviations(forecast: Forecast, outturn: Outturn) -> tuple[Deviation, ...]:
+def deviations(forecast: Forecast, outturn: Actuals) -> tuple[Deviation, ...]:
     """Return what can be compared: wall time, trials, iterations, memory and disk.
 
     As long as the report is still being written, its own part is left out of time and disk.

@@ -8,7 +8,7 @@ from pathlib import Path
 from tune_tf.atomic_files import write_whole
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.forecast.actuals import Outturn
+from tune_tf.forecast.actuals import Actuals
 from tune_tf.forecast.forecast import Forecast
 from tune_tf.secrets import masked
 
@@ -19,7 +19,7 @@ _FOLDER = "forecasts"
 
 
 @dataclass(frozen=True)
-class Settled:
+class ForecastWithActuals:
     """A sweep's forecast, and what came of it.
 
     Args:
@@ -28,7 +28,7 @@ class Settled:
     """
 
     forecast: Forecast
-    outturn: Outturn | None
+    outturn: Actuals | None
 
 
 def settings_digest(config: SweepConfig) -> str:
@@ -37,7 +37,7 @@ def settings_digest(config: SweepConfig) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def keep_forecast(forecast: Forecast, config: SweepConfig) -> Path:
+def write_forecast(forecast: Forecast, config: SweepConfig) -> Path:
     """Write a forecast beside the sweeps, in place of an earlier one of the same settings.
 
     Returns:
@@ -55,7 +55,7 @@ def keep_forecast(forecast: Forecast, config: SweepConfig) -> Path:
     return path
 
 
-def kept_forecast(config: SweepConfig) -> Forecast | None:
+def read_forecast(config: SweepConfig) -> Forecast | None:
     """Return the forecast that was kept for settings; None where there is none to be read."""
     try:
         data = json.loads(_path(config, settings_digest(config)).read_text())
@@ -64,7 +64,7 @@ def kept_forecast(config: SweepConfig) -> Forecast | None:
         return None
 
 
-def write_settled(folder: Path, settled: Settled) -> None:
+def write_actuals(folder: Path, settled: ForecastWithActuals) -> None:
     """Write a forecast, with what came of it, into a sweep's folder.
 
     Raises:
@@ -77,14 +77,14 @@ def write_settled(folder: Path, settled: Settled) -> None:
     write_whole(folder / FORECAST, masked(json.dumps(data, indent=2, default=str)) + "\n")
 
 
-def read_settled(folder: Path) -> Settled | None:
+def read_actuals(folder: Path) -> ForecastWithActuals | None:
     """Return the forecast in a sweep's folder; None where there is none to be read."""
     try:
         data = json.loads((folder / FORECAST).read_text())
         outturn = data["outturn"]
-        return Settled(
+        return ForecastWithActuals(
             Forecast.from_dict(data["forecast"]),
-            None if outturn is None else Outturn.from_dict(outturn),
+            None if outturn is None else Actuals.from_dict(outturn),
         )
     except (OSError, ValueError, TypeError, LookupError):
         return None

@@ -54,7 +54,7 @@ def last_report(path: Path) -> Mapping[str, Any]:
     return last
 
 
-def found(report: Mapping[str, Any], metric: str) -> Any:
+def metric_value(report: Mapping[str, Any], metric: str) -> Any:
     """Return a metric of a report; nested ones by their path, ``val/loss``; None without it."""
     if metric in report:
         return report[metric]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from tune_tf.formatting import shown
+from tune_tf.formatting import value_text
 from tune_tf.ranking import best_so_far
 from tune_tf.space import flat
 
@@ -51,12 +51,12 @@ def sweep_card(sweep: "SweepView") -> str:
         metric = sweep.config.leading_objective.metric
         active = sweep.config.space.active(sweep.best.result.config)
         config = ", ".join(
-            f"{name}={shown(value)}"
+            f"{name}={value_text(value)}"
             for name, value in flat(active, sweep.config.space.parameters).items()
         )
         parts += [
-            f"Best {escape(metric)} <b>{shown(sweep.best_value)}</b> by trial {sweep.best.number}: "
-            f"{escape(config)}",
+            f"Best {escape(metric)} <b>{value_text(sweep.best_value)}</b> by trial "
+            f"{sweep.best.number}: {escape(config)}",
             _curve(_best_values(sweep)),
         ]
     rows = "".join(f'<div style="margin:3px 0">{part}</div>' for part in parts if part)
@@ -98,5 +98,5 @@ def _curve(values: Sequence[float]) -> str:
         f'<svg width="{_WIDTH}" height="{_HEIGHT + 8}" role="img" '
         f'aria-label="best value after each trial">'
         f'<polyline points="{points}" fill="none" stroke="#2484C6" stroke-width="2"/></svg>'
-        f" {shown(values[0])} &rarr; {shown(values[-1])}"
+        f" {value_text(values[0])} &rarr; {value_text(values[-1])}"
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnknownMetricError, UnknownTrialError, near_ones
-from tune_tf.events import DIARY, Pages, is_driven
+from tune_tf.events import EVENT_LOG, EventHistory, has_driver
 from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.results import SweepResult
@@ -93,8 +93,8 @@ class SweepView:
             clock: Seconds since 1970.
             before: An earlier look, to read what has ended since; None to read all.
         """
-        driven = is_driven(folder.path)
-        pages = Pages.of(folder.path)
+        driven = has_driver(folder.path)
+        pages = EventHistory.of(folder.path)
         last_s = _last_write(folder.path)
         known = {trial.number: trial for trial in before.trials} if before else {}
         trials = _trials(folder, pages, known, driven=driven)
@@ -270,7 +270,7 @@ class SweepView:
 
 
 def _trials(
-    folder: SweepFolder, pages: Pages, known: Mapping[int, TrialView], *, driven: bool
+    folder: SweepFolder, pages: EventHistory, known: Mapping[int, TrialView], *, driven: bool
 ) -> tuple[TrialView, ...]:
     of_number = {page.number: page for page in pages.trials.values()}
     there = (_TRIAL.fullmatch(path.name) for path in folder.path.iterdir())
@@ -304,7 +304,7 @@ def _trials(
 
 def _last_write(path: Path) -> float:
     """Return when the driver last wrote down where it stood, in seconds since 1970; 0 if never."""
-    files = (*path.glob("experiment_state-*.json"), path / DIARY)
+    files = (*path.glob("experiment_state-*.json"), path / EVENT_LOG)
     return max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
 
 

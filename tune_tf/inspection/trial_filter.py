@@ -21,7 +21,7 @@ _FORM = "FIELD=VALUE, or with != < <= > >= in place of =, for example 'outcome=c
 
 
 @dataclass(frozen=True)
-class Condition:
+class TrialFilter:
     """A comparison of a field with a value.
 
     Args:
@@ -35,7 +35,7 @@ class Condition:
     value: str
 
     @classmethod
-    def parse(cls, text: str) -> "Condition":
+    def parse(cls, text: str) -> "TrialFilter":
         """Return the condition that a text such as ``outcome=completed`` states.
 
         Raises:

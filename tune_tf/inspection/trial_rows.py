@@ -10,7 +10,7 @@ from typing import Any
 
 from tune_tf.errors import InvalidSettingsError, near_ones
 from tune_tf.inspection.sweep_view import SweepView
-from tune_tf.inspection.trial_filter import Condition
+from tune_tf.inspection.trial_filter import TrialFilter
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.outcome import is_finite
 from tune_tf.space import flat
@@ -54,7 +54,7 @@ class TrialRows:
         Raises:
             InvalidSettingsError: A text is no condition, or names a field that there is not.
         """
-        tests = [Condition.parse(text) for text in conditions]
+        tests = [TrialFilter.parse(text) for text in conditions]
         named = [(self._field(test.field), test) for test in tests]
         kept = (row for row in self.rows if all(test.holds(row.get(name)) for name, test in named))
         return replace(self, rows=tuple(kept))

@@ -8,12 +8,12 @@ from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
-from tune_tf.events import TRIAL_LOG, TrialPage
+from tune_tf.events import TRIAL_LOG, TrialEvents
 from tune_tf.inspection.reported_results import (
     REMOTE_CHECKPOINT,
     RESULTS,
-    found,
     last_report,
+    metric_value,
     reports,
 )
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
@@ -33,7 +33,7 @@ class TrialView:
 
     Args:
         result: Its config, outcome and last metrics.
-        state: How it ended, as :class:`~tune_tf.outcome.Outcome` calls it, else ``"running"``,
+        state: How it ended, as :class:`~tune_tf.outcome.TaskResult` calls it, else ``"running"``,
             ``"paused"`` by the scheduler, ``"pending"`` since a resume, or ``"interrupted"``.
         folder: Its folder; it is not there for a trial that never started.
         began_s: When it first started, in seconds since 1970; None if that is not known.
@@ -61,7 +61,7 @@ class TrialView:
         cls,
         folder: Path,
         number: int,
-        page: TrialPage | None,
+        page: TrialEvents | None,
         config: SweepConfig,
         *,
         driven: bool,
@@ -175,13 +175,13 @@ class TrialView:
         """
         values: dict[int, float] = {}
         for report in reports(self.folder / RESULTS):
-            iteration, value = report.get("training_iteration"), found(report, metric)
+            iteration, value = report.get("training_iteration"), metric_value(report, metric)
             if isinstance(iteration, int) and is_finite(value):
                 values[iteration] = float(value)
         return dict(sorted(values.items()))
 
 
-def _newest(report: Mapping[str, Any], page: TrialPage | None) -> Mapping[str, Any]:
+def _newest(report: Mapping[str, Any], page: TrialEvents | None) -> Mapping[str, Any]:
     """Return a trial's last report: the diary's of its end, where the file has lost that."""
     if page is None or _iteration(page.last) <= _iteration(report):
         return report
@@ -193,7 +193,7 @@ def _iteration(report: Mapping[str, Any]) -> int:
     return iteration if isinstance(iteration, int) else 0
 
 
-def _outcome(page: TrialPage | None, last: Mapping[str, Any], folder: Path) -> Outcome | None:
+def _outcome(page: TrialEvents | None, last: Mapping[str, Any], folder: Path) -> Outcome | None:
     if page is not None and page.outcome is not None:
         return page.outcome
     if last.get("done") and (outcome := Outcome.of_result(last)):
@@ -203,7 +203,7 @@ def _outcome(page: TrialPage | None, last: Mapping[str, Any], folder: Path) -> O
     return None
 
 
-def _state(outcome: Outcome | None, page: TrialPage | None, *, driven: bool) -> str:
+def _state(outcome: Outcome | None, page: TrialEvents | None, *, driven: bool) -> str:
     if outcome is not None:
         return str(outcome.value)
     if not driven:

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.setting_errors import count_fault
-from tune_tf.parallelism.single_node import DeviceEach
+from tune_tf.parallelism.single_node import SingleNode
 
 
 @dataclass(frozen=True)
-class Hybrid(DeviceEach):
+class Hybrid(SingleNode):
     """Copies of a model that train on parts of each batch, each cut into stages.
 
     Data and model parallel at once, on ``num_replicas * num_stages`` devices of one node. The

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.setting_errors import count_fault
-from tune_tf.parallelism.single_node import DeviceEach
+from tune_tf.parallelism.single_node import SingleNode
 
 
 @dataclass(frozen=True)
-class ModelParallel(DeviceEach):
+class ModelParallel(SingleNode):
     """One copy of a model, cut into stages that stand on a device each.
 
     For models that are too large for one device. Layers go to the stages that

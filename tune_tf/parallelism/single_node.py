@@ -7,7 +7,7 @@ from tune_tf.parallelism.setting_errors import Placement
 from tune_tf.resources import TrialResources
 
 
-class DeviceEach:
+class SingleNode:
     """A trial on one node that uses as many devices as it has parts."""
 
     num_workers: ClassVar[int] = 1

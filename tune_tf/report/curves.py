@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tune_tf.inspection.reported_results import found, reports
+from tune_tf.inspection.reported_results import metric_value, reports
 
 
 @dataclass(frozen=True)
-class Stint:
+class CurveSegment:
     """A time in which a trial ran in one process without a break.
 
     Args:
@@ -41,7 +41,7 @@ class Curve:
 
     iterations: NDArray[np.int64]
     values: NDArray[np.float64]
-    stints: tuple[Stint, ...] = ()
+    stints: tuple[CurveSegment, ...] = ()
     trained_s: float = 0.0
 
     @property
@@ -60,13 +60,13 @@ def read_curve(path: Path, metric: str) -> Curve:
         metric: The objective's metric; nested ones by their path, ``val/loss``.
     """
     values: dict[int, float] = {}
-    stints: list[Stint] = []
+    stints: list[CurveSegment] = []
     since = trained_s = 0.0
     for report in reports(path):
         iteration = _number(report.get("training_iteration"))
         if not np.isfinite(iteration):
             continue
-        values[int(iteration)] = _number(found(report, metric))
+        values[int(iteration)] = _number(metric_value(report, metric))
         trained_s = max(trained_s, np.nan_to_num(_number(report.get("time_total_s"))))
         since = _extend(stints, report, since)
     iterations = sorted(values)
@@ -78,7 +78,7 @@ def read_curve(path: Path, metric: str) -> Curve:
     )
 
 
-def _extend(stints: list[Stint], report: Mapping[str, Any], before_s: float) -> float:
+def _extend(stints: list[CurveSegment], report: Mapping[str, Any], before_s: float) -> float:
     """Lengthen the last stint, or begin one; return how long the trial has run since its start.
 
     Args:
@@ -96,7 +96,7 @@ def _extend(stints: list[Stint], report: Mapping[str, Any], before_s: float) -> 
         start = stints.pop().start_s
     else:
         start = now - since
-    stints.append(Stint(process, host, start, max(now, start + since)))
+    stints.append(CurveSegment(process, host, start, max(now, start + since)))
     return since
 
 

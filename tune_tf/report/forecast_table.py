@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tune_tf.forecast import Forecast, Outturn, deviations, read_settled
+from tune_tf.forecast import Actuals, Forecast, deviations, read_actuals
 from tune_tf.forecast.text import told_in_unit
 from tune_tf.report.sweep_record import SweepRecord
 
@@ -41,7 +41,7 @@ class ForecastTable:
     @classmethod
     def of(cls, record: SweepRecord) -> "ForecastTable | None":
         """Return the table; None where nothing was forecast."""
-        settled = read_settled(record.result.path)
+        settled = read_actuals(record.result.path)
         if settled is None or settled.outturn is None:
             return None
         made_at = settled.forecast.made_at.replace("T", " ")[:16]
@@ -51,7 +51,7 @@ class ForecastTable:
         )
 
 
-def _rows(forecast: Forecast, outturn: Outturn) -> tuple[ForecastRow, ...]:
+def _rows(forecast: Forecast, outturn: Actuals) -> tuple[ForecastRow, ...]:
     rows = []
     for each in deviations(forecast, outturn):
         expected, actual = told_in_unit(each)

@@ -17,7 +17,7 @@ from plotly.offline import get_plotlyjs
 from tune_tf.report.environment import versions
 from tune_tf.report.forecast_table import ForecastTable
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.summary import Verdict
+from tune_tf.report.summary import Summary
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.trial_table import TrialTable
 
@@ -54,7 +54,7 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     return render(
         "report.html.j2",
         record=record,
-        verdict=Verdict.of(record),
+        verdict=Summary.of(record),
         sections=sections,
         table=TrialTable.of(record),
         forecast=ForecastTable.of(record),

@@ -15,7 +15,7 @@ from tune_tf.report.plots.learning_curves import LearningCurves
 from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
 from tune_tf.report.plots.pareto import ParetoFront
 from tune_tf.report.plots.picture import Picture
-from tune_tf.report.plots.rungs import Rungs
+from tune_tf.report.plots.rungs import RungsPlot
 from tune_tf.report.plots.slices import Slices
 from tune_tf.report.plots.static_plot import draw_still, svg_text, webp_bytes, write_png
 from tune_tf.report.plots.timeline import Timeline
@@ -32,7 +32,7 @@ PICTURES: tuple[type[Picture], ...] = (
     Importances,
     Slices,
     ParallelCoordinates,
-    Rungs,
+    RungsPlot,
     Timeline,
 )
 """In the order of the page."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tune_tf.formatting import counted, duration, shown
+from tune_tf.formatting import counted, duration, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.sweep_record import SweepRecord
@@ -33,7 +33,7 @@ class BestSetting:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailureGroup:
     """What failed alike.
 
     Args:
@@ -48,7 +48,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Summary:
     """The sweep in a few sentences.
 
     Args:
@@ -65,10 +65,10 @@ class Verdict:
     outcomes: str
     cost: str
     settings: tuple[BestSetting, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[FailureGroup, ...]
 
     @classmethod
-    def of(cls, record: SweepRecord) -> "Verdict":
+    def of(cls, record: SweepRecord) -> "Summary":
         """Return what is to be said of a sweep."""
         return cls(
             headline=_headline(record),
@@ -88,7 +88,7 @@ def _headline(record: SweepRecord) -> str:
             return "No trial was started."
         feasible = "" if record.feasible.all() else " and keeps the constraints"
         return f"No trial reported a finite {metric}{feasible}, so there is no best one."
-    text = f"Best {metric}: {shown(float(best.metrics[metric]))}, by trial {best.number}"
+    text = f"Best {metric}: {value_text(float(best.metrics[metric]))}, by trial {best.number}"
     if best.outcome is not Outcome.COMPLETED:
         text += f", which did not complete ({STYLES[best.outcome].phrase})"
     return f"{text}."
@@ -110,8 +110,8 @@ def _comparison(record: SweepRecord) -> str:
         apart = "equal to the best"
     else:
         way = "better" if record.objective.better(best, median) else "worse"
-        apart = f"the best is {shown(abs(best - median))} {way}"
-    return f"The median of {counted(int(pool.sum()), whose)} is {shown(median)}: {apart}."
+        apart = f"the best is {value_text(abs(best - median))} {way}"
+    return f"The median of {counted(int(pool.sum()), whose)} is {value_text(median)}: {apart}."
 
 
 def _outcomes(record: SweepRecord) -> str:
@@ -162,7 +162,7 @@ def _settings(record: SweepRecord) -> tuple[BestSetting, ...]:
         found.append(
             BestSetting(
                 path,
-                shown(value, limit=200),
+                value_text(value, limit=200),
                 _searched(parameter, record),
                 _edge(parameter, raw),
             )
@@ -176,7 +176,7 @@ def _searched(parameter: Parameter | None, record: SweepRecord) -> str:
             steps = f" in steps of {step:g}" if step not in (None, 1) else ""
             return f"{low:g} to {high:g}{steps}{', logarithmic' if log else ''}"
         case Choice(options):
-            texts = (record.masked(shown(option, limit=40)) for option in options)
+            texts = (record.masked(value_text(option, limit=40)) for option in options)
             return f"one of {', '.join(texts)}"
         case Constant():
             return "constant"
@@ -204,16 +204,16 @@ def _positive(values: tuple[float, ...]) -> bool:
     return all(value > 0 for value in values)
 
 
-def _failures(record: SweepRecord) -> tuple[Failure, ...]:
+def _failures(record: SweepRecord) -> tuple[FailureGroup, ...]:
     alike: dict[tuple[str, str], list[int]] = {}
     bad = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
     for trial in record.trials:
         if trial.outcome in bad:
             lines = record.cause(trial).strip().splitlines()
-            cause = shown(lines[-1], limit=300) if lines else "no cause is known"
+            cause = value_text(lines[-1], limit=300) if lines else "no cause is known"
             alike.setdefault((STYLES[trial.outcome].phrase, cause), []).append(trial.number)
     order = Counter({key: len(numbers) for key, numbers in alike.items()})
     return tuple(
-        Failure(phrase, cause, tuple(alike[phrase, cause]))
+        FailureGroup(phrase, cause, tuple(alike[phrase, cause]))
         for (phrase, cause), _ in order.most_common()
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tune_tf.formatting import shown
+from tune_tf.formatting import value_text
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.sweep_record import SweepRecord
 
@@ -33,8 +33,8 @@ class Cell:
     def of(cls, value: object) -> "Cell":
         """Return the cell of a value."""
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return cls(shown(value), float(value) if math.isfinite(value) else None)
-        text = shown(value)
+            return cls(value_text(value), float(value) if math.isfinite(value) else None)
+        text = value_text(value)
         return cls(text, text)
 
 
@@ -111,4 +111,6 @@ def _without_secrets(frame: "pd.DataFrame", record: SweepRecord) -> "pd.DataFram
 
 
 def _csv_value(value: object) -> object:
-    return value if value is None or isinstance(value, str | int | float) else shown(value, 10**6)
+    return (
+        value if value is None or isinstance(value, str | int | float) else value_text(value, 10**6)
+    )

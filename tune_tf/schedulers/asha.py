@@ -7,10 +7,10 @@ from ray.tune.schedulers import AsyncHyperBandScheduler
 from tune_tf.config.scheduler_settings import AshaSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
-class AshaScheduler(Telling, AsyncHyperBandScheduler):
+class AshaScheduler(OutcomeMixin, AsyncHyperBandScheduler):
     """Ray's ``AsyncHyperBandScheduler`` with one bracket, which tells why a trial ended.
 
     Rungs stand at ``grace_period * reduction_factor ** k`` iterations. A trial that reaches one

@@ -9,7 +9,7 @@ from ray.tune.schedulers import HyperBandForBOHB
 from tune_tf.config.scheduler_settings import BohbSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.controller_proxy import SeenController
+from tune_tf.schedulers.controller_proxy import ControllerProxy
 from tune_tf.schedulers.hyperband import HyperbandScheduler
 
 
@@ -64,13 +64,13 @@ class BohbScheduler(HyperbandScheduler, HyperBandForBOHB):
 
 def _seen(controller: Any) -> Any:
     """Return a controller whose searcher can be told of pauses, as Ray takes for granted."""
-    if isinstance(controller, SeenController):
+    if isinstance(controller, ControllerProxy):
         return controller
     searcher = _innermost(getattr(controller, "search_alg", None))
     if hasattr(searcher, "on_pause"):
         return controller
     nobody = SimpleNamespace(on_pause=lambda _: None, on_unpause=lambda _: None)
-    return SeenController(controller, search_alg=SimpleNamespace(searcher=nobody))
+    return ControllerProxy(controller, search_alg=SimpleNamespace(searcher=nobody))
 
 
 def _innermost(search_alg: Any) -> Any:

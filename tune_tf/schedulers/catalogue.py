@@ -15,14 +15,14 @@ from tune_tf.config.scheduler_settings import (
     PbtSettings,
     ResourceChangingSettings,
 )
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.schedulers.asha import AshaScheduler
 from tune_tf.schedulers.bohb import BohbScheduler
 from tune_tf.schedulers.fifo import FifoScheduler
 from tune_tf.schedulers.hyperband import HyperbandScheduler
 from tune_tf.schedulers.median_stopping import MedianStoppingScheduler
-from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.schedulers.pasha import PashaScheduler
 from tune_tf.schedulers.pbt import PbtScheduler
 from tune_tf.schedulers.promotion import PromotionAshaScheduler
@@ -32,7 +32,7 @@ from tune_tf.space import SearchSpace
 
 def scheduler(
     name: str, objective: Objective, *, space: SearchSpace | None = None, **settings: Any
-) -> Telling | ResizingScheduler:
+) -> OutcomeMixin | ResizingScheduler:
     """Make a Ray Tune scheduler that writes into each trial's last result why it ended.
 
     Args:
@@ -52,30 +52,33 @@ def scheduler(
 
 def _made(
     settings: SchedulerSettings, objective: Objective, space: SearchSpace | None
-) -> Telling | ResizingScheduler:
+) -> OutcomeMixin | ResizingScheduler:
     if isinstance(settings, ResourceChangingSettings):
         try:
             base = _MAKERS[type(settings.base)](objective, settings.base, space)
         except InvalidSettingsError as error:
             raise InvalidSettingsError(
-                [Fault(f"base.{fault.where}".rstrip("."), fault.what) for fault in error.faults]
+                [
+                    ErrorDetail(f"base.{fault.where}".rstrip("."), fault.what)
+                    for fault in error.faults
+                ]
             ) from None
         return ResizingScheduler(objective, settings, base)
     return _MAKERS[type(settings)](objective, settings, space)
 
 
-def _asha(objective: Objective, settings: AshaSettings, _space: SearchSpace | None) -> Telling:
+def _asha(objective: Objective, settings: AshaSettings, _space: SearchSpace | None) -> OutcomeMixin:
     made = PromotionAshaScheduler if settings.type == "promotion" else AshaScheduler
     return made(objective, settings)
 
 
-def _pb2(objective: Objective, settings: Pb2Settings, space: SearchSpace | None) -> Telling:
+def _pb2(objective: Objective, settings: Pb2Settings, space: SearchSpace | None) -> OutcomeMixin:
     from tune_tf.schedulers.pb2 import Pb2Scheduler  # late: Ray's loads scikit-learn
 
     return Pb2Scheduler(objective, settings, space)
 
 
-_Maker = Callable[[Objective, Any, SearchSpace | None], Telling]
+_Maker = Callable[[Objective, Any, SearchSpace | None], OutcomeMixin]
 
 # One row a scheduler. What a row calls takes the objective, the settings of its key's class and
 # the search space; `type: promotion` of asha is told apart in `_asha`.

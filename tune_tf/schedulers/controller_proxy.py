@@ -3,7 +3,7 @@
 from typing import Any
 
 
-class SeenController:
+class ControllerProxy:
     """Tune's controller, with some of its attributes replaced.
 
     Ray's schedulers look at the controller that calls them, and some refuse or fail on what they

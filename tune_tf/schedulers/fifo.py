@@ -2,10 +2,10 @@
 
 from tune_tf.config.scheduler_settings import FifoSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
-class FifoScheduler(Telling):
+class FifoScheduler(OutcomeMixin):
     """Ray's ``FIFOScheduler``, which tells why a trial ended and stops those that diverge.
 
     Args:

@@ -5,12 +5,12 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from tune_tf.schedulers.rungs import Ladder, Rung
+from tune_tf.schedulers.rungs import Rung, RungLadder
 
 _PERCENTILE = 90
 
 
-class GrowingLadder(Ladder):
+class GrowingRungs(RungLadder):
     """The ladder of PASHA (Bohdal et al., ICLR 2023, https://arxiv.org/abs/2207.06940).
 
     Two rungs are open at first. Each time that a trial comes to the highest open one, the ranking

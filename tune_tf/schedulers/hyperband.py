@@ -9,11 +9,11 @@ from ray.tune.schedulers import HyperBandScheduler
 from tune_tf.config.scheduler_settings import BohbSettings, HyperbandSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.tune_internals.trial_ends import limit_in_hyperband
 
 
-class HyperbandScheduler(Telling, HyperBandScheduler):
+class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
     """Ray's ``HyperBandScheduler``, which tells why a trial ended (https://arxiv.org/abs/1603.06560).
 
     A trial that has come to its bracket's milestone is paused, so its trainable has to save

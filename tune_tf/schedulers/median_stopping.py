@@ -5,10 +5,10 @@ from ray.tune.schedulers import MedianStoppingRule
 from tune_tf.config.scheduler_settings import MedianStoppingSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
-class MedianStoppingScheduler(Telling, MedianStoppingRule):
+class MedianStoppingScheduler(OutcomeMixin, MedianStoppingRule):
     """Ray's ``MedianStoppingRule``, which tells why a trial ended.
 
     A trial is stopped whose best value so far is worse than the median of the other trials' means

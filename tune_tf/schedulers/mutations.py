@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, nested
 from tune_tf.space.paths import SEPARATOR, slashed
 from tune_tf.space.ray_form import to_domain
@@ -83,22 +83,22 @@ def mutations(
     """
     if space is None:
         text = f"{scheduler} changes parameters while trials run: give the search space, space=..."
-        raise InvalidSettingsError([Fault("space", text)])
+        raise InvalidSettingsError([ErrorDetail("space", text)])
     if names is None:
         able = {path: each for path, each in space.parameters.items() if refusal(each) is None}
         if not able:
             reasons = ", ".join(f"{path} {refusal(it)}" for path, it in space.parameters.items())
             text = f"there is no parameter that {scheduler} can change: {reasons}"
-            raise InvalidSettingsError([Fault("mutations", text)])
+            raise InvalidSettingsError([ErrorDetail("mutations", text)])
         return Mutations(able)
     chosen, faults = {}, []
     for path in map(slashed, names):
         if path not in space.parameters:
             known = list(space.parameters)
             text = f"{path!r} is not in the search space{near_ones(path, known)}"
-            faults.append(Fault("mutations", f"{text}; there are {', '.join(known)}"))
+            faults.append(ErrorDetail("mutations", f"{text}; there are {', '.join(known)}"))
         elif reason := refusal(space.parameters[path]):
-            faults.append(Fault("mutations", f"{path} {reason}: leave it out"))
+            faults.append(ErrorDetail("mutations", f"{path} {reason}: leave it out"))
         else:
             chosen[path] = space.parameters[path]
     if faults:

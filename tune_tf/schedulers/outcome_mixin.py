@@ -20,7 +20,7 @@ from tune_tf.errors import InvalidSettingsError, UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION, own_metrics
-from tune_tf.schedulers.state import Resuming
+from tune_tf.schedulers.state import ResumeMixin
 
 _TRAINABLES_OWN = (Outcome.COMPLETED, Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR)
 
@@ -34,7 +34,7 @@ class _Stop:
     cause: str | None = None
 
 
-class Telling(Resuming, FIFOScheduler):
+class OutcomeMixin(ResumeMixin, FIFOScheduler):
     """Mixin for a Ray scheduler: bounds trials, keeps NaN and Inf out, and says why a trial ended.
 
     With finite metrics every decision is the Ray scheduler's own.

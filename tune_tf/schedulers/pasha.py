@@ -2,7 +2,7 @@
 
 from tune_tf.config.scheduler_settings import PashaSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.growing_rungs import GrowingLadder
+from tune_tf.schedulers.growing_rungs import GrowingRungs
 from tune_tf.schedulers.promotion import PromotionAshaScheduler
 from tune_tf.schedulers.rungs import rung_iterations
 
@@ -10,7 +10,7 @@ from tune_tf.schedulers.rungs import rung_iterations
 class PashaScheduler(PromotionAshaScheduler):
     """PASHA: promotion in which ``max_t`` starts at the second rung and grows on demand.
 
-    See :class:`~tune_tf.schedulers.growing_rungs.GrowingLadder` for when it grows, and
+    See :class:`~tune_tf.schedulers.growing_rungs.GrowingRungs` for when it grows, and
     :class:`~tune_tf.schedulers.PromotionAshaScheduler` for all else.
 
     A trial that stands at the highest open rung at the end of the sweep ran as far as any could,
@@ -29,4 +29,4 @@ class PashaScheduler(PromotionAshaScheduler):
         iterations = rung_iterations(
             settings.grace_period, settings.reduction_factor, settings.max_t
         )
-        super().__init__(objective, settings, GrowingLadder(iterations, settings.reduction_factor))
+        super().__init__(objective, settings, GrowingRungs(iterations, settings.reduction_factor))

@@ -11,11 +11,11 @@ from tune_tf.config.scheduler_settings import Pb2Settings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.mutations import moves_evenly, mutations
-from tune_tf.schedulers.population import Population
+from tune_tf.schedulers.population import PopulationMixin
 from tune_tf.space import SearchSpace
 
 
-class Pb2Scheduler(Population, PB2):
+class Pb2Scheduler(PopulationMixin, PB2):
     """Ray's ``PB2`` with the bounds of a search space (https://arxiv.org/abs/2002.02518).
 
     The process sees ranges evenly, also logarithmic ones. It needs scikit-learn, no other package.

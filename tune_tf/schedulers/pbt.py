@@ -6,11 +6,11 @@ from tune_tf.config.scheduler_settings import PbtSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.mutations import moves, mutations
-from tune_tf.schedulers.population import Population
+from tune_tf.schedulers.population import PopulationMixin
 from tune_tf.space import SearchSpace
 
 
-class PbtScheduler(Population):
+class PbtScheduler(PopulationMixin):
     """Ray's ``PopulationBasedTraining`` with the mutations of a search space.
 
     A number is multiplied by one of the factors and kept in its range, a choice becomes one of its

@@ -12,11 +12,11 @@ from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.controller_proxy import SeenController
-from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.controller_proxy import ControllerProxy
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
-class Population(Telling, PopulationBasedTraining):
+class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
     """Mixin for Ray's ``PopulationBasedTraining``: any searcher makes the first configs.
 
     The best trials' checkpoints are given to the worst ones, which go on with a changed config.
@@ -160,10 +160,10 @@ def _all_wait(trials: list[Trial]) -> list[Trial]:
 
 def _seen(controller: Any) -> Any:
     """Return a controller without a searcher, and without trials that failed among the live."""
-    if controller is None or isinstance(controller, SeenController):
+    if controller is None or isinstance(controller, ControllerProxy):
         return controller
 
     def live() -> list[Trial]:
         return [trial for trial in controller.get_live_trials() if not trial.is_finished()]
 
-    return SeenController(controller, search_alg=None, get_live_trials=live)
+    return ControllerProxy(controller, search_alg=None, get_live_trials=live)

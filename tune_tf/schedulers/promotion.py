@@ -9,8 +9,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from tune_tf.config.scheduler_settings import AshaSettings, PashaSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.outcome_mixin import Telling
-from tune_tf.schedulers.rungs import Ladder, rung_iterations
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+from tune_tf.schedulers.rungs import RungLadder, rung_iterations
 
 
 class PromotingScheduler(FIFOScheduler):
@@ -32,7 +32,7 @@ class PromotingScheduler(FIFOScheduler):
         ladder: Who may go on; its last rung is where trials end.
     """
 
-    def __init__(self, objective: Objective, ladder: Ladder) -> None:
+    def __init__(self, objective: Objective, ladder: RungLadder) -> None:
         super().__init__()
         self._objective = objective
         self._ladder = ladder
@@ -150,7 +150,7 @@ class PromotingScheduler(FIFOScheduler):
             self._stops_waiting = False
 
 
-class PromotionAshaScheduler(Telling, PromotingScheduler):
+class PromotionAshaScheduler(OutcomeMixin, PromotingScheduler):
     """ASHA as its paper has it: every trial is paused at each rung, and the best are promoted.
 
     Rungs stand at ``grace_period * reduction_factor ** k`` iterations and at ``max_t``, where
@@ -178,14 +178,14 @@ class PromotionAshaScheduler(Telling, PromotingScheduler):
         self,
         objective: Objective,
         settings: AshaSettings | PashaSettings,
-        ladder: Ladder | None = None,
+        ladder: RungLadder | None = None,
     ) -> None:
         """Make the ladder."""
         iterations = rung_iterations(
             settings.grace_period, settings.reduction_factor, settings.max_t
         )
         PromotingScheduler.__init__(
-            self, objective, ladder or Ladder(iterations, settings.reduction_factor)
+            self, objective, ladder or RungLadder(iterations, settings.reduction_factor)
         )
         self._begin(objective, settings)
 

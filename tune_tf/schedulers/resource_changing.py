@@ -9,11 +9,11 @@ from ray.tune.schedulers.resource_changing_scheduler import DistributeResources
 
 from tune_tf.config.scheduler_settings import ResourceChangingSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers.outcome_mixin import Telling
-from tune_tf.schedulers.state import Resuming
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+from tune_tf.schedulers.state import ResumeMixin
 
 
-class ResizingScheduler(Resuming, ResourceChangingScheduler):
+class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
     """Ray's ``ResourceChangingScheduler`` around another of tune_tf's schedulers.
 
     After each result, a trial gets an even share of the devices that are free: whole GPUs, or as
@@ -34,7 +34,7 @@ class ResizingScheduler(Resuming, ResourceChangingScheduler):
     fresh_actors = True
 
     def __init__(
-        self, objective: Objective, settings: ResourceChangingSettings, base: Telling
+        self, objective: Objective, settings: ResourceChangingSettings, base: OutcomeMixin
     ) -> None:
         """Make Ray's scheduler."""
         ResourceChangingScheduler.__init__(self, base, _Shares())

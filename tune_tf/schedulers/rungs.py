@@ -75,7 +75,7 @@ class Rung:
         return (trial_id for trial_id in reversed(self._ranking) if self.holds(trial_id))
 
 
-class Ladder:
+class RungLadder:
     """Who may go on in successive halving with promotion.
 
     A trial is promotable if it is held at a rung where it is among the best ``floor(n /

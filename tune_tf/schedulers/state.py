@@ -51,7 +51,7 @@ class _Saved:
         return f"{self.scheduler}({self.objective.mode} {self.objective.metric}, {settings})"
 
 
-class Resuming(TrialScheduler):
+class ResumeMixin(TrialScheduler):
     """Mixin for a Ray scheduler: its state can be saved at any time and restored for a resume.
 
     Whoever resumes a sweep calls :meth:`save` now and then, and :meth:`restore` before Tune adds
@@ -188,7 +188,7 @@ def _lost(trial_id: str) -> Trial:
 class _Pickler(cloudpickle.CloudPickler):
     """Writes trials as their ids, and the functions that Ray's schedulers keep by value."""
 
-    def __init__(self, file: io.BytesIO, scheduler: Resuming) -> None:
+    def __init__(self, file: io.BytesIO, scheduler: ResumeMixin) -> None:
         super().__init__(file)
         self._scheduler = scheduler
 
@@ -199,7 +199,9 @@ class _Pickler(cloudpickle.CloudPickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, scheduler: Resuming, trials: Mapping[str, Trial]) -> None:
+    def __init__(
+        self, file: io.BytesIO, scheduler: ResumeMixin, trials: Mapping[str, Trial]
+    ) -> None:
         super().__init__(file)
         self._scheduler = scheduler
         self._trials_by_id = trials

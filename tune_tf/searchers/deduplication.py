@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
 from tune_tf.searchers.space_adapter import Suggest
-from tune_tf.searchers.storage.overlay import Pretended
+from tune_tf.searchers.storage.overlay import OverlayStorage
 from tune_tf.searchers.trial_attrs import WARM_START
 
 Point = frozenset[tuple[str, str]]
@@ -83,7 +83,7 @@ class Points:
         return self._of_ended | of_unfinished
 
 
-def rehearse(
+def deduplicate(
     study: optuna.Study,
     storage: BaseStorage,
     suggest: Suggest,
@@ -103,7 +103,7 @@ def rehearse(
         refused: Parameters not to draw.
         known: Parameters to draw only if there are no others.
     """
-    stage = _Stage(study.study_name, Pretended(storage), suggest)
+    stage = _Stage(study.study_name, OverlayStorage(storage), suggest)
     taken = {*refused, *known}
     draws = [stage.draw(study.sampler)]
     if point_of(draws[0]) not in taken:
@@ -127,7 +127,7 @@ class _Stage:
         suggest: The search space.
     """
 
-    def __init__(self, study_name: str, storage: Pretended, suggest: Suggest) -> None:
+    def __init__(self, study_name: str, storage: OverlayStorage, suggest: Suggest) -> None:
         self._study_name = study_name
         self._storage = storage
         self._suggest = suggest

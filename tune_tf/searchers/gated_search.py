@@ -20,7 +20,7 @@ class Gate(Protocol):
         """Whether the sweep is about to end, so that nothing is gained by waiting."""
 
 
-class HeldBack(Searcher):
+class GatedSearcher(Searcher):
     """Asks another searcher for the next trial only while the gate is open.
 
     Trials that have begun are not held up. Where all of them are over, Tune does nothing but wait

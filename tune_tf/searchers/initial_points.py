@@ -7,7 +7,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState, create_trial
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.searchers.space_adapter import GivenSpace, Space
 from tune_tf.space import Choice, Constant, SearchSpace, flat
 from tune_tf.space.frozen import hashable
@@ -30,22 +30,24 @@ def params_of_points(
     Raises:
         InvalidSettingsError: The space does not hold a config; all faults of all of them at once.
     """
-    faults: list[Fault] = []
+    faults: list[ErrorDetail] = []
     params: list[dict[str, Any]] = []
     for index, point in enumerate(points or ()):
         where = f"points_to_evaluate.{index}"
         if not isinstance(point, Mapping):
-            faults.append(Fault(where, f"must be a config, not {point!r}"))
+            faults.append(ErrorDetail(where, f"must be a config, not {point!r}"))
             continue
-        found, wrong = params_of(space, point)
+        found, wrong = point_params(space, point)
         params.append(found)
-        faults += [Fault(_below(where, each.where), each.what) for each in wrong]
+        faults += [ErrorDetail(_below(where, each.where), each.what) for each in wrong]
     if faults:
         raise InvalidSettingsError(faults)
     return params
 
 
-def params_of(space: GivenSpace, config: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+def point_params(
+    space: GivenSpace, config: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ErrorDetail]]:
     """Return Optuna's parameters of a nested config, and why the space does not hold it."""
     if isinstance(space, SearchSpace):
         return _of_space(space, config)
@@ -75,7 +77,9 @@ def label_of(value: Any, choice: Choice) -> Label:
     return labels(choice.options)[keys.index(hashable(value))]
 
 
-def _of_space(space: SearchSpace, config: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+def _of_space(
+    space: SearchSpace, config: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ErrorDetail]]:
     given = flat(config, space.parameters)
     whole: dict[str, Any] = {}
     params: dict[str, Any] = {}
@@ -92,11 +96,13 @@ def _of_space(space: SearchSpace, config: Mapping[str, Any]) -> tuple[dict[str, 
     return params, space.validate(given)
 
 
-def _faults(distributions: Mapping[str, BaseDistribution], given: Mapping[str, Any]) -> list[Fault]:
-    faults = [Fault(path, "is no parameter") for path in given if path not in distributions]
+def _faults(
+    distributions: Mapping[str, BaseDistribution], given: Mapping[str, Any]
+) -> list[ErrorDetail]:
+    faults = [ErrorDetail(path, "is no parameter") for path in given if path not in distributions]
     for path, distribution in distributions.items():
         if path not in given:
-            faults.append(Fault(path, "is missing"))
+            faults.append(ErrorDetail(path, "is missing"))
             continue
         try:
             create_trial(
@@ -105,7 +111,7 @@ def _faults(distributions: Mapping[str, BaseDistribution], given: Mapping[str, A
                 distributions={path: distribution},
             )
         except (ValueError, TypeError):
-            faults.append(Fault(path, f"must be of {distribution!r}, not {given[path]!r}"))
+            faults.append(ErrorDetail(path, f"must be of {distribution!r}, not {given[path]!r}"))
     return faults
 
 

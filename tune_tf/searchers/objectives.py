@@ -15,7 +15,7 @@ from tune_tf.result_keys import own_metrics
 
 
 @dataclass(frozen=True)
-class Goals:
+class SearchObjectives:
     """The metrics that trials must report, and what is wanted of them.
 
     Args:
@@ -32,7 +32,7 @@ class Goals:
         cls,
         objective: Objective | Sequence[Objective],
         constraints: Mapping[str, Any] | Iterable[Constraint] | None,
-    ) -> "Goals":
+    ) -> "SearchObjectives":
         """Return the goals given in any of the forms that a searcher takes.
 
         Raises:

@@ -19,18 +19,23 @@ from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.searchers.objectives import Goals
-from tune_tf.searchers.registry_state import Page
+from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.registry_state import RegistryState
 from tune_tf.searchers.saved_state import parts_of, pickled
 from tune_tf.searchers.search_settings import SearchSettings
 from tune_tf.searchers.space_adapter import GivenSpace, suggest_of
-from tune_tf.searchers.storage.filtered import Rungs
-from tune_tf.searchers.storage.study_storage import Storage, open_storage, told_plainly
-from tune_tf.searchers.trial_attrs import changed, facts_of
-from tune_tf.searchers.trial_outcome import Verdict, dropped, ending, failure
-from tune_tf.searchers.trial_registry import TrialBook
+from tune_tf.searchers.storage.filtered import RungSource
+from tune_tf.searchers.storage.study_storage import Storage, clear_storage_errors, open_storage
+from tune_tf.searchers.trial_attrs import attrs_of, config_changed_at
+from tune_tf.searchers.trial_outcome import (
+    TrialOutcome,
+    dropped_outcome,
+    ended_outcome,
+    failed_outcome,
+)
+from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
-from tune_tf.searchers.warm_start.warm_start import Taken, WarmStart
+from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flat, nested
 from tune_tf.tune_internals import controller
 from tune_tf.tune_internals.trial_ends import asks_for_more, observe_stops, run_id_of
@@ -99,7 +104,7 @@ class OptunaSearcher(Searcher):
         study_name: str | None = None,
         *,
         constraints: Mapping[str, Any] | Iterable[Constraint] | None = None,
-        rungs: Rungs | None = None,
+        rungs: RungSource | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
         evaluated_rewards: Sequence[float | Sequence[float]] | None = None,
         warm_start_from: str | os.PathLike[str] | WarmStart | None = None,
@@ -114,7 +119,7 @@ class OptunaSearcher(Searcher):
         self._begin(
             SearchSettings(
                 space,
-                Goals.of(objective, constraints),
+                SearchObjectives.of(objective, constraints),
                 sampler,
                 seed,
                 storage,
@@ -147,8 +152,8 @@ class OptunaSearcher(Searcher):
         self._stop: dict[str, Any] = {}
         self._max_concurrent: int | None = None
         self._checked = False
-        self._taken: Taken | None = None
-        self._opened: TrialBook | None = None
+        self._taken: ImportSummary | None = None
+        self._opened: TrialRegistry | None = None
 
     @property
     def study(self) -> optuna.Study:
@@ -156,7 +161,7 @@ class OptunaSearcher(Searcher):
         return (self._opened or self._open()).study
 
     @property
-    def warm_start(self) -> Taken | None:
+    def warm_start(self) -> ImportSummary | None:
         """What was taken over from earlier results; None if there are none to take."""
         self._opened or self._open()
         return self._taken
@@ -227,7 +232,7 @@ class OptunaSearcher(Searcher):
         if TRAINING_ITERATION not in result:  # a function returned that has reported nothing
             return
         self._check(result)
-        iteration, changed_at = int(result[TRAINING_ITERATION]), changed(result)
+        iteration, changed_at = int(result[TRAINING_ITERATION]), config_changed_at(result)
         with self._plainly():
             self._book.saw(trial_id, iteration)
             lead = result.get(self.goals.leading.metric)
@@ -260,11 +265,13 @@ class OptunaSearcher(Searcher):
             self._check(result)
         with self._plainly():
             if error:
-                verdict = failure(trial_id)
+                verdict = failed_outcome(trial_id)
             else:
                 book = self._book
                 entry, shown = book.entry(trial_id), book.last_shown(trial_id)
-                verdict = ending(trial_id, result, last, self.goals, entry, shown, self._stop)
+                verdict = ended_outcome(
+                    trial_id, result, last, self.goals, entry, shown, self._stop
+                )
             self._tell(trial_id, verdict, last)
 
     def finish(
@@ -285,7 +292,7 @@ class OptunaSearcher(Searcher):
             book = self._looked_at(ended)
             for trial_id, outcome in ended.items():
                 last = (results or {}).get(trial_id, {})
-                verdict = dropped(outcome, book.last_values(trial_id), self.goals)
+                verdict = dropped_outcome(outcome, book.last_values(trial_id), self.goals)
                 self._tell(trial_id, verdict, last)
                 book.note_other_end(trial_id, outcome)
             book.link({key: last.get(MLFLOW_RUN_ID) for key, last in (results or {}).items()})
@@ -343,9 +350,9 @@ class OptunaSearcher(Searcher):
             SweepConflictError: It was saved for other objectives, or with another study.
         """
         state = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
-        saved: Goals = state[0].pop("goals")
+        saved: SearchObjectives = state[0].pop("goals")
         if saved.objectives != self.goals.objectives:
-            theirs = Goals(saved.objectives)
+            theirs = SearchObjectives(saved.objectives)
             raise SweepConflictError(
                 f"the searcher's state was saved for {theirs}; it cannot go on as {self.goals}: "
                 "resume with the objective it was started with"
@@ -378,7 +385,7 @@ class OptunaSearcher(Searcher):
     def _take_up(self, attributes: dict[str, Any], slots: Mapping[str, Any]) -> None:
         """Take the attributes that :meth:`__getstate__` gave; those left out stay."""
         storage, page = attributes.pop("_storage"), attributes.pop("_opened")
-        if isinstance(page, TrialBook):  # a subclass has pickled its __dict__
+        if isinstance(page, TrialRegistry):  # a subclass has pickled its __dict__
             page = page.page
         self.__dict__.update(attributes)
         for name, value in slots.items():
@@ -399,26 +406,26 @@ class OptunaSearcher(Searcher):
                 last = controller.last_result(trial_id)
                 if repeated:
                     cause = "the run ended before all of its repeats had"
-                    self._tell(trial_id, Verdict(Outcome.OUT_OF_BUDGET, cause=cause), {})
+                    self._tell(trial_id, TrialOutcome(Outcome.OUT_OF_BUDGET, cause=cause), {})
                 else:
                     self.on_trial_complete(trial_id, last, error=failed[trial_id])
             book.give_up_orphans()
 
-    def _tell(self, trial_id: str, verdict: Verdict, last: Mapping[str, Any]) -> None:
+    def _tell(self, trial_id: str, verdict: TrialOutcome, last: Mapping[str, Any]) -> None:
         """Tell Optuna of an end, with what the last result says besides."""
         if TRAINING_ITERATION not in last:  # there is none, or a mean
             last = {**controller.last_result(trial_id), **last}
         violations = self.goals.violations(last) if last else {}
         run_id = run_id_of(trial_id)
-        facts = facts_of(last, self._rungs()) | ({MLFLOW_RUN_ID: run_id} if run_id else {})
+        facts = attrs_of(last, self._rungs()) | ({MLFLOW_RUN_ID: run_id} if run_id else {})
         self._book.tell(trial_id, verdict, facts, violations)
 
     @property
-    def _book(self) -> TrialBook:
+    def _book(self) -> TrialRegistry:
         """The book, after a look at what the study has that the sampler does not know of."""
         return self._looked_at()
 
-    def _looked_at(self, ended: Collection[str] | None = None) -> TrialBook:
+    def _looked_at(self, ended: Collection[str] | None = None) -> TrialRegistry:
         """Return the book as above.
 
         Args:
@@ -450,25 +457,25 @@ class OptunaSearcher(Searcher):
             book.end_lost()
         return book
 
-    def _open(self, page: Page | None = None) -> TrialBook:
+    def _open(self, page: RegistryState | None = None) -> TrialRegistry:
         with self._plainly():
             settings, storage = self._settings, self._storage
             study, self._taken = settings.open_study(storage, self._study_name)
             self._study_name = study.study_name
             desk = settings.desk(storage, study.study_name, self._sampler, self._rungs)
-            self._opened = TrialBook(study, storage, settings.suggest, page, desk)
+            self._opened = TrialRegistry(study, storage, settings.suggest, page, desk)
         return self._opened
 
     def _rungs(self) -> Sequence[int]:
         return (self._settings.rungs or controller.rungs)()
 
     def _plainly(self) -> AbstractContextManager[None]:
-        return told_plainly(self._settings.storage)
+        return clear_storage_errors(self._settings.storage)
 
     def _check(self, result: Mapping[str, Any]) -> None:
         if TRAINING_ITERATION not in result:
             if self.goals.leading.metric in result:
-                Goals(self.goals.objectives).check(result)
+                SearchObjectives(self.goals.objectives).check(result)
         elif not self._checked:
             self.goals.check(result)
             self._checked = True

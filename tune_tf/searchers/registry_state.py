@@ -13,7 +13,7 @@ NO_STEP: Final = -1
 
 
 @dataclass
-class Entry:
+class TrialRecord:
     """One trial.
 
     Args:
@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass
-class Page:
+class RegistryState:
     """What is saved of a book.
 
     Args:
@@ -42,12 +42,12 @@ class Page:
         looked: Whether orphans have been looked for; before that, nothing was drawn.
     """
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, TrialRecord] = field(default_factory=dict)
     orphans: list[int] = field(default_factory=list)
     num_known: int = 0
     looked: bool = False
 
-    def copy(self) -> "Page":
+    def copy(self) -> "RegistryState":
         """Return a copy that does not change with this one."""
         entries = {tune_id: replace(entry) for tune_id, entry in self.entries.items()}
         return replace(self, entries=entries, orphans=list(self.orphans))
@@ -70,14 +70,14 @@ class Page:
                 if entry.finished or tune_id in tune_ids
             }
         owned = {entry.number for entry in self.entries.values()} | set(self.orphans)
-        linked: dict[str, Entry] = {}
+        linked: dict[str, TrialRecord] = {}
         orphans: list[int] = []
         for trial in trials:
             tune_id = str(trial.user_attrs.get(TUNE_TRIAL_ID))
             if trial.number in owned:
                 continue
             if tune_id in (tune_ids or ()):
-                linked[tune_id] = Entry(trial.number)
+                linked[tune_id] = TrialRecord(trial.number)
             elif _is_orphan(trial, self.num_known):
                 orphans.append(trial.number)
         unknown = bool(orphans or linked) if self.looked else any(map(_was_drawn, trials))

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.initial_points import POINT, enqueue, missing_points, params_of_points
-from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.objectives import SearchObjectives
 from tune_tf.searchers.samplers.catalogue import (
     make_sampler,
     needs_dense,
@@ -23,12 +23,12 @@ from tune_tf.searchers.samplers.catalogue import (
 )
 from tune_tf.searchers.space_adapter import GivenSpace, Suggest, suggest_of
 from tune_tf.searchers.space_record import check_space
-from tune_tf.searchers.storage.filtered import Rungs, Shown, no_rungs
-from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet
-from tune_tf.searchers.trial_registry import Desk
+from tune_tf.searchers.storage.filtered import FilteredStorage, RungSource, no_rungs
+from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet_logging
+from tune_tf.searchers.trial_registry import SamplerView
 from tune_tf.searchers.warm_start.earlier_trials import OBJECTIVE
 from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
-from tune_tf.searchers.warm_start.warm_start import Taken, WarmStart, take_over
+from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart, import_trials
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class SearchSettings:
     """
 
     space: GivenSpace
-    goals: Goals
+    goals: SearchObjectives
     sampler: str | BaseSampler
     seed: int | None
     storage: Storage
     study_name: str | None
-    rungs: Rungs | None = None
+    rungs: RungSource | None = None
     points: tuple[Mapping[str, Any], ...] = ()
     rewards: tuple[Any, ...] = ()
     warm_start: WarmStart | None = None
@@ -111,19 +111,19 @@ class SearchSettings:
         }
 
     def desk(
-        self, storage: BaseStorage, study_name: str, sampler: BaseSampler, rungs: Rungs
-    ) -> Desk:
+        self, storage: BaseStorage, study_name: str, sampler: BaseSampler, rungs: RungSource
+    ) -> SamplerView:
         """Return where the sampler works: it sees trials at rungs, running ones too."""
         rule = shown_rule(
             self.sampler,
             len(self.goals.objectives),
             has_constraints=bool(self.goals.constraints),
         )
-        shown = Shown(storage, rungs, rule)
-        with quiet():
+        shown = FilteredStorage(storage, rungs, rule)
+        with quiet_logging():
             study = optuna.load_study(study_name=study_name, storage=shown, sampler=sampler)
         # A sampler that the user made may repeat itself on purpose.
-        return Desk(study, shown, rungs if isinstance(self.sampler, str) else no_rungs)
+        return SamplerView(study, shown, rungs if isinstance(self.sampler, str) else no_rungs)
 
     def without_storage(self) -> "SearchSettings":
         """Return the same for a study that travels by itself."""
@@ -131,7 +131,7 @@ class SearchSettings:
 
     def open_study(
         self, storage: BaseStorage, study_name: str | None
-    ) -> tuple[optuna.Study, Taken | None]:
+    ) -> tuple[optuna.Study, ImportSummary | None]:
         """Open the study, or make it with what it starts from.
 
         Raises:
@@ -151,7 +151,7 @@ class SearchSettings:
         taken = None
         if self.warm_start is not None:
             dense = needs_dense(self.sampler)
-            taken = take_over(study, self.space, self.goals, self.warm_start, dense=dense)
+            taken = import_trials(study, self.space, self.goals, self.warm_start, dense=dense)
         if self.rewards:
             for index in missing_points(study, len(self.rewards)):
                 study.add_trial(self._rewarded(index))

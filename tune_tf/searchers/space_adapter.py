@@ -12,7 +12,7 @@ from optuna.distributions import (
 )
 from optuna.trial import BaseTrial
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space import SearchSpace
 from tune_tf.space.optuna_form import OptunaSpace
 
@@ -134,7 +134,7 @@ def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
             ]
         )
     faults = [
-        Fault(path, f"must be an Optuna distribution, not {value!r}")
+        ErrorDetail(path, f"must be an Optuna distribution, not {value!r}")
         for path, value in space.items()
         if not isinstance(value, FloatDistribution | IntDistribution | CategoricalDistribution)
     ]

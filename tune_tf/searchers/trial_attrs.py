@@ -48,7 +48,7 @@ def tune_trial_id(trial: FrozenTrial, study_attrs: Mapping[str, Any]) -> str | N
     return again or trial.user_attrs.get(TUNE_TRIAL_ID)
 
 
-def facts_of(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any]:
+def attrs_of(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any]:
     """Return the user attributes that a trial's last result gives.
 
     Args:
@@ -65,12 +65,12 @@ def facts_of(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any
         reached = [rung for rung in rungs if rung <= facts[EPOCHS]]
         if reached:
             facts[RUNG] = max(reached)
-    if (changed_at := changed(result)) is not None:
+    if (changed_at := config_changed_at(result)) is not None:
         facts[CONFIG_CHANGED_AT] = changed_at
     return facts
 
 
-def changed(result: Mapping[str, Any]) -> int | None:
+def config_changed_at(result: Mapping[str, Any]) -> int | None:
     """Return the last iteration that ran with the trial's own config; None if all did.
 
     What comes after it is due to another config, as after an exploit of population based training.

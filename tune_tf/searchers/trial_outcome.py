@@ -6,14 +6,14 @@ from typing import Any
 
 from tune_tf.outcome import STOP_CAUSE, Outcome, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.searchers.objectives import Goals
-from tune_tf.searchers.registry_state import Entry
-from tune_tf.searchers.trial_attrs import changed
+from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.registry_state import TrialRecord
+from tune_tf.searchers.trial_attrs import config_changed_at
 from tune_tf.tune_internals import controller
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TrialOutcome:
     """How a trial ended.
 
     Args:
@@ -31,13 +31,13 @@ class Verdict:
     others: tuple[float, ...] = ()
 
 
-def judge(
+def infer_outcome(
     result: Mapping[str, Any] | None,
-    goals: Goals,
+    goals: SearchObjectives,
     *,
     last_seen: int | None,
     own_end: Callable[[Mapping[str, Any]], bool],
-) -> Verdict:
+) -> TrialOutcome:
     """Return how a trial ended that did not fail.
 
     Tune shows a searcher every result but the one at which somebody stopped the trial. So a last
@@ -59,21 +59,25 @@ def judge(
     stamped = Outcome.of_result(result)
     cause = result.get(STOP_CAUSE)
     if stamped is not None and (values is not None or stamped is not Outcome.COMPLETED):
-        return Verdict(stamped, value, iteration, cause, others)
+        return TrialOutcome(stamped, value, iteration, cause, others)
     if iteration is None and lead is None and not result.get("done"):
-        return Verdict(Outcome.OUT_OF_BUDGET if last_seen is None else Outcome.PRUNED)
+        return TrialOutcome(Outcome.OUT_OF_BUDGET if last_seen is None else Outcome.PRUNED)
     if values is None:
-        return Verdict(Outcome.DIVERGED, value, iteration, _not_finite(result, goals, iteration))
+        return TrialOutcome(
+            Outcome.DIVERGED, value, iteration, _not_finite(result, goals, iteration)
+        )
     if iteration is None:  # no result of a trial's, but a mean, which Ray's Repeater tells
         outcome = Outcome.COMPLETED
     elif last_seen is None or iteration > last_seen:
         outcome = Outcome.COMPLETED if own_end(result) else Outcome.PRUNED
     else:
         outcome = Outcome.COMPLETED if result.get("done") else Outcome.OUT_OF_BUDGET
-    return Verdict(outcome, value, iteration, cause, others)
+    return TrialOutcome(outcome, value, iteration, cause, others)
 
 
-def dropped(outcome: Outcome, values: tuple[float, ...], goals: Goals) -> Verdict:
+def dropped_outcome(
+    outcome: Outcome, values: tuple[float, ...], goals: SearchObjectives
+) -> TrialOutcome:
     """Return how a trial ended that Tune ended without a word.
 
     Args:
@@ -82,11 +86,13 @@ def dropped(outcome: Outcome, values: tuple[float, ...], goals: Goals) -> Verdic
         goals: The metrics.
     """
     if outcome is Outcome.COMPLETED and len(values) < len(goals.objectives):
-        return Verdict(Outcome.DIVERGED, cause=f"{goals.leading.metric} was not told")
-    return Verdict(outcome, values[0] if values else None, others=values[1:])
+        return TrialOutcome(Outcome.DIVERGED, cause=f"{goals.leading.metric} was not told")
+    return TrialOutcome(outcome, values[0] if values else None, others=values[1:])
 
 
-def before_change(verdict: Verdict, values: tuple[float, ...], changed_at: int | None) -> Verdict:
+def outcome_before_change(
+    verdict: TrialOutcome, values: tuple[float, ...], changed_at: int | None
+) -> TrialOutcome:
     """Return the end of a trial with values that are due to its own config.
 
     Args:
@@ -101,22 +107,22 @@ def before_change(verdict: Verdict, values: tuple[float, ...], changed_at: int |
     return replace(verdict, iteration=None)
 
 
-def failure(trial_id: str) -> Verdict:
+def failed_outcome(trial_id: str) -> TrialOutcome:
     """Return how a trial ended that Tune calls failed."""
     text = controller.error_text(trial_id)
     cause = controller.last_line(text) or "the trial failed; Tune keeps its error file"
-    return Verdict(Outcome.of_error(text), cause=cause)
+    return TrialOutcome(Outcome.of_error(text), cause=cause)
 
 
-def ending(
+def ended_outcome(
     trial_id: str,
     result: Mapping[str, Any] | None,
     last: Mapping[str, Any],
-    goals: Goals,
-    entry: Entry | None,
+    goals: SearchObjectives,
+    entry: TrialRecord | None,
     shown: int | None,
     told: Mapping[str, Any],
-) -> Verdict:
+) -> TrialOutcome:
     """Return how a trial ended that did not fail, with the values of its own config.
 
     Args:
@@ -131,20 +137,20 @@ def ending(
     stamped = Outcome.of_result(last) is not None
     if not stamped and not result and controller.at_limit(trial_id, last, told):
         # It was paused at its very end.
-        verdict = judge(last, goals, last_seen=None, own_end=lambda _: True)
+        verdict = infer_outcome(last, goals, last_seen=None, own_end=lambda _: True)
     else:
         was_stopped = TRAINING_ITERATION in (result or {}) and not (result or {}).get("done")
-        verdict = judge(
+        verdict = infer_outcome(
             last if stamped else result,
             goals,
             # One that was the trial's last by design may have been shown before a kill, too.
             last_seen=shown if was_stopped or entry is None else entry.seen,
             own_end=lambda at: controller.own_end(trial_id, at, told),
         )
-    return before_change(verdict, entry.values if entry else (), changed(last))
+    return outcome_before_change(verdict, entry.values if entry else (), config_changed_at(last))
 
 
-def _not_finite(result: Mapping[str, Any], goals: Goals, iteration: int | None) -> str:
+def _not_finite(result: Mapping[str, Any], goals: SearchObjectives, iteration: int | None) -> str:
     """Return the text that says which metrics are no finite numbers."""
     wrong = [
         f"{metric} {f'is {result[metric]}' if metric in result else 'is not reported'}"

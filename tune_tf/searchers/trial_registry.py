@@ -17,20 +17,26 @@ from optuna.storages import BaseStorage
 from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
-from tune_tf.searchers.deduplication import NO_POINTS, Points, diverged, rehearse, tried
-from tune_tf.searchers.registry_state import NO_STEP, Entry, Page, last_step, num_asked
-from tune_tf.searchers.samplers.exhaustive import FiniteSampler
+from tune_tf.searchers.deduplication import NO_POINTS, Points, deduplicate, diverged, tried
+from tune_tf.searchers.registry_state import (
+    NO_STEP,
+    RegistryState,
+    TrialRecord,
+    last_step,
+    num_asked,
+)
+from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler
 from tune_tf.searchers.space_adapter import Suggest
-from tune_tf.searchers.storage.filtered import Rungs, no_rungs
-from tune_tf.searchers.storage.recovery import LostTrials
+from tune_tf.searchers.storage.filtered import RungSource, no_rungs
+from tune_tf.searchers.storage.recovery import StorageRecovery
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
-from tune_tf.searchers.trial_outcome import Verdict
+from tune_tf.searchers.trial_outcome import TrialOutcome
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Desk:
+class SamplerView:
     """Where the sampler works: what it sees of a study may be more than the truth.
 
     Args:
@@ -42,10 +48,10 @@ class Desk:
 
     study: optuna.Study
     storage: BaseStorage
-    rungs: Rungs = no_rungs
+    rungs: RungSource = no_rungs
 
 
-class TrialBook:
+class TrialRegistry:
     """Trials of one study, by Tune's ids.
 
     Args:
@@ -68,12 +74,12 @@ class TrialBook:
         study: optuna.Study,
         storage: BaseStorage,
         suggest: Suggest,
-        page: Page | None = None,
-        desk: Desk | None = None,
+        page: RegistryState | None = None,
+        desk: SamplerView | None = None,
     ) -> None:
         """Open the book; the study is not changed."""
         self.study = study
-        self.desk = desk or Desk(study, storage)
+        self.desk = desk or SamplerView(study, storage)
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
         self._suggest = suggest
@@ -81,8 +87,8 @@ class TrialBook:
         self._ids: dict[int, int] = {}
         self.looked = False
         self._diverged, self._tried = Points(diverged), Points(tried)
-        self.page = page or Page(num_known=num_asked(study.get_trials(deepcopy=False)))
-        self._lost = LostTrials(study, storage, suggest, self.page)
+        self.page = page or RegistryState(num_known=num_asked(study.get_trials(deepcopy=False)))
+        self._lost = StorageRecovery(study, storage, suggest, self.page)
 
     @property
     def num_unfinished(self) -> int:
@@ -93,7 +99,7 @@ class TrialBook:
     def exhausted(self) -> bool:
         """Whether nothing is left to ask for: all of a finite space has been handed out."""
         sampler = self.desk.study.sampler
-        if not isinstance(sampler, FiniteSampler) or self.page.orphans:
+        if not isinstance(sampler, ExhaustiveSampler) or self.page.orphans:
             return False
         waiting = self.study.get_trials(False, (TrialState.WAITING,))
         return not waiting and sampler.exhausted(self.study)
@@ -138,7 +144,7 @@ class TrialBook:
             return self._hand_out(tune_id, self.page.orphans.pop(0))
         trial = self._ask_anew()
         self.page.num_known = max(self.page.num_known, trial.number + 1)
-        self.page.entries[tune_id] = Entry(trial.number)
+        self.page.entries[tune_id] = TrialRecord(trial.number)
         return self._fill(tune_id, trial)
 
     def saw(self, tune_id: str, iteration: int) -> None:
@@ -146,7 +152,7 @@ class TrialBook:
         if entry := self.page.entries.get(tune_id):
             entry.seen = iteration
 
-    def entry(self, tune_id: str) -> Entry | None:
+    def entry(self, tune_id: str) -> TrialRecord | None:
         """Return what is known of a trial; None if it is not ours."""
         return self.page.entries.get(tune_id)
 
@@ -194,7 +200,7 @@ class TrialBook:
     def tell(
         self,
         tune_id: str,
-        verdict: Verdict,
+        verdict: TrialOutcome,
         facts: Mapping[str, Any] | None = None,
         violations: Mapping[str, float] | None = None,
     ) -> None:
@@ -274,11 +280,11 @@ class TrialBook:
             return study.ask()
         trials = self.study.get_trials(deepcopy=False)
         refused = self._diverged.among(trials)
-        finite = isinstance(study.sampler, FiniteSampler)  # repeats nothing by itself
+        finite = isinstance(study.sampler, ExhaustiveSampler)  # repeats nothing by itself
         known = self._tried.among(trials) if not finite and self.desk.rungs() else NO_POINTS
         if not refused and not known:
             return study.ask()
-        drawn = rehearse(study, storage, self._suggest, refused, known)
+        drawn = deduplicate(study, storage, self._suggest, refused, known)
         trial_id = storage.create_new_trial(self._study_id, drawn)
         # A trial shows itself to its study's sampler, and this one's has seen it.
         blind = optuna.samplers.RandomSampler()
@@ -298,14 +304,16 @@ class TrialBook:
     def _end(self, number: int, cause: str) -> None:
         """Tell Optuna of a trial that no Tune trial will end."""
         name = f"orphan-{number}"
-        self.page.entries[name] = Entry(number)
-        self.tell(name, Verdict(Outcome.OUT_OF_BUDGET, cause=cause))
+        self.page.entries[name] = TrialRecord(number)
+        self.tell(name, TrialOutcome(Outcome.OUT_OF_BUDGET, cause=cause))
         del self.page.entries[name]
 
     def _hand_out(self, tune_id: str, number: int) -> dict[str, Any]:
         """Return an orphan's parameters to a Tune trial; link the two if it is unfinished."""
         frozen = self._frozen(number)
-        entry = self.page.entries[tune_id] = Entry(number, finished=frozen.state.is_finished())
+        entry = self.page.entries[tune_id] = TrialRecord(
+            number, finished=frozen.state.is_finished()
+        )
         if entry.finished:
             self._relink(number, tune_id)
             return self._suggest(FixedTrial(frozen.params, number))
@@ -320,14 +328,14 @@ class TrialBook:
             return self._suggest(trial)
         except Exception as error:
             cause = f"no parameters: {type(error).__name__}: {error}"
-            self.tell(tune_id, Verdict(Outcome.ERROR, cause=cause))
+            self.tell(tune_id, TrialOutcome(Outcome.ERROR, cause=cause))
             raise
 
     def _relink(self, number: int, tune_id: str) -> None:
         known = self.study.user_attrs.get(RELINKED, {})
         self.study.set_user_attr(RELINKED, {**known, str(number): tune_id})
 
-    def _state_of(self, tune_id: str, verdict: Verdict) -> tuple[TrialState, dict[str, Any]]:
+    def _state_of(self, tune_id: str, verdict: TrialOutcome) -> tuple[TrialState, dict[str, Any]]:
         """Return what Optuna calls an end, and the user attributes that explain it."""
         state, cause = TrialState[verdict.outcome.optuna], verdict.cause
         if state is TrialState.PRUNED and self.page.entries[tune_id].reported == NO_STEP:

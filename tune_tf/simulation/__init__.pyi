@@ -1,8 +1,8 @@
-from .multi_seed_runs import Survey, survey
+from .multi_seed_runs import MultiSeedRuns, run_seeds
 from .pairing import CONTESTANTS, Pairing, make_pairing, make_ray_pairing
 from .problem import Problem
 from .problems import PROBLEMS, make_problem
-from .table import read_table
+from .table import read_curve_table
 from .trace import End, Event, Trace, VirtualTrial
 from .virtual_sweep import simulate
 
@@ -11,15 +11,15 @@ __all__ = [
     "PROBLEMS",
     "End",
     "Event",
+    "MultiSeedRuns",
     "Pairing",
     "Problem",
-    "Survey",
     "Trace",
     "VirtualTrial",
     "make_pairing",
     "make_problem",
     "make_ray_pairing",
-    "read_table",
+    "read_curve_table",
+    "run_seeds",
     "simulate",
-    "survey",
 ]

@@ -13,7 +13,7 @@ from tune_tf.simulation.virtual_sweep import simulate
 
 
 @dataclass(frozen=True)
-class Survey:
+class MultiSeedRuns:
     """Simulated sweeps that differ in nothing but the seed.
 
     Args:
@@ -62,14 +62,14 @@ class Survey:
         return sum(trace.virtual_s for trace in self.traces) / self.real_s
 
 
-def survey(
+def run_seeds(
     problem: Problem,
     make: Callable[[int], Pairing],
     *,
     num_seeds: int,
     num_workers: int,
     budget_epochs: int,
-) -> Survey:
+) -> MultiSeedRuns:
     """Simulate sweeps with seeds 0, 1, and so on.
 
     Args:
@@ -93,4 +93,4 @@ def survey(
                 seed=seed,
             )
         )
-    return Survey(problem, tuple(traces), budget_epochs, time.perf_counter() - started)
+    return MultiSeedRuns(problem, tuple(traces), budget_epochs, time.perf_counter() - started)

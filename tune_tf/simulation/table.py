@@ -85,7 +85,7 @@ class _Grid:
         return float(finals[order[int(np.argmax(reached))]])
 
 
-def read_table(path: str | Path, *, max_t: int | None = None) -> Problem:
+def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
     """Return the problem that a table of learning curves holds.
 
     The file is one of ``numpy.savez``: ``curves``, whole numbers of 16 bits ``[*axes, iteration]``

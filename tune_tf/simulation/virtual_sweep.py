@@ -10,7 +10,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import ResourceChangingScheduler, TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.simulation.problem import Problem
 from tune_tf.simulation.trace import End, Event, Trace, VirtualTrial
 from tune_tf.simulation.virtual_controller import VirtualController, VirtualSearch, VirtualStorage
@@ -57,15 +57,15 @@ def simulate(
         "max_concurrent_trials": max_concurrent_trials,
     }
     faults = [
-        Fault(name, f"must be a whole number of at least 1, not {number!r}")
+        ErrorDetail(name, f"must be a whole number of at least 1, not {number!r}")
         for name, number in numbers.items()
         if number is not None and (isinstance(number, bool) or number < 1)
     ]
     if budget_epochs is None and num_samples is None:
-        faults.append(Fault("", "a sweep needs an end: give budget_epochs or num_samples"))
+        faults.append(ErrorDetail("", "a sweep needs an end: give budget_epochs or num_samples"))
     if isinstance(scheduler, ResourceChangingScheduler):
         text = "changes resources, of which simulated trials have none: simulate its base scheduler"
-        faults.append(Fault("scheduler", text))
+        faults.append(ErrorDetail("scheduler", text))
     if faults:
         raise InvalidSettingsError(faults)
     events: list[Event] = []

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones
 from tune_tf.space.frozen import hashable
 from tune_tf.space.parameter import Parameter, smallest_number
 
@@ -29,24 +29,24 @@ class Choice(Parameter):
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults: list[Fault] = []
+        faults: list[ErrorDetail] = []
         try:
             self._freeze_when()
         except InvalidSettingsError as error:
             faults.extend(error.faults)
         if isinstance(self.options, str | bytes) or not isinstance(self.options, Sequence):
             faults.append(
-                Fault("", f"options must be a list, like [a, b], not {_shown(self.options)}")
+                ErrorDetail("", f"options must be a list, like [a, b], not {_shown(self.options)}")
             )
         elif not self.options:
-            faults.append(Fault("", "options must not be empty: give at least one"))
+            faults.append(ErrorDetail("", "options must not be empty: give at least one"))
         else:
             faults.extend(self._repeated())
         if faults:
             raise InvalidSettingsError(faults)
         object.__setattr__(self, "options", tuple(self.options))
 
-    def _repeated(self) -> list[Fault]:
+    def _repeated(self) -> list[ErrorDetail]:
         """Return a fault for each option that equals an earlier one."""
         first: dict[Any, Any] = {}
         faults = []
@@ -56,7 +56,9 @@ class Choice(Parameter):
                 earlier = first[key]
                 alike = "" if repr(earlier) == repr(option) else f" (equal to {earlier!r})"
                 faults.append(
-                    Fault("", f"option {option!r}{alike} is given twice: leave one of them out")
+                    ErrorDetail(
+                        "", f"option {option!r}{alike} is given twice: leave one of them out"
+                    )
                 )
             first.setdefault(key, option)
         return faults

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space.frozen import FrozenMapping, hashable
 from tune_tf.space.paths import slashed
 
@@ -33,12 +33,16 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
         entries: dict[str, tuple[Any, ...]] = {}
         for path, values in when.items():
             if not isinstance(path, str) or not path:
-                faults.append(Fault("", f"`when` must name a parameter by text, not {path!r}"))
+                faults.append(
+                    ErrorDetail("", f"`when` must name a parameter by text, not {path!r}")
+                )
                 continue
             allowed = tuple(values) if isinstance(values, _MANY) else (values,)
             if not allowed:
                 faults.append(
-                    Fault("", f"`when` allows no value of {path!r}: list one, or leave it out")
+                    ErrorDetail(
+                        "", f"`when` allows no value of {path!r}: list one, or leave it out"
+                    )
                 )
             entries[slashed(path)] = allowed
         if faults:

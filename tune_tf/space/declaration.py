@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones, one_of
 from tune_tf.space.choice import Choice
 from tune_tf.space.condition import ALWAYS, Condition
 from tune_tf.space.parameter import Constant, Parameter
@@ -46,7 +46,7 @@ class Declarations:
     """
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ErrorDetail] = field(default_factory=list)
     faulty: dict[str, Condition] = field(default_factory=dict)
 
     @classmethod
@@ -57,7 +57,7 @@ class Declarations:
             text = (
                 "a search space must be a mapping like {learning_rate: {loguniform: [1e-4, 1e-1]}}"
             )
-            found.faults.append(Fault("", f"{text}, not {mapping!r}"))
+            found.faults.append(ErrorDetail("", f"{text}, not {mapping!r}"))
             return found
         found._group(mapping, "")
         return found
@@ -65,7 +65,7 @@ class Declarations:
     def _group(self, group: Mapping[Any, Any], prefix: str) -> None:
         for name, declared in group.items():
             if text := name_fault(name):
-                self.faults.append(Fault(dotted(prefix), text))
+                self.faults.append(ErrorDetail(dotted(prefix), text))
                 continue
             self._entry(join(prefix, name), declared)
 
@@ -73,7 +73,7 @@ class Declarations:
         if not isinstance(declared, Mapping):
             self.parameters[path] = Constant(declared)
         elif text := _misspelt(declared):
-            self._refuse(path, declared, Fault("", text))
+            self._refuse(path, declared, ErrorDetail("", text))
         elif not any(kind in declared for kind in KINDS):
             self._group(declared, path)
         else:
@@ -82,8 +82,8 @@ class Declarations:
             except InvalidSettingsError as error:
                 self._refuse(path, declared, *error.faults)
 
-    def _refuse(self, path: str, declared: Mapping[Any, Any], *faults: Fault) -> None:
-        self.faults.extend(Fault(dotted(path), fault.what) for fault in faults)
+    def _refuse(self, path: str, declared: Mapping[Any, Any], *faults: ErrorDetail) -> None:
+        self.faults.extend(ErrorDetail(dotted(path), fault.what) for fault in faults)
         try:
             self.faulty[path] = Condition(declared.get(WHEN) or {})
         except InvalidSettingsError:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from tune_tf.errors import Fault, near_ones
+from tune_tf.errors import ErrorDetail, near_ones
 from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Parameter
 from tune_tf.space.paths import dotted
@@ -10,7 +10,7 @@ from tune_tf.space.paths import dotted
 
 def condition_faults(
     parameters: Mapping[str, Parameter], unjudged: dict[str, Condition] | None = None
-) -> list[Fault]:
+) -> list[ErrorDetail]:
     """Return what is wrong with the conditions of parameters.
 
     Args:
@@ -30,7 +30,7 @@ def condition_faults(
                 names = ", ".join(map(dotted, known))
                 near = near_ones(dotted(parent), map(dotted, known))
                 faults.append(
-                    Fault(
+                    ErrorDetail(
                         where,
                         f"`when` names {dotted(parent)!r}, which is no parameter{near}; "
                         f"there are {names}",
@@ -38,7 +38,7 @@ def condition_faults(
                 )
                 continue
             faults.extend(
-                Fault(where, f"`when` can never hold: {dotted(parent)!r} {text}")
+                ErrorDetail(where, f"`when` can never hold: {dotted(parent)!r} {text}")
                 for value in allowed
                 if (text := parameters[parent].fault(value))
             )
@@ -46,7 +46,7 @@ def condition_faults(
     return faults
 
 
-def _cycle_faults(parameters: Mapping[str, Parameter]) -> list[Fault]:
+def _cycle_faults(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
     """Return a fault for each ring of parameters that wait for each other."""
     faults = []
     done: set[str] = set()
@@ -56,7 +56,7 @@ def _cycle_faults(parameters: Mapping[str, Parameter]) -> list[Fault]:
             ring = [*above[above.index(path) :], path]
             text = " -> ".join(map(dotted, ring))
             faults.append(
-                Fault(dotted(path), f"`when` goes in a circle, {text}: remove one of them")
+                ErrorDetail(dotted(path), f"`when` goes in a circle, {text}: remove one of them")
             )
         elif path not in done:
             for parent in _parents(parameters, path):

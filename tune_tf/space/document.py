@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 
 OVERRIDE = "--set"
 """How the command line calls an override."""
@@ -30,7 +30,7 @@ class YamlDocument:
     data: dict[Any, Any]
     lines: Mapping[str, int] = field(default_factory=dict)
     source: str | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ErrorDetail, ...] = ()
     overridden: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -78,11 +78,11 @@ class YamlDocument:
         if not isinstance(data, dict):
             kind = "a list" if isinstance(data, list) else f"{data!r}"
             raise InvalidSettingsError(
-                [Fault("", f"must be a mapping like `name: value`, not {kind}", _line(node))],
+                [ErrorDetail("", f"must be a mapping like `name: value`, not {kind}", _line(node))],
                 source,
             )
         lines: dict[str, int] = {}
-        faults: list[Fault] = []
+        faults: list[ErrorDetail] = []
         _walk(node, "", lines, faults, ())
         if any(fault.what == _CIRCLE for fault in faults):
             raise InvalidSettingsError(faults, source)
@@ -105,28 +105,28 @@ class YamlDocument:
             where = f"{OVERRIDE} {override}"
             names = key.strip().split(".")
             if not equals or not all(names):
-                faults.append(Fault(where, "must be key=value, like budget.num_samples=8"))
+                faults.append(ErrorDetail(where, "must be key=value, like budget.num_samples=8"))
                 continue
             try:
                 value = _loader().load(text)
             except YAMLError as error:
-                faults.append(Fault(where, f"the value {_syntax_fault(error).what}"))
+                faults.append(ErrorDetail(where, f"the value {_syntax_fault(error).what}"))
                 continue
             if repeated := _repeated_in(text):
-                faults.extend(Fault(where, fault.what) for fault in repeated)
+                faults.extend(ErrorDetail(where, fault.what) for fault in repeated)
                 continue
             if wrong := _assign(data, names, value, exclusive):
-                faults.append(Fault(where, wrong))
+                faults.append(ErrorDetail(where, wrong))
                 continue
             overridden[".".join(names)] = override
         return YamlDocument(data, self.lines, self.source, tuple(faults), overridden)
 
-    def placed(self, faults: Iterable[Fault]) -> list[Fault]:
+    def placed(self, faults: Iterable[ErrorDetail]) -> list[ErrorDetail]:
         """Return faults with their lines, in the order of the file; overrides come last."""
         found = [self._placed(fault) for fault in faults]
         return sorted(found, key=lambda fault: (fault.line is None, fault.line or 0))
 
-    def _placed(self, fault: Fault) -> Fault:
+    def _placed(self, fault: ErrorDetail) -> ErrorDetail:
         if fault.line is not None or fault.where.startswith(OVERRIDE):
             return fault
         path = fault.where
@@ -136,11 +136,13 @@ class YamlDocument:
             parent = path == key.rpartition(".")[0]
             above = key.startswith(f"{path}.") and path not in self.lines
             if below or parent or above:
-                return Fault(f"{OVERRIDE} {override}", _within(key, path) + fault.what)
+                return ErrorDetail(f"{OVERRIDE} {override}", _within(key, path) + fault.what)
         while path not in self.lines and "." in path:
             path = path.rpartition(".")[0]
         if self.lines:
-            return Fault(fault.where, fault.what, self.lines.get(path, min(self.lines.values())))
+            return ErrorDetail(
+                fault.where, fault.what, self.lines.get(path, min(self.lines.values()))
+            )
         return fault
 
 
@@ -163,20 +165,20 @@ def _line(node: Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _syntax_fault(error: YAMLError) -> Fault:
+def _syntax_fault(error: YAMLError) -> ErrorDetail:
     """Return what a YAML reader complains about, in one line."""
     if not isinstance(error, MarkedYAMLError):
-        return Fault("", f"is not YAML: {error}")
+        return ErrorDetail("", f"is not YAML: {error}")
     text = ", ".join(part for part in (error.problem, error.context) if part)
     mark = error.problem_mark or error.context_mark
     if "could not determine a constructor for the tag" in text:
         text = f"{text}: sweep files hold plain data only"
-    return Fault("", f"is not YAML: {text}", mark.line + 1 if mark else None)
+    return ErrorDetail("", f"is not YAML: {text}", mark.line + 1 if mark else None)
 
 
-def _repeated_in(text: str) -> list[Fault]:
+def _repeated_in(text: str) -> list[ErrorDetail]:
     """Return a fault for each key that a YAML value holds twice."""
-    faults: list[Fault] = []
+    faults: list[ErrorDetail] = []
     node = _loader().compose(text)
     if node is not None:
         _walk(node, "", {}, faults, ())
@@ -184,11 +186,15 @@ def _repeated_in(text: str) -> list[Fault]:
 
 
 def _walk(
-    node: Node, prefix: str, lines: dict[str, int], faults: list[Fault], above: tuple[Node, ...]
+    node: Node,
+    prefix: str,
+    lines: dict[str, int],
+    faults: list[ErrorDetail],
+    above: tuple[Node, ...],
 ) -> None:
     """Note the line of each key, and find keys that stand twice in one mapping."""
     if any(node is each for each in above):
-        faults.append(Fault(prefix, _CIRCLE, lines.get(prefix, _line(node))))
+        faults.append(ErrorDetail(prefix, _CIRCLE, lines.get(prefix, _line(node))))
     elif isinstance(node, SequenceNode):
         for index, entry in enumerate(node.value):
             _walk(entry, f"{prefix}.{index}", lines, faults, (*above, node))
@@ -200,7 +206,7 @@ def _walk(
             line = _line(key)
             if name in seen:
                 text = f"is given twice, first in line {seen[name]}: keep one of them"
-                faults.append(Fault(path, text, line))
+                faults.append(ErrorDetail(path, text, line))
             seen.setdefault(name, line)
             lines.setdefault(path, line)
             _walk(value, path, lines, faults, (*above, node))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space.choice import Choice
 from tune_tf.space.parameter import Constant, Parameter
 from tune_tf.space.paths import dotted
@@ -44,13 +44,13 @@ class OptunaSpace:
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be stored."""
-        faults: list[Fault] = []
+        faults: list[ErrorDetail] = []
         for path, parameter in self.space.parameters.items():
             try:
                 if isinstance(parameter, Choice):
                     labels(parameter.options)
             except InvalidSettingsError as error:
-                faults.extend(Fault(dotted(path), fault.what) for fault in error.faults)
+                faults.extend(ErrorDetail(dotted(path), fault.what) for fault in error.faults)
         if faults:
             raise InvalidSettingsError(faults)
 

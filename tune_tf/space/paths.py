@@ -7,7 +7,7 @@ either, so one turns into the other without a doubt.
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 
 SEPARATOR = "/"
 
@@ -48,11 +48,11 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
             prefix = join(prefix, parent)
             if prefix not in groups:
                 if parent in group:
-                    raise InvalidSettingsError([Fault(dotted(prefix), _BOTH)])
+                    raise InvalidSettingsError([ErrorDetail(dotted(prefix), _BOTH)])
                 group[parent] = groups[prefix] = {}
             group = groups[prefix]
         if name in group:
-            raise InvalidSettingsError([Fault(dotted(path), _BOTH)])
+            raise InvalidSettingsError([ErrorDetail(dotted(path), _BOTH)])
         group[name] = value
     return config
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space.parameter import Parameter
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Int(Parameter):
 
 def _check(range_: Float | Int, numbers: Mapping[str, Any], *, whole: bool) -> None:
     """Refuse a range whose parts are wrong, with all that is wrong at once."""
-    faults: list[Fault | str] = []
+    faults: list[ErrorDetail | str] = []
     try:
         range_._freeze_when()  # noqa: SLF001  # the parameter's own part
     except InvalidSettingsError as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space.choice import Choice
 from tune_tf.space.condition import Condition
 from tune_tf.space.dependencies import ancestors
@@ -124,12 +124,12 @@ def to_ray(space: "SearchSpace") -> dict[str, Any]:
     from ray import tune
 
     domains = {}
-    faults: list[Fault] = []
+    faults: list[ErrorDetail] = []
     for path, parameter in space.parameters.items():
         try:
             domains[path] = to_domain(parameter)
         except InvalidSettingsError as error:
-            faults.extend(Fault(dotted(path), fault.what) for fault in error.faults)
+            faults.extend(ErrorDetail(dotted(path), fault.what) for fault in error.faults)
         if parameter.when is not None:
             above = [space.parameters[parent] for parent in ancestors(space.parameters, path)]
             conditions = tuple(each.condition for each in [parameter, *above] if each.condition)
@@ -148,12 +148,12 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
         InvalidSettingsError: A domain has no counterpart here.
     """
     parameters = {}
-    faults: list[Fault] = []
+    faults: list[ErrorDetail] = []
     for path, value in flat(config).items():
         try:
             parameters[path] = _from_domain(value)
         except InvalidSettingsError as error:
-            faults.extend(Fault(dotted(path), fault.what) for fault in error.faults)
+            faults.extend(ErrorDetail(dotted(path), fault.what) for fault in error.faults)
     if faults:
         raise InvalidSettingsError(faults)
     return parameters

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones
 from tune_tf.space.declaration import KINDS, WHEN, Declarations, declared
 from tune_tf.space.dependencies import condition_faults, in_dependency_order
 from tune_tf.space.document import YamlDocument
@@ -43,7 +43,7 @@ class SearchSpace:
                 [f"a search space is a mapping of names to parameters, not {self.parameters!r}"]
             )
         found: dict[str, Parameter] = {}
-        faults: list[Fault] = []
+        faults: list[ErrorDetail] = []
         _collect(self.parameters, "", found, faults)
         faults += condition_faults(found)
         faults += _overlaps(found)
@@ -157,7 +157,7 @@ class SearchSpace:
         unknown = {path: value for path, value in given.items() if path not in self.parameters}
         return nested({**values, **unknown})
 
-    def validate(self, config: Mapping[str, Any]) -> list[Fault]:
+    def validate(self, config: Mapping[str, Any]) -> list[ErrorDetail]:
         """Return what is wrong with a nested config; nothing if this space holds it.
 
         None is no fault for an inactive parameter: Ray cannot leave a value out.
@@ -165,7 +165,7 @@ class SearchSpace:
         given = flat(config, self.parameters)
         groups = {path.rsplit(SEPARATOR, 1)[0] for path in self.parameters if SEPARATOR in path}
         faults = [
-            Fault(dotted(path), _unknown(path, self.parameters))
+            ErrorDetail(dotted(path), _unknown(path, self.parameters))
             for path, value in given.items()
             if path not in self.parameters and not (value == {} and path in groups)
         ]
@@ -174,18 +174,18 @@ class SearchSpace:
             if not parameter.condition.holds(values):
                 if given.get(path) is not None:
                     text = f"is inactive but given as {given[path]!r}: leave it out"
-                    faults.append(Fault(dotted(path), text))
+                    faults.append(ErrorDetail(dotted(path), text))
             elif path not in given:
-                faults.append(Fault(dotted(path), "is missing"))
+                faults.append(ErrorDetail(dotted(path), "is missing"))
             else:
                 values[path] = given[path]
                 if text := parameter.fault(given[path]):
-                    faults.append(Fault(dotted(path), text))
+                    faults.append(ErrorDetail(dotted(path), text))
         return faults
 
 
 def _collect(
-    group: Mapping[Any, Any], prefix: str, found: dict[str, Parameter], faults: list[Fault]
+    group: Mapping[Any, Any], prefix: str, found: dict[str, Parameter], faults: list[ErrorDetail]
 ) -> None:
     """Gather the parameters of a group by path, and what is wrong with their names."""
     for name, entry in group.items():
@@ -200,18 +200,18 @@ def _collect(
             if part in KINDS or part == WHEN
         ]
         if wrong:
-            faults.extend(Fault(dotted(path), text) for text in wrong)
+            faults.extend(ErrorDetail(dotted(path), text) for text in wrong)
         elif isinstance(entry, Mapping):
             _collect(entry, path, found, faults)
             if not entry:
-                faults.append(Fault(dotted(path), "is an empty group: leave it out"))
+                faults.append(ErrorDetail(dotted(path), "is an empty group: leave it out"))
         elif path in found:
-            faults.append(Fault(dotted(path), "is given twice: leave one of them out"))
+            faults.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
         else:
             found[path] = entry if isinstance(entry, Parameter) else Constant(entry)
 
 
-def _overlaps(found: Mapping[str, Parameter]) -> list[Fault]:
+def _overlaps(found: Mapping[str, Parameter]) -> list[ErrorDetail]:
     """Return a fault for each parameter that is a group as well."""
     groups = {
         SEPARATOR.join(names[:end])
@@ -219,7 +219,7 @@ def _overlaps(found: Mapping[str, Parameter]) -> list[Fault]:
         for end in range(1, len(names))
     }
     return [
-        Fault(dotted(path), "is given as a parameter and as a group: rename one of the two")
+        ErrorDetail(dotted(path), "is given as a parameter and as a group: rename one of the two")
         for path in found
         if path in groups
     ]

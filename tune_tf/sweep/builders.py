@@ -8,10 +8,10 @@ import ray
 
 from tune_tf.config import SweepConfig
 from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings, ResourceChangingSettings
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.schedulers import scheduler
 from tune_tf.schedulers.mutations import moves, moves_evenly, mutations
-from tune_tf.schedulers.outcome_mixin import Telling
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.searchers import OptunaSearcher, WarmStart
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, SweepDetails
@@ -45,10 +45,10 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
     where = "scheduler.mutations"
     told = [f"{path} cannot change while a trial runs: {structural[path]}" for path in structural]
     if settings.mutations and structural:
-        raise InvalidSettingsError([Fault(where, f"{each}; leave it out") for each in told])
+        raise InvalidSettingsError([ErrorDetail(where, f"{each}; leave it out") for each in told])
     if not allowed:
         text = f"no parameter can change while a trial runs: {'; '.join(told)}; use asha"
-        raise InvalidSettingsError([Fault(where, text)])
+        raise InvalidSettingsError([ErrorDetail(where, text)])
     return allowed
 
 
@@ -109,7 +109,7 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
 
 
 def make_tracker(
-    folder: SweepFolder, scheduler: Telling, searcher: OptunaSearcher
+    folder: SweepFolder, scheduler: OutcomeMixin, searcher: OptunaSearcher
 ) -> MLflowCallback | None:
     """Return who writes the trials to MLflow; None where tracking is off."""
     if folder.config.mlflow is None or folder.tracking_uri is None:

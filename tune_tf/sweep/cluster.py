@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from tune_tf.config import ClusterSettings
-from tune_tf.errors import Fault, InvalidSettingsError, UnavailableResourcesError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.secrets import expanded
@@ -104,7 +104,7 @@ def cluster(
         except (ValueError, TypeError) as error:
             if not settings.runtime_env:
                 raise
-            raise InvalidSettingsError([Fault("cluster.runtime_env", str(error))]) from error
+            raise InvalidSettingsError([ErrorDetail("cluster.runtime_env", str(error))]) from error
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SweepStore:
+class MLflowStore:
     """Where a sweep's runs are.
 
     Args:

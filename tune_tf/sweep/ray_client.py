@@ -8,12 +8,12 @@ from typing import Any
 import ray
 
 from tune_tf.config import ClusterSettings, SweepConfig
-from tune_tf.errors import Fault, InvalidSettingsError, TuneTfError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, TuneTfError
 from tune_tf.results import SweepResult
 from tune_tf.sweep.cluster import is_client
 
 
-def is_outside(settings: ClusterSettings | None = None) -> bool:
+def is_remote_client(settings: ClusterSettings | None = None) -> bool:
     """Return whether a sweep is to run on a cluster that this machine is no part of.
 
     Args:
@@ -33,7 +33,7 @@ def check_paths(config: SweepConfig) -> None:
     faults = []
     if config.remote_storage or not Path(config.storage_path.removeprefix("file://")).is_absolute():
         faults.append(
-            Fault(
+            ErrorDetail(
                 "storage_path",
                 f"is {config.storage_path!r}, but the sweep is driven on the cluster: give an "
                 "absolute path that all its nodes see",
@@ -43,7 +43,7 @@ def check_paths(config: SweepConfig) -> None:
     scheme, slashes, path = uri.partition(":///")
     if scheme == "sqlite" and slashes and not path.startswith("/"):
         faults.append(
-            Fault(
+            ErrorDetail(
                 "mlflow.tracking_uri",
                 f"is {uri!r}, but the sweep is driven on the cluster: give an MLflow server that "
                 "the cluster reaches",
@@ -53,7 +53,9 @@ def check_paths(config: SweepConfig) -> None:
         raise InvalidSettingsError(faults)
 
 
-def driven_there(drive: Callable[..., SweepResult], *arguments: Any, **options: Any) -> SweepResult:
+def run_on_cluster(
+    drive: Callable[..., SweepResult], *arguments: Any, **options: Any
+) -> SweepResult:
     """Have a process on the cluster drive a sweep; return what it found.
 
     What it prints is printed here. An interrupt here interrupts it there.

@@ -7,14 +7,14 @@ from typing import Any
 from ray import tune
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import Diary
+from tune_tf.events import EventLog
 from tune_tf.results import SweepResult
-from tune_tf.sweep.callbacks.forecast_actuals import Reckoning
+from tune_tf.sweep.callbacks.forecast_actuals import ForecastActuals
 from tune_tf.sweep.callbacks.notebook_progress import shown_in_notebook
 from tune_tf.sweep.cluster import cluster, runs_as_user
 from tune_tf.sweep.plan import plan_sweep
-from tune_tf.sweep.ray_client import check_paths, driven_there, is_outside
-from tune_tf.sweep.runner import drive
+from tune_tf.sweep.ray_client import check_paths, is_remote_client, run_on_cluster
+from tune_tf.sweep.runner import run_trials
 from tune_tf.sweep.state.config_diff import changes_between, check_changes
 from tune_tf.sweep.state.extended_budget import extended_budget
 from tune_tf.sweep.state.recovery import Recovery, recover
@@ -47,17 +47,17 @@ def run_sweep(
         TuneTfError: Before any trial starts, where something is wrong that can be known.
     """
     base_dir = Path(base_dir or Path.cwd())
-    reckoning = Reckoning.begin()
+    reckoning = ForecastActuals.begin()
     with cluster(config.cluster, base_dir):
-        if is_outside():
+        if is_remote_client():
             check_paths(config)
-            return driven_there(run_sweep, config, callbacks=callbacks)
+            return run_on_cluster(run_sweep, config, callbacks=callbacks)
         plan = plan_sweep(config, base_dir=base_dir)
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
         reckoning.take(folder)
-        with shown_in_notebook(folder) as drawn, Diary(folder.path) as diary:
+        with shown_in_notebook(folder) as drawn, EventLog(folder.path) as diary:
             first = Recovery(SweepStorage.of(folder.path, config))
-            return drive(folder, plan, diary, reckoning, first, [*callbacks, *drawn])
+            return run_trials(folder, plan, diary, reckoning, first, [*callbacks, *drawn])
 
 
 def resume_sweep(
@@ -90,13 +90,13 @@ def resume_sweep(
     settled = settled_result(folder)
     if settled is not None:
         return settled
-    if is_outside(folder.config.cluster):
+    if is_remote_client(folder.config.cluster):
         with cluster(folder.config.cluster, folder.base_dir):
-            return driven_there(
+            return run_on_cluster(
                 resume_sweep, folder.path, allow_changes=allow_changes, callbacks=callbacks
             )
-    reckoning = Reckoning.begin()
-    with shown_in_notebook(folder) as drawn, Diary(folder.path) as diary:
+    reckoning = ForecastActuals.begin()
+    with shown_in_notebook(folder) as drawn, EventLog(folder.path) as diary:
         folder = _changed(folder, diary, allowed=allow_changes)
         return _go_on(folder, diary, reckoning, [*callbacks, *drawn])
 
@@ -126,18 +126,18 @@ def extend_sweep(
         TuneTfError: As for :func:`run_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
-    if is_outside(folder.config.cluster):
+    if is_remote_client(folder.config.cluster):
         with cluster(folder.config.cluster, folder.base_dir):
-            return driven_there(extend_sweep, folder.path, budget, callbacks=callbacks)
-    reckoning = Reckoning.begin()
-    with shown_in_notebook(folder) as drawn, Diary(folder.path) as diary:
+            return run_on_cluster(extend_sweep, folder.path, budget, callbacks=callbacks)
+    reckoning = ForecastActuals.begin()
+    with shown_in_notebook(folder) as drawn, EventLog(folder.path) as diary:
         folder = _changed(folder, diary, allowed=False)
         larger = extended_budget(folder.config.budget, budget, num_trials=len(diary.pages.trials))
         config = folder.config.model_copy(update={"budget": larger})
         return _go_on(_noted(folder, diary, config), diary, reckoning, [*callbacks, *drawn])
 
 
-def _changed(folder: SweepFolder, diary: Diary, *, allowed: bool) -> SweepFolder:
+def _changed(folder: SweepFolder, diary: EventLog, *, allowed: bool) -> SweepFolder:
     """Return the folder with the settings that were edited in it, if that is allowed."""
     edited = folder.edited()
     if edited is None:
@@ -147,7 +147,7 @@ def _changed(folder: SweepFolder, diary: Diary, *, allowed: bool) -> SweepFolder
     return _noted(folder, diary, edited)
 
 
-def _noted(folder: SweepFolder, diary: Diary, config: SweepConfig) -> SweepFolder:
+def _noted(folder: SweepFolder, diary: EventLog, config: SweepConfig) -> SweepFolder:
     """Return the folder with other settings, and note what is other."""
     changes = changes_between(folder.config, config)
     diary.changed({change.where: change.values for change in changes})
@@ -155,10 +155,13 @@ def _noted(folder: SweepFolder, diary: Diary, config: SweepConfig) -> SweepFolde
 
 
 def _go_on(
-    folder: SweepFolder, diary: Diary, reckoning: Reckoning, callbacks: Sequence[tune.Callback]
+    folder: SweepFolder,
+    diary: EventLog,
+    reckoning: ForecastActuals,
+    callbacks: Sequence[tune.Callback],
 ) -> SweepResult:
     recovery = recover(folder.path, folder.config)
     with cluster(folder.config.cluster, folder.base_dir):
         plan = plan_sweep(folder.config, base_dir=folder.base_dir)
         recovery.write()
-        return drive(folder, plan, diary, reckoning, recovery, callbacks)
+        return run_trials(folder, plan, diary, reckoning, recovery, callbacks)

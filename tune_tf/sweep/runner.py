@@ -5,49 +5,49 @@ from collections.abc import Sequence
 from ray import tune
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import Diary, Mailbox
+from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
-from tune_tf.searchers.gated_search import HeldBack
+from tune_tf.searchers.gated_search import GatedSearcher
 from tune_tf.sweep.builders import (
     make_scheduler,
     make_searcher,
     make_tracker,
     make_trial_tracking,
 )
-from tune_tf.sweep.callbacks.budget_limit import BudgetKeeper
-from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointKeeper
-from tune_tf.sweep.callbacks.control import StopRequests
+from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
+from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
+from tune_tf.sweep.callbacks.control import ControlRequests
 from tune_tf.sweep.callbacks.disk_guard import DiskGuard
-from tune_tf.sweep.callbacks.event_recorder import Diarist
-from tune_tf.sweep.callbacks.forecast_actuals import Reckoning
-from tune_tf.sweep.callbacks.guards import KeepScheduler, RefuseBrokenWorkload, told_plainly
+from tune_tf.sweep.callbacks.event_recorder import EventRecorder
+from tune_tf.sweep.callbacks.forecast_actuals import ForecastActuals
+from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, SchedulerCheck, clear_errors
 from tune_tf.sweep.callbacks.result_files import ResultFiles
-from tune_tf.sweep.callbacks.state_saver import KeepState
+from tune_tf.sweep.callbacks.state_saver import StateSaver
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment, session_folder
-from tune_tf.sweep.model.export_process import ModelWriter, StartEarly
+from tune_tf.sweep.model.export_process import ModelExportProcess, StartEarly
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.sweep.search import StudyEnd, SweepSearch
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.state.snapshots import Snapshots
-from tune_tf.sweep.stopper import SweepEnd, Target
-from tune_tf.sweep.sweep_result import record, sweep_result
+from tune_tf.sweep.stopper import SweepStopper, Target
+from tune_tf.sweep.sweep_result import record_result, sweep_result
 from tune_tf.sweep.trial_results import trial_name
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking import Endings
+from tune_tf.tracking import OutcomeTracker
 from tune_tf.trainables import trainable
 from tune_tf.trainables.input_waits import WatchInput
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.trainables.memory.recycling import RecycleActors
 from tune_tf.trainables.multi_process.fewer_workers import fewer_workers
 from tune_tf.trainables.reservations import WatchReservations
-from tune_tf.tune_internals.trimmed_trials import LeanTrials
+from tune_tf.tune_internals.trimmed_trials import TrimTrials
 
 
-def drive(
+def run_trials(
     folder: SweepFolder,
     plan: SweepPlan,
-    diary: Diary,
-    reckoning: Reckoning,
+    diary: EventLog,
+    reckoning: ForecastActuals,
     recovery: Recovery,
     callbacks: Sequence[tune.Callback],
 ) -> SweepResult:
@@ -65,31 +65,31 @@ def drive(
     scheduler = make_scheduler(config, plan.mutations)
     searcher = make_searcher(folder)
     tracker = make_tracker(folder, scheduler, searcher)
-    endings = tracker or Endings(config.leading_objective)
+    endings = tracker or OutcomeTracker(config.leading_objective)
     endings.goes_on(recovery.ended, recovery.begun)
     snapshots = Snapshots(folder.path, recovery.snapshot)
-    keeper = CheckpointKeeper(
+    keeper = CheckpointRetention(
         config, recovery.storage, snapshots, scheduler, endings, diary.removed_checkpoints
     )
-    keep = KeepState(snapshots, recovery.trial_ids, keeper.moment)
-    end = SweepEnd(folder.sweep_id, _target(config))
-    StopRequests(Mailbox(folder.path), end)
+    keep = StateSaver(snapshots, recovery.trial_ids, keeper.moment)
+    end = SweepStopper(folder.sweep_id, _target(config))
+    ControlRequests(ControlChannel(folder.path), end)
     own = [
-        BudgetKeeper(config, end, endings),
+        BudgetLimit(config, end, endings),
         endings,
-        KeepScheduler(scheduler),
+        SchedulerCheck(scheduler),
         RecycleActors(),
         ResultFiles(folder.path, recovery.storage),
-        RefuseBrokenWorkload(),
+        BrokenWorkloadCheck(),
         *fewer_workers(config.parallelism),
         OomRetries(
             plan.workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries
         ),
         WatchReservations(config.parallelism.shares(plan.resources)[0]),
         WatchInput(),
-        Diarist(diary, endings, tracker, folder.secrets),
+        EventRecorder(diary, endings, tracker, folder.secrets),
         StudyEnd(searcher, endings, tracker),
-        LeanTrials(),
+        TrimTrials(),
         keep,
     ]
     guard = DiskGuard(
@@ -99,11 +99,11 @@ def drive(
         went_on=diary.went_on,
     )
     own += [keeper, guard]
-    search = SweepSearch(HeldBack(searcher, guard), config.budget, plan.max_concurrent_trials)
+    search = SweepSearch(GatedSearcher(searcher, guard), config.budget, plan.max_concurrent_trials)
     with (
-        ModelWriter() as writer,
+        ModelExportProcess() as writer,
         environment(TUNE_ENVIRONMENT),
-        told_plainly(folder),
+        clear_errors(folder),
         keep.taken_up(),
     ):
         if tracker and config.mlflow and config.mlflow.log_best_model:
@@ -156,7 +156,7 @@ def drive(
             unasked=not search.is_finished(),
         )
         reckoning.settle(result, closed=False)
-        left = record(result, folder, tracker, writer)
+        left = record_result(result, folder, tracker, writer)
         reckoning.settle(result, closed=True)
         diary.over(
             interrupted=result.interrupted,

@@ -10,8 +10,8 @@ from ray.tune.utils import flatten_dict
 from tune_tf.config import BudgetSettings
 from tune_tf.outcome import MLFLOW_RUN_ID
 from tune_tf.searchers import OptunaSearcher
-from tune_tf.tracking import Endings, MLflowCallback
-from tune_tf.tracking.outcome_tracker import last_report
+from tune_tf.tracking import MLflowCallback, OutcomeTracker
+from tune_tf.tracking.outcome_tracker import latest_result
 
 
 class SweepSearch(SearchGenerator):
@@ -62,7 +62,7 @@ class StudyEnd(Callback):
     """
 
     def __init__(
-        self, searcher: OptunaSearcher, endings: Endings, tracker: MLflowCallback | None
+        self, searcher: OptunaSearcher, endings: OutcomeTracker, tracker: MLflowCallback | None
     ) -> None:
         self._searcher = searcher
         self._endings = endings
@@ -73,7 +73,7 @@ class StudyEnd(Callback):
         run_ids = self._tracker.run_ids() if self._tracker else {}
         last = {
             trial.trial_id: {
-                **flatten_dict(last_report(trial)),
+                **flatten_dict(latest_result(trial)),
                 MLFLOW_RUN_ID: run_ids.get(trial.trial_id),
             }
             for trial in trials

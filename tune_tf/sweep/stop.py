@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.events import Mailbox
+from tune_tf.events import ControlChannel
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.sweep_folder import SweepFolder
 
@@ -41,7 +41,7 @@ def stop_sweep(
     """
     folder = SweepFolder.open(path, storage_path)
     running = _running(folder)
-    Mailbox(folder.path).post({"stop": "end" if end else "interrupt"})
+    ControlChannel(folder.path).post({"stop": "end" if end else "interrupt"})
     return _until(lambda view: False, folder, running, pause) if wait else running
 
 
@@ -82,7 +82,7 @@ def stop_trials(
             f"{word} {', '.join(over)} of {folder.sweep_id} ended already: nothing was stopped"
         )
     ids = {trial.trial_id for trial in found}
-    Mailbox(folder.path).post({"trial_ids": sorted(ids)})
+    ControlChannel(folder.path).post({"trial_ids": sorted(ids)})
 
     def ended(view: SweepView) -> bool:
         return all(trial.has_ended for trial in view.trials if trial.trial_id in ids)

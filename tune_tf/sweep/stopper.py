@@ -35,7 +35,7 @@ class Target:
         return not self.objective.better(self.value, float(told))  # type: ignore[arg-type]
 
 
-class SweepEnd(Stopper):
+class SweepStopper(Stopper):
     """Stops trials that are to end, and all of them once there is a reason; a Tune stopper.
 
     Tune pickles it with its state, and a resumed sweep gets what was pickled in the place of what
@@ -57,7 +57,7 @@ class SweepEnd(Stopper):
         self._lookouts: list[Callable[[], None]] = []
         _LATEST[sweep_id] = self
 
-    def __reduce__(self) -> tuple[Callable[[str], "SweepEnd"], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[[str], "SweepStopper"], tuple[str]]:
         """Pickle by name."""
         return _latest, (self._sweep_id,)
 
@@ -107,8 +107,8 @@ class SweepEnd(Stopper):
         return self.reason is not None and not self._closing
 
 
-_LATEST: "WeakValueDictionary[str, SweepEnd]" = WeakValueDictionary()
+_LATEST: "WeakValueDictionary[str, SweepStopper]" = WeakValueDictionary()
 
 
-def _latest(sweep_id: str) -> SweepEnd:
-    return _LATEST.get(sweep_id) or SweepEnd(sweep_id)
+def _latest(sweep_id: str) -> SweepStopper:
+    return _LATEST.get(sweep_id) or SweepStopper(sweep_id)

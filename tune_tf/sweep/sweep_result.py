@@ -7,16 +7,16 @@ from pathlib import Path
 from ray.tune.experiment import Trial
 
 from tune_tf.errors import UnknownMetricError
-from tune_tf.events import Diary, Pages
+from tune_tf.events import EventHistory, EventLog
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.results import SweepResult
 from tune_tf.sweep.model.best_model import log_best_model
-from tune_tf.sweep.model.export_process import ModelWriter
+from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.stopper import SweepEnd
+from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep.trial_results import trial_result
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking import Endings, MLflowCallback
+from tune_tf.tracking import MLflowCallback, OutcomeTracker
 from tune_tf.tracking.writing.spool import SPOOL
 
 _logger = logging.getLogger(__name__)
@@ -26,10 +26,10 @@ def sweep_result(
     folder: SweepFolder,
     storage: SweepStorage,
     trials: Sequence[Trial],
-    endings: Endings,
+    endings: OutcomeTracker,
     tracker: MLflowCallback | None,
-    diary: Diary,
-    end: SweepEnd,
+    diary: EventLog,
+    end: SweepStopper,
     *,
     unasked: bool,
 ) -> SweepResult:
@@ -81,7 +81,7 @@ def settled_result(folder: SweepFolder) -> SweepResult | None:
     Raises:
         InvalidSettingsError: Its settings were edited, and are wrong.
     """
-    sessions = Pages.of(folder.path).sessions
+    sessions = EventHistory.of(folder.path).sessions
     if not sessions or not sessions[-1].over or sessions[-1].left or folder.edited() is not None:
         return None
     view = SweepView.of(folder)
@@ -91,8 +91,11 @@ def settled_result(folder: SweepFolder) -> SweepResult | None:
     return view.result if is_whole else None
 
 
-def record(
-    result: SweepResult, folder: SweepFolder, tracker: MLflowCallback | None, writer: ModelWriter
+def record_result(
+    result: SweepResult,
+    folder: SweepFolder,
+    tracker: MLflowCallback | None,
+    writer: ModelExportProcess,
 ) -> list[str]:
     """Write down what is known of a sweep only once its trials have ended: report and best model.
 

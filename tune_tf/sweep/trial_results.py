@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from ray.tune.experiment import Trial
 
 from tune_tf.constraint import Constraint, is_feasible
-from tune_tf.events import TrialPage
+from tune_tf.events import TrialEvents
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.results import TrialResult, told_metrics
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.tracking.outcome_tracker import error_of, last_report
+from tune_tf.tracking.outcome_tracker import error_of, latest_result
 from tune_tf.tracking.run_outcome import cause_of
 from tune_tf.tracking.tags import trial_number
 
@@ -24,7 +24,7 @@ def cause_in(trial: Trial) -> str | None:
     """Return why a trial ended, where there is more to say than how."""
     if trial.status == Trial.ERROR:
         return cause_of(error_of(trial))
-    cause: str | None = last_report(trial).get(STOP_CAUSE)
+    cause: str | None = latest_result(trial).get(STOP_CAUSE)
     return cause
 
 
@@ -34,7 +34,7 @@ def trial_result(
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
     storage: SweepStorage,
-    page: TrialPage | None = None,
+    page: TrialEvents | None = None,
 ) -> TrialResult:
     """Return what is kept of a trial.
 
@@ -48,7 +48,7 @@ def trial_result(
         page: What the sweep's diary tells of it: whether its checkpoints are there no more, though
             Tune names one, and why it failed in an earlier session.
     """
-    last = last_report(trial)
+    last = latest_result(trial)
     checkpoints_removed = page is not None and page.checkpoints_removed
     checkpoint = None if checkpoints_removed else trial.checkpoint
     place = storage.place(checkpoint.path) if checkpoint else None

@@ -6,15 +6,15 @@ They need pytest, and run real trials on the Ray cluster that is connected.
 from tune_tf.testing.scheduler_contract import SchedulerContract
 from tune_tf.testing.script import Script, ScriptedTrainable
 from tune_tf.testing.trainable_contract import Played, TrainableContract
-from tune_tf.testing.truth import Standing, assert_one_truth, standings
+from tune_tf.testing.truth import TrialStates, assert_one_truth, trial_states
 
 __all__ = [
     "Played",
     "SchedulerContract",
     "Script",
     "ScriptedTrainable",
-    "Standing",
     "TrainableContract",
+    "TrialStates",
     "assert_one_truth",
-    "standings",
+    "trial_states",
 ]

@@ -21,7 +21,7 @@ from tune_tf.inspection.reported_results import RESULTS, last_report
 from tune_tf.sweep.state.experiment_state import TuneState
 from tune_tf.sweep.state.recovery import recover
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.testing.truth import Standing, assert_one_truth, standings
+from tune_tf.testing.truth import TrialStates, assert_one_truth, trial_states
 
 if TYPE_CHECKING:
     import mlflow
@@ -246,7 +246,7 @@ class ChaosDrill:
         time.sleep(_POLL_S)
 
 
-def standings_in(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str, Standing]:
+def standings_in(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str, TrialStates]:
     """Return where each trial of a sweep stands in the three systems, read from its folder.
 
     Args:
@@ -263,7 +263,7 @@ def standings_in(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str
     study = optuna.load_study(study_name=folder.sweep_id, storage=storage)
     mlflow_settings = folder.config.mlflow
     assert mlflow_settings is not None, "the sweep is not tracked"
-    return standings(
+    return trial_states(
         trials,
         study,
         client,

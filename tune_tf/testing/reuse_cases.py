@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from tune_tf.data import rows_of
-from tune_tf.testing.reuse_contract import BuiltWorkload, Reuse, compare
+from tune_tf.testing.reuse_contract import BuiltWorkload, Reuse, compare_runs
 from tune_tf.testing.reuse_values import (
     ALONGSIDE,
     BY_NAME,
@@ -110,7 +110,7 @@ def _drawn(rows: _Rows, labels: str) -> Data:
 
 
 @dataclass(frozen=True)
-class Subject:
+class KerasSubject:
     """A class of Keras and a model in which it stands.
 
     Args:
@@ -249,7 +249,7 @@ class Subject:
         return f"{config['argument']}={text}"
 
 
-def subjects() -> list[Subject]:
+def subjects() -> list[KerasSubject]:
     """Return all public classes of Keras that the contract varies."""
     found = {
         (kind, made)
@@ -257,19 +257,19 @@ def subjects() -> list[Subject]:
         for name, made in vars(module).items()
         if inspect.isclass(made) and issubclass(made, base) and not name.startswith("_")
     }
-    made = [Subject(kind, made) for kind, made in found]
+    made = [KerasSubject(kind, made) for kind, made in found]
     return sorted((s for s in made if s.name not in NOT_BUILT), key=lambda s: s.name)
 
 
 def compare_arguments(
-    subject: Subject, chosen: Callable[[str], bool] = lambda argument: True, **how: Any
+    subject: KerasSubject, chosen: Callable[[str], bool] = lambda argument: True, **how: Any
 ) -> Reuse:
     """Return what reuse makes of each argument of a class.
 
     Args:
         subject: The class.
         chosen: Tells of an argument whether it is to be varied.
-        how: As for :func:`~tune_tf.testing.reuse_contract.compare`.
+        how: As for :func:`~tune_tf.testing.reuse_contract.compare_runs`.
     """
     configs, unvaried = subject.configs(chosen)
     labels = [subject.label(config) for config in configs]
@@ -280,7 +280,7 @@ def compare_arguments(
         for label, config in zip(labels, configs, strict=True)
         if f"{subject.name}.{config.get('argument')}" in NOT_BY_FIT
     ]
-    found = compare(subject.workload, configs, labels=labels, name=subject.name, **how)
+    found = compare_runs(subject.workload, configs, labels=labels, name=subject.name, **how)
     found.unvaried = unvaried
     return found
 
@@ -311,7 +311,7 @@ def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
         return thread.submit(train).result()
 
 
-def _build(subject: Subject, rows: _Rows, labels: str, config: Config) -> keras.Model:
+def _build(subject: KerasSubject, rows: _Rows, labels: str, config: Config) -> keras.Model:
     """Return a small model in which an object of a class stands."""
     made = subject.made(**subject.arguments(config))
     dense: dict[str, Any] = {}

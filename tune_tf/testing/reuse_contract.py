@@ -29,7 +29,7 @@ from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import epoch_order, seed_everything
 from tune_tf.training.core.variable_names import variable_names
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.device_rows import place
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.workload import Config, Data, Workload
 
 Result = TypeVar("Result")
@@ -40,7 +40,7 @@ FIT_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Run:
+class ContractRun:
     """What one trial gave.
 
     Args:
@@ -61,7 +61,7 @@ class Run:
         history = [sorted((k, np.asarray(v).tobytes()) for k, v in h.items()) for h in self.history]
         return (history, [(value.shape, value.tobytes()) for value in self.values])
 
-    def distance(self, other: "Run") -> float:
+    def distance(self, other: "ContractRun") -> float:
         """Return the largest difference, relative to values above 1; infinity for other metrics.
 
         Slots that only one run has are left out: ``fit`` makes none for what a callback froze.
@@ -149,13 +149,15 @@ def assert_reuse_is_exact(
     Raises:
         AssertionError: Some trial depends on those before it, or differs from ``fit``.
     """
-    found = compare(workload, configs, seed=seed, epochs=epochs, replicas=replicas, by_fit=by_fit)
+    found = compare_runs(
+        workload, configs, seed=seed, epochs=epochs, replicas=replicas, by_fit=by_fit
+    )
     assert not found.faults, "\n".join(found.faults)
     assert not found.refused, f"configs that cannot be trained: {found.refused}"
     return found
 
 
-def compare(
+def compare_runs(
     workload: Workload,
     configs: Sequence[Config],
     *,
@@ -195,7 +197,7 @@ def compare(
     attempt = functools.partial(_attempt, workload, epochs=epochs, replicas=on)
     trials = {i: (configs[i], seed) for i in chosen}
     fresh = {i: _apart(functools.partial(attempt, [trial]))[0] for i, trial in trials.items()}
-    trained = [i for i in chosen if isinstance(fresh[i], Run)]
+    trained = [i for i in chosen if isinstance(fresh[i], ContractRun)]
     found.refused |= {found.labels[i]: repr(fresh[i]) for i in chosen if i not in trained}
     order = [*trained, *trained[:1]]
     if trained:  # and once more with other weights and draws
@@ -214,7 +216,7 @@ def compare(
         run = _apart(functools.partial(_fit, workload, configs[i], seed, epochs))
         if i in trained:
             _judge(found, f"{found.labels[i]} by fit", run, fresh[i], FIT_TOLERANCE)
-        elif isinstance(run, Run):
+        elif isinstance(run, ContractRun):
             found.faults.append(f"{found.name}: fit trains {found.labels[i]}: {fresh[i]!r}"[:600])
     return found
 
@@ -280,9 +282,11 @@ class BuiltWorkload(Workload):
         return int(config.get("batch_size", self._batch_size))
 
 
-def _judge(found: Reuse, label: str, run: Any, truth: Run, tolerance: float | None = None) -> None:
+def _judge(
+    found: Reuse, label: str, run: Any, truth: ContractRun, tolerance: float | None = None
+) -> None:
     """Note a fault if a run is not another one: within a tolerance, or in every bit."""
-    if not isinstance(run, Run):
+    if not isinstance(run, ContractRun):
         found.faults.append(f"{found.name}: {label} fails: {run!r}"[:600])
         return
     off = run.distance(truth)
@@ -298,12 +302,12 @@ def _attempt(
     loop = GraphLoop(workload, replicas)
     for config, seed in trials:
         try:
-            rows = place(rows_of(workload.load_data(config)), replicas)
+            rows = place_rows(rows_of(workload.load_data(config)), replicas)
             loop.start(dict(config), rows, seed)
             history = [loop.epoch() for _ in range(epochs)]
             state = loop.state()
             values, names = [*state.model, *state.optimizer], [name.path for name in state.names]
-            runs.append(Run(history, values, names, len(state.model)))
+            runs.append(ContractRun(history, values, names, len(state.model)))
             loop.finish()
         except Exception as error:  # noqa: BLE001  it is part of what is compared
             runs.append(error)
@@ -333,7 +337,9 @@ def _programs(
     numbers: list[Any] = []
     for config in configs:
         try:
-            loop.start(dict(config), place(rows_of(workload.load_data(config)), replicas), seed)
+            loop.start(
+                dict(config), place_rows(rows_of(workload.load_data(config)), replicas), seed
+            )
             loop.finish()
         except Exception as error:  # noqa: BLE001  it is part of what is compared
             numbers.append(error)
@@ -389,7 +395,7 @@ def _fit(workload: Workload, config: Config, seed: int, epochs: int) -> Any:
         return error
     history = [{name: _plain(values[i]) for name, values in logs.items()} for i in range(epochs)]
     names = [name.path for name in variable_names(model)]
-    return Run(history, final, names, len(model.variables))
+    return ContractRun(history, final, names, len(model.variables))
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.testing.script import AT, Act, Script, ScriptedTrainable
-from tune_tf.testing.truth import Standing, assert_one_truth, standings
+from tune_tf.testing.truth import TrialStates, assert_one_truth, trial_states
 from tune_tf.tracking import MLflowCallback
 
 _BAD = 9.0
@@ -73,7 +73,7 @@ class SchedulerContract:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def stood(cls, tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Standing]:
+    def stood(cls, tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, TrialStates]:
         """Where the trial of each script stands after a sweep; a Ray cluster is connected."""
         import mlflow
         import optuna
@@ -105,47 +105,47 @@ class SchedulerContract:
             verbose=0,
         )
         study = optuna.load_study(study_name="contract", storage=_journal(Path(storage)))
-        found = standings(
+        found = trial_states(
             analysis.trials, study, mlflow.MlflowClient(uri), "contract", cls.objective.metric
         )
         proposed = {t.user_attrs["tune_trial_id"]: t.params["number"] for t in study.trials}
         return {proposed[trial_id]: standing for trial_id, standing in found.items()}
 
     def test_every_trial_stands_once_and_alike_in_tune_optuna_and_mlflow(
-        self, stood: Mapping[int, Standing]
+        self, stood: Mapping[int, TrialStates]
     ) -> None:
         """One trial a script, each in one state of the table of outcomes."""
         assert sorted(stood) == list(range(len(self.scripts)))
         assert_one_truth({str(number): standing for number, standing in stood.items()})
 
     def test_the_best_trial_runs_to_its_limit_and_is_completed(
-        self, stood: Mapping[int, Standing]
+        self, stood: Mapping[int, TrialStates]
     ) -> None:
         """Nothing stops the first script."""
         assert stood[0].outcome is Outcome.COMPLETED
         assert len(stood[0].curve) == self.max_t
 
     def test_the_worst_trial_is_pruned_where_the_scheduler_stops_trials(
-        self, stood: Mapping[int, Standing]
+        self, stood: Mapping[int, TrialStates]
     ) -> None:
         """It comes after enough others to be compared with, whatever a scheduler's way."""
         worst = stood[max(stood, key=lambda number: self.scripts[number].level)]
         assert worst.outcome is (Outcome.PRUNED if self.stops_trials else Outcome.COMPLETED)
         assert (max(worst.curve) < self.max_t) == self.stops_trials
 
-    def test_a_trial_that_reports_nan_has_diverged(self, stood: Mapping[int, Standing]) -> None:
+    def test_a_trial_that_reports_nan_has_diverged(self, stood: Mapping[int, TrialStates]) -> None:
         """It fails in Optuna and MLflow, and Optuna is never shown the NaN."""
         diverged = stood[self._number(Act.DIVERGE)]
         assert diverged.outcome in (Outcome.DIVERGED, *self._before(diverged))
         assert all(value == value for value in diverged.shown.values())
 
-    def test_a_trial_that_raises_has_failed(self, stood: Mapping[int, Standing]) -> None:
+    def test_a_trial_that_raises_has_failed(self, stood: Mapping[int, TrialStates]) -> None:
         """Also after a retry."""
         failed = stood[self._number(Act.RAISE)]
         assert failed.outcome in (Outcome.ERROR, *self._before(failed))
 
     def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(
-        self, stood: Mapping[int, Standing]
+        self, stood: Mapping[int, TrialStates]
     ) -> None:
         """Every iteration stands once."""
         killed = stood[self._number(Act.DIE)]
@@ -154,7 +154,7 @@ class SchedulerContract:
     def _number(self, act: Act) -> int:
         return next(i for i, script in enumerate(self.scripts) if script.act is act)
 
-    def _before(self, standing: Standing, by: int = AT) -> tuple[Outcome, ...]:
+    def _before(self, standing: TrialStates, by: int = AT) -> tuple[Outcome, ...]:
         """Return PRUNED for a trial that was stopped before it came to an iteration."""
         stopped = self.stops_trials and max(standing.curve) < by
         return (Outcome.PRUNED,) if stopped else ()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Standing:
+class TrialStates:
     """One trial in the three systems.
 
     Args:
@@ -45,13 +45,13 @@ class Standing:
         return Outcome.of_tag(self.reason or "")
 
 
-def standings(
+def trial_states(
     trials: Iterable["Trial"],
     study: "optuna.Study",
     client: "mlflow.MlflowClient",
     experiment_name: str,
     metric: str,
-) -> dict[str, Standing]:
+) -> dict[str, TrialStates]:
     """Return where each trial stands, by Tune's id, after asserting that it stands once in each.
 
     Args:
@@ -75,7 +75,7 @@ def standings(
     known = {trial.trial_id: trial for trial in trials}
     assert known.keys() == told.keys() == tracked.keys(), "a trial is missing in a system"
     return {
-        trial_id: Standing(
+        trial_id: TrialStates(
             tune=trial.status,
             optuna=told[trial_id].state.name,
             mlflow=tracked[trial_id].info.status,
@@ -89,7 +89,7 @@ def standings(
     }
 
 
-def assert_one_truth(standings: Mapping[str, Standing]) -> None:
+def assert_one_truth(standings: Mapping[str, TrialStates]) -> None:
     """Assert that every trial has ended, in one state of the table of outcomes in all systems."""
     for trial_id, standing in standings.items():
         outcome = standing.outcome

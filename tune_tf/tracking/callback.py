@@ -21,15 +21,15 @@ from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
     cut,
     long_params_of,
-    metrics_of,
-    params_of,
+    mlflow_metrics,
+    mlflow_params,
 )
-from tune_tf.tracking.outcome_tracker import Endings, own_report
-from tune_tf.tracking.parent_run import ParentPage
+from tune_tf.tracking.outcome_tracker import OutcomeTracker, own_report
+from tune_tf.tracking.parent_run import ParentRun
 from tune_tf.tracking.process_settings import process_experiment_name, process_tracking_uri
-from tune_tf.tracking.progress_summary import Standing
+from tune_tf.tracking.progress_summary import ProgressSummary
 from tune_tf.tracking.provenance import Repository
-from tune_tf.tracking.run_writer import Outbox, check_names, now_ms
+from tune_tf.tracking.run_writer import RunWriter, check_names, now_ms
 from tune_tf.tracking.runs import Sweep
 from tune_tf.tracking.tags import NODE, RUNG, SweepDetails, node_of
 from tune_tf.tracking.uri import check_tracking_uri
@@ -45,7 +45,7 @@ _GATHER_TIMEOUT_S = 30.0
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class MLflowCallback(Endings):
+class MLflowCallback(OutcomeTracker):
     """Writes a sweep to MLflow: a parent run, and a child run in the state of each trial.
 
     Works with any trainable, searcher and scheduler. Tune's loop only puts what is to be written
@@ -109,7 +109,7 @@ class MLflowCallback(Endings):
             marker=ENDED,
             reopen=sweep_id is not None,
         )
-        self._outbox = Outbox(sweep, None if spool_path is None else Path(spool_path))
+        self._outbox = RunWriter(sweep, None if spool_path is None else Path(spool_path))
         self._constraints = tuple(constraints)
         self._sweep_name = sweep_name
         self._given_id = sweep_id
@@ -124,8 +124,10 @@ class MLflowCallback(Endings):
         super().set_state(state)
         self._resumed = bool(state)
         self._num_results: int = state.get("num_results", 0)
-        self._standing = Standing(self._objective, self._constraints, state.get("standing", {}))
-        self._page = ParentPage(self._standing, self._details, self._objective)
+        self._standing = ProgressSummary(
+            self._objective, self._constraints, state.get("standing", {})
+        )
+        self._page = ParentRun(self._standing, self._details, self._objective)
         self._lineage = Lineage(state.get("lineage", {}))
         self._environment: str | None = state.get("environment")
         self._source: dict[str, str] = {}
@@ -237,7 +239,7 @@ class MLflowCallback(Endings):
         if run_id := self._outbox.run_id_of(trial_id):
             result[MLFLOW_RUN_ID] = run_id
         self._num_results += 1
-        metrics = metrics_of(result)
+        metrics = mlflow_metrics(result)
         step = int(result.get(TRAINING_ITERATION, 0))
         before, tags = self._lineage.reported(trial_id, step, time_ms, metrics)
         self._standing.reported(trial_id, step, metrics)
@@ -296,7 +298,7 @@ class MLflowCallback(Endings):
         self._outbox.put(
             trial.trial_id,
             name=str(trial),
-            params=params_of(trial.config),
+            params=mlflow_params(trial.config),
             texts=long_params_of(trial.config),
             tags={**self._details.at_start(trial), **self._source_once(trial.trial_id)},
             reopen=True,
@@ -306,7 +308,7 @@ class MLflowCallback(Endings):
     def trial_ended(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
         """End the trial's run, and show how the sweep stands on the parent."""
         reported = own_report(trial)
-        last = {**reported, **metrics_of(reported)}
+        last = {**reported, **mlflow_metrics(reported)}
         cause = run_outcome.cause_of(error) if error else last.get(STOP_CAUSE)
         feasible = self._standing.feasible(last)
         tags = {STOP_REASON_TAG: outcome.value, **self._details.at_end(last)}
@@ -315,7 +317,7 @@ class MLflowCallback(Endings):
             tags[FEASIBLE_TAG] = str(feasible).lower()
         if cause:
             tags[STOP_CAUSE_TAG] = cut(str(cause), MAX_TAG_LENGTH)
-        tags[descriptions.NOTE] = descriptions.of_trial(
+        tags[descriptions.NOTE] = descriptions.trial_description(
             outcome,
             int(last.get(TRAINING_ITERATION, 0)),
             cause=cause,
@@ -356,7 +358,7 @@ class MLflowCallback(Endings):
         repository = Repository.of_this_process()
         self._source = repository.tags() if repository is not None else {}
         texts = environment.texts(repository)
-        self._environment, before = environment.digest(texts), self._environment
+        self._environment, before = environment.environment_digest(texts), self._environment
         if before is not None:  # what the sweep was begun on stays
             texts = environment.of_a_resume(texts) if before != self._environment else {}
         self._outbox.put(PARENT, tags=self._source, texts=texts)

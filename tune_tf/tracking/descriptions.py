@@ -31,7 +31,7 @@ _OF_OUTCOME = {
 }
 
 
-def of_sweep(
+def sweep_description(
     status: str,
     outcomes: Iterable[Outcome],
     num_results: int,
@@ -70,7 +70,7 @@ def of_sweep(
     return "\n\n".join(parts)
 
 
-def of_trial(
+def trial_description(
     outcome: Outcome,
     iteration: int,
     *,

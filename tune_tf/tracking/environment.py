@@ -37,7 +37,7 @@ def texts(repository: Repository | None) -> dict[str, str]:
     return {f"{FOLDER}/{name}": text for name, text in found.items()}
 
 
-def digest(texts: Mapping[str, str]) -> str:
+def environment_digest(texts: Mapping[str, str]) -> str:
     """Return what is the same for the same texts only."""
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 

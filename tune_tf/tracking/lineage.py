@@ -15,7 +15,7 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION
 
-from tune_tf.tracking.names import EXPLOITS, MAX_TAG_LENGTH, cut, flat, is_number, key_of
+from tune_tf.tracking.names import EXPLOITS, MAX_TAG_LENGTH, cut, flat, is_metric_value, key_of
 from tune_tf.tracking.writing.run_update import Report
 
 CLONED_FROM = "tune_tf.cloned_from"
@@ -170,11 +170,11 @@ class Lineage:
         tags: dict[str, str] = {}
         for name, value in line.changed.items():
             key = key_of(f"hp/{name}")
-            if not is_number(value):
+            if not is_metric_value(value):
                 tags[key] = cut(str(value), MAX_TAG_LENGTH)
                 continue
             metrics[key] = float(value)
-            if key not in line.curves and is_number(line.before.get(name)):
+            if key not in line.curves and is_metric_value(line.before.get(name)):
                 initial[key] = float(line.before[name])
             line.curves.add(key)
         metrics.update(own)

@@ -87,27 +87,29 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield name, value
 
 
-def is_number(value: object) -> bool:
+def is_metric_value(value: object) -> bool:
     """Return whether a value is a real number; booleans are not, NaN and Inf are."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def metrics_of(result: Mapping[str, Any]) -> dict[str, float]:
+def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics of a result: its numbers under their own names, and the total time.
 
     Args:
         result: A result as Ray Tune hands it to callbacks; nested values are joined by ``/``.
     """
     metrics = {
-        key_of(name): float(value) for name, value in flat(reported(result)) if is_number(value)
+        key_of(name): float(value)
+        for name, value in flat(reported(result))
+        if is_metric_value(value)
     }
     time_total = result.get("time_total_s")
-    if is_number(time_total):
+    if is_metric_value(time_total):
         metrics[TIME_TOTAL] = float(time_total)  # type: ignore[arg-type]
     return metrics
 
 
-def params_of(config: Mapping[str, Any]) -> dict[str, str]:
+def mlflow_params(config: Mapping[str, Any]) -> dict[str, str]:
     """Return a config as MLflow parameters: flat, as text, values cut at 6000 characters."""
     return {key_of(name): cut(str(value), MAX_PARAM_LENGTH) for name, value in flat(config)}
 

@@ -20,7 +20,7 @@ from tune_tf.tracking.error_files import mask_error_files
 from tune_tf.tune_internals.trial_ends import compared_metrics, is_own_end, observe_stops
 
 
-class Endings(Callback):
+class OutcomeTracker(Callback):
     """Notes how each trial ends, and writes the reason into its last result if it is missing.
 
     The searcher reads it there: see :mod:`tune_tf.outcome`.
@@ -87,7 +87,7 @@ class Endings(Callback):
         self._track(trial)
         if result.get("done"):
             flat_result = flatten_dict(result)
-            outcome = run_outcome.of_result(
+            outcome = run_outcome.outcome_of_result(
                 flat_result, own_end=is_own_end(trial, flat_result), metrics=self._judged()
             )
             result[STOP_REASON] = outcome.value
@@ -162,7 +162,7 @@ class Endings(Callback):
                 self._outcomes[trial.trial_id] = outcome
 
     def _has_begun(self, trial: Trial) -> bool:
-        return bool(last_report(trial)) or trial.trial_id in self._begun
+        return bool(latest_result(trial)) or trial.trial_id in self._begun
 
     def _end(self, trial: Trial, seen: run_outcome.Seen, known: Outcome | None = None) -> None:
         self._track(trial)
@@ -170,7 +170,7 @@ class Endings(Callback):
             mask_error_files(trial)
         error = error_of(trial) if trial.status == Trial.ERROR else None
         last = flatten_dict(own_report(trial))
-        outcome = known or run_outcome.of_trial(
+        outcome = known or run_outcome.outcome_of_trial(
             seen,
             last,
             status=trial.status,
@@ -186,7 +186,7 @@ class Endings(Callback):
         return {self._objective.metric} if self._objective else compared_metrics()
 
 
-def last_report(trial: Trial) -> dict[str, Any]:
+def latest_result(trial: Trial) -> dict[str, Any]:
     """Return what a trial reported last; empty if it never did.
 
     Unlike ``trial.last_result`` this never waits for an actor that is still starting, and leaves
@@ -201,7 +201,7 @@ def own_report(trial: Trial) -> dict[str, Any]:
 
     A trial that went on from another one's checkpoint has, until it reports, the other's result.
     """
-    last = last_report(trial)
+    last = latest_result(trial)
     return last if last.get(TRIAL_ID, trial.trial_id) == trial.trial_id else {}
 
 

@@ -8,8 +8,8 @@ from ray.tune.experiment import Trial
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.tracking import descriptions, run_outcome
-from tune_tf.tracking.names import MAX_TAG_LENGTH, cut, key_of, params_of
-from tune_tf.tracking.progress_summary import BEST_TRIAL, Standing
+from tune_tf.tracking.names import MAX_TAG_LENGTH, cut, key_of, mlflow_params
+from tune_tf.tracking.progress_summary import BEST_TRIAL, ProgressSummary
 from tune_tf.tracking.run_writer import now_ms
 from tune_tf.tracking.tags import SweepDetails
 from tune_tf.tracking.writing.run_update import Report
@@ -18,10 +18,10 @@ from tune_tf.tune_internals.trial_ends import asks_for_more
 _BEST_CHECKPOINT = "tune_tf.best_checkpoint"
 
 
-class ParentPage:
+class ParentRun:
     """Makes what is put to the parent run at the start, after each trial, and at the end.
 
-    Each method returns the fields of an :class:`~tune_tf.tracking.writing.run_update.Entry`.
+    Each method returns the fields of an :class:`~tune_tf.tracking.writing.run_update.RunUpdate`.
 
     Args:
         standing: Its best trial and its counts.
@@ -30,7 +30,7 @@ class ParentPage:
     """
 
     def __init__(
-        self, standing: Standing, details: SweepDetails, objective: Objective | None
+        self, standing: ProgressSummary, details: SweepDetails, objective: Objective | None
     ) -> None:
         self._standing = standing
         self._details = details
@@ -87,7 +87,7 @@ class ParentPage:
         time_ms = now_ms()
         ended = [outcomes[t.trial_id] for t in trials if t.trial_id in outcomes]
         interrupted = not trials or len(ended) < len(trials) or asks_for_more()
-        status = run_outcome.of_sweep(ended, interrupted=interrupted)
+        status = run_outcome.outcome_of_sweep(ended, interrupted=interrupted)
         params: dict[str, str] = {}
         tags = self._standing.tags()
         best = next((t for t in trials if t.trial_id == tags.get(BEST_TRIAL)), None)
@@ -95,7 +95,7 @@ class ParentPage:
             if best.checkpoint is not None:
                 tags[_BEST_CHECKPOINT] = cut(best.checkpoint.path, MAX_TAG_LENGTH)
             if status != "KILLED":  # a resumed sweep may find a better one
-                params = {key_of(f"best_{k}"): v for k, v in params_of(best.config).items()}
+                params = {key_of(f"best_{k}"): v for k, v in mlflow_params(best.config).items()}
         metrics = self._standing.final(outcomes, every=resumed)
         step = self._standing.num_ended(outcomes)
         return {
@@ -109,7 +109,7 @@ class ParentPage:
 
     def _note(self, status: str, outcomes: Iterable[Outcome], num_results: int) -> str:
         space = self._details.space
-        return descriptions.of_sweep(
+        return descriptions.sweep_description(
             status,
             outcomes,
             num_results,

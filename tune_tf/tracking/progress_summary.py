@@ -33,7 +33,7 @@ class BestTrial:
     config: Mapping[str, Any] | None = None
 
 
-class Standing:
+class ProgressSummary:
     """Keeps the best trial and the counts of a running sweep.
 
     Args:

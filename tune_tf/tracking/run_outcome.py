@@ -17,7 +17,7 @@ _CAUSE_LENGTH = 500
 _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 
 
-def of_result(
+def outcome_of_result(
     result: Mapping[str, Any], *, own_end: bool, metrics: Collection[str] = ()
 ) -> Outcome:
     """Return how the trial ended whose last result this is.
@@ -35,7 +35,7 @@ def of_result(
     return Outcome.COMPLETED if own_end else Outcome.PRUNED
 
 
-def of_trial(
+def outcome_of_trial(
     seen: Seen,
     last_result: Mapping[str, Any],
     *,
@@ -59,14 +59,14 @@ def of_trial(
     if seen == "unfinished":
         return Outcome.INTERRUPTED  # whatever it reported: a resume goes on with it
     if last_result.get("done"):  # where it is not stamped, a function has returned
-        return of_result(last_result, own_end=True, metrics=metrics)
+        return outcome_of_result(last_result, own_end=True, metrics=metrics)
     if seen == "stopped":
         return Outcome.OUT_OF_BUDGET
     # Only schedulers stop a trial between two results.
-    return of_result(last_result, own_end=own_end) if last_result else Outcome.PRUNED
+    return outcome_of_result(last_result, own_end=own_end) if last_result else Outcome.PRUNED
 
 
-def of_sweep(outcomes: Collection[Outcome], *, interrupted: bool) -> str:
+def outcome_of_sweep(outcomes: Collection[Outcome], *, interrupted: bool) -> str:
     """Return the parent run's MLflow status.
 
     Args:

@@ -11,7 +11,7 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.secrets import all_masked, masked
 from tune_tf.tracking.names import MAX_EXPERIMENT_NAME_LENGTH, MAX_RUN_NAME_LENGTH, one_line
 from tune_tf.tracking.runs import Sweep, SweepRuns, connect
-from tune_tf.tracking.writing.run_update import Entry
+from tune_tf.tracking.writing.run_update import RunUpdate
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import Writer
 
@@ -21,7 +21,7 @@ _CLOSE_TIMEOUT_S = 300.0
 _RUN_TIMEOUT_S = 30.0
 
 
-class Outbox:
+class RunWriter:
     """Masks the secrets in what is put, hands it to a writer, and knows the runs' ids.
 
     What is put while it is closed is dropped.
@@ -85,7 +85,7 @@ class Outbox:
         self._writer = Writer(self._open_runs, self._spool())
 
     def put(self, run: str, **what: Any) -> None:
-        """Put what is to be written to a run; see :class:`Entry` for what that may be."""
+        """Put what is to be written to a run; see :class:`RunUpdate` for what that may be."""
         if self._writer is None:
             return
         for kind in ("params", "tags", "texts"):
@@ -93,14 +93,14 @@ class Outbox:
                 what[kind] = all_masked(what[kind])
         if name := what.get("name"):
             what["name"] = one_line(masked(name), MAX_RUN_NAME_LENGTH)
-        self._writer.put(Entry(run, now_ms(), **what))
+        self._writer.put(RunUpdate(run, now_ms(), **what))
 
-    def put_again(self, entry: Entry) -> None:
+    def put_again(self, entry: RunUpdate) -> None:
         """Put an entry that was put before, and may be written or not."""
         if self._writer is not None:
             self._writer.put(entry)
 
-    def unwritten(self) -> list[Entry]:
+    def unwritten(self) -> list[RunUpdate]:
         """Return what would be lost with this process; never waits."""
         return self._writer.unwritten() if self._writer is not None else []
 

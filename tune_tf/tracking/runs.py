@@ -16,13 +16,13 @@ from tune_tf.secrets import all_masked
 from tune_tf.tracking.descriptions import NOTE
 from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, file_name
 from tune_tf.tracking.uri import make_store, sqlite_path
-from tune_tf.tracking.writing.open_run import NO_POINT, OpenRun, Point, Refusals
+from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Refusals
 from tune_tf.tracking.writing.run_update import (
     PARENT,
     STOP_REASON_TAG,
     SWEEP_ID,
     TRIAL_ID,
-    Entry,
+    RunUpdate,
 )
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class SweepRuns:
         found = self._open.get(run)
         return found.run_id if found else None
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: RunUpdate) -> None:
         """Write an entry, taking out of it what has been written."""
         run = self._run(entry)
         run.write(entry)
@@ -220,9 +220,9 @@ class SweepRuns:
             if known is None or not (known.data.metrics or known.data.params):
                 self._found[key] = run
 
-    def _run(self, entry: Entry) -> OpenRun:
+    def _run(self, entry: RunUpdate) -> OpenRun:
         if entry.run != PARENT and PARENT not in self._open:
-            self._run(Entry(PARENT, entry.time_ms))
+            self._run(RunUpdate(PARENT, entry.time_ms))
         run = self._open.get(entry.run)
         if run is not None and entry.fresh and _differ(run.params, entry.params):
             # Tune forgot the trial when it was killed, and has given its id to another.
@@ -235,7 +235,7 @@ class SweepRuns:
             self._open[entry.run] = run
         return run
 
-    def _adopt(self, entry: Entry) -> OpenRun | None:
+    def _adopt(self, entry: RunUpdate) -> OpenRun | None:
         """Return the run that the trial has already, if it has one."""
         role = f" AND tags.`{TRIAL_ID}` = '{entry.run}'" if entry.run else ""
         if entry.run in self._unsure or (entry.run and entry.run not in self._found):
@@ -265,7 +265,7 @@ class SweepRuns:
             last_ms=last_ms,
         )
 
-    def _last_report(self, key: str, run: "Run") -> tuple[Point, int | None]:
+    def _last_report(self, key: str, run: "Run") -> tuple[MetricPoint, int | None]:
         marker = self._sweep.marker if key == PARENT else TIME_TOTAL
         if marker not in run.data.metrics:
             return NO_POINT, None
@@ -278,7 +278,7 @@ class SweepRuns:
             ]
         return max(points, default=(NO_POINT, None))
 
-    def _create(self, entry: Entry) -> OpenRun:
+    def _create(self, entry: RunUpdate) -> OpenRun:
         tags = {**self._context(), **self._sweep.tags, SWEEP_ID: self._sweep.sweep_id}
         if entry.run != PARENT:
             tags[TRIAL_ID] = entry.run

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.tracking.fluent_api import active_run
 from tune_tf.tracking.runs import connect
-from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking, run_id_of
+from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking, trial_run_id
 from tune_tf.tracking.uri import sqlite_path
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def mlflow_run(
     if trial.own_store and trial.run_id is None:
         trial.run_id = _made_in_own_store(tracking)
     if trial.run_id is None:
-        trial.run_id = run_id_of(
+        trial.run_id = trial_run_id(
             trial.trial_id,
             tracking,
             starting=trial.starting,

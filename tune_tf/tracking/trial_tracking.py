@@ -52,7 +52,7 @@ class TrialTracking:
             raise InvalidSettingsError(faults)
 
 
-def run_id_of(
+def trial_run_id(
     trial_id: str,
     tracking: TrialTracking,
     *,

@@ -8,16 +8,16 @@ from ray.util.placement_group import PlacementGroup
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.asynchronous_group import AsynchronousGroup
 from tune_tf.trainables.multi_process.heartbeat import Watch
-from tune_tf.trainables.multi_process.process_trainable import OneModelInProcesses
-from tune_tf.trainables.multi_process.worker import Assignment
+from tune_tf.trainables.multi_process.process_trainable import SingleModelTrainable
+from tune_tf.trainables.multi_process.worker import WorkerAssignment
 
 
-class AsynchronousTrainable(OneModelInProcesses):
+class AsynchronousTrainable(SingleModelTrainable):
     """Trains one model by workers that send gradients to a parameter server as they have them."""
 
     def make_processes(
         self,
-        assignment: Assignment,
+        assignment: WorkerAssignment,
         shares: Sequence[TrialResources],
         placement_group: PlacementGroup,
         watch: Watch,

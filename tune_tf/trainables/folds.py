@@ -13,18 +13,22 @@ from ray.util.placement_group import PlacementGroup
 from tune_tf.errors import CheckpointError
 from tune_tf.outcome import STOP_CAUSE
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.multi_process.checkpoint_files import Files, read_files, write_files
+from tune_tf.trainables.multi_process.checkpoint_files import (
+    Files,
+    read_checkpoint_files,
+    write_checkpoint_files,
+)
 from tune_tf.trainables.multi_process.heartbeat import Watch
-from tune_tf.trainables.multi_process.process_trainable import InProcesses
-from tune_tf.trainables.multi_process.worker import Assignment, EpochReport, TrialStart
-from tune_tf.trainables.subtasks.pool import SubtaskCrew
+from tune_tf.trainables.multi_process.process_trainable import ProcessTrainable
+from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart, WorkerAssignment
+from tune_tf.trainables.subtasks.pool import SubtaskPool
 from tune_tf.trainables.subtasks.results import (
     SubtaskResults,
-    best_of,
+    best_subtask,
     has_diverged,
     summary,
 )
-from tune_tf.trainables.subtasks.worker import Snapshot, SubtaskAssignment
+from tune_tf.trainables.subtasks.worker import SubtaskAssignment, SubtaskSnapshot
 from tune_tf.training.peak_memory import with_summed_peak
 
 NUM_DEVICES = "num_devices"
@@ -35,7 +39,7 @@ _FORMAT = 1
 _WHOLE = "trial.npz"  # as a trial of one model names its checkpoint
 
 
-class FoldsTrainable(InProcesses):
+class FoldsTrainable(ProcessTrainable):
     """Trains the folds or the members of a trial, each for an epoch an iteration.
 
     It hands out work to processes of its own, one a device, and stays free of TensorFlow. Devices
@@ -47,14 +51,14 @@ class FoldsTrainable(InProcesses):
 
     def make_processes(
         self,
-        assignment: Assignment,
+        assignment: WorkerAssignment,
         shares: Sequence[TrialResources],
         placement_group: PlacementGroup,
         watch: Watch,
-    ) -> SubtaskCrew:
+    ) -> SubtaskPool:
         """Start a process in each bundle."""
         self._num_devices = len(shares)
-        return SubtaskCrew(
+        return SubtaskPool(
             SubtaskAssignment(
                 **{each.name: getattr(assignment, each.name) for each in fields(assignment)},
                 subtasks=self._parallelism,
@@ -112,7 +116,7 @@ class FoldsTrainable(InProcesses):
             "results": results.plain(),
         }
         folder = Path(checkpoint_dir)
-        write_files(
+        write_checkpoint_files(
             folder,
             {names[number]: each.files[_WHOLE] for number, each in snapshots.items()}
             | {_TABLE: json.dumps(table).encode()},
@@ -121,16 +125,16 @@ class FoldsTrainable(InProcesses):
             if path.name not in names.values():
                 path.unlink()
         if len(snapshots) == self._parallelism.num_subtasks and self._reported:
-            self._show_best(folder, names[best_of(results.of(self._reported))])
+            self._show_best(folder, names[best_subtask(results.of(self._reported))])
         self._last_checkpoint = self._clock()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from a folder that :meth:`save_checkpoint` wrote, on any number of devices."""
-        files = read_files(checkpoint)
+        files = read_checkpoint_files(checkpoint)
         table = self._table(files, checkpoint)
         self._reported = table["reported"]
         snapshots = {
-            int(number): Snapshot(epoch, {_WHOLE: files[name]})
+            int(number): SubtaskSnapshot(epoch, {_WHOLE: files[name]})
             for number, (name, epoch) in table["files"].items()
         }
         self._processes.begin(

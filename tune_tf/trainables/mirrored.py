@@ -93,14 +93,16 @@ class MirroredTrainable(tune.Trainable):
 
         from tune_tf.data import LoadCache, SharedLoads, rows_of
         from tune_tf.training.devices import claim_devices  # TensorFlow loads in the trial only
-        from tune_tf.training.input.device_rows import place
+        from tune_tf.training.input.device_rows import place_rows
 
         floatx = keras.config.floatx()
         loads = SharedLoads(workload, data_id, floatx)
 
         def load(config: Config) -> Any:
             data = loads.load(config)
-            return data if loop == "fit" else place(rows_of(data, floatx=floatx), self._replicas)
+            return (
+                data if loop == "fit" else place_rows(rows_of(data, floatx=floatx), self._replicas)
+            )
 
         pieces = micro_batches_of(self.trial_resources, parallelism)
         self._saving = pieces > parallelism.micro_batches  # after it ran out of memory
@@ -229,12 +231,12 @@ class MirroredTrainable(tune.Trainable):
 
 
 def _validating_aside(loop: "Loop", workload: Workload, replicas: "Replicas") -> "Loop":
-    from tune_tf.training.core.async_validation import AheadLoop, Validator
+    from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
     from tune_tf.training.core.loop import GraphLoop
 
     if not isinstance(loop, GraphLoop):
         raise TypeError(f"{type(loop).__name__} cannot run ahead of its validation")
-    return AheadLoop(loop, Validator(workload, replicas))
+    return AsyncValidationLoop(loop, Validator(workload, replicas))
 
 
 def make_system_metrics(

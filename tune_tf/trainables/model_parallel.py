@@ -21,8 +21,8 @@ class ModelParallelTrainable(MirroredTrainable):
     def _loop_on(
         self, devices: "Devices", spread: Any, workload: Workload, kind: LoopKind
     ) -> "tuple[Replicas, Loop]":
-        from tune_tf.training.stages.stage_devices import Grid
-        from tune_tf.training.stages.stage_loop import StagedLoop
+        from tune_tf.training.stages.stage_devices import StageDevices
+        from tune_tf.training.stages.stage_loop import StageLoop
 
-        grid = Grid(devices, spread.num_stages)
-        return grid, StagedLoop(workload, grid, spread)
+        grid = StageDevices(devices, spread.num_stages)
+        return grid, StageLoop(workload, grid, spread)

@@ -9,8 +9,8 @@ from ray.util.placement_group import PlacementGroup
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.checkpoint_files import Files
 from tune_tf.trainables.multi_process.heartbeat import Watch
-from tune_tf.trainables.multi_process.process_trainable import OneModelInProcesses
-from tune_tf.trainables.multi_process.worker import Assignment, EpochReport, TrialStart
+from tune_tf.trainables.multi_process.process_trainable import SingleModelTrainable
+from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart, WorkerAssignment
 from tune_tf.trainables.multi_process.worker_group import WorkerGroup
 from tune_tf.training.peak_memory import with_summed_peak
 
@@ -18,12 +18,12 @@ NUM_WORKERS = "num_workers"
 """Key of a result that holds how many workers trained the iteration."""
 
 
-class MultiWorkerTrainable(OneModelInProcesses):
+class MultiWorkerTrainable(SingleModelTrainable):
     """Trains one model in several processes, which take their parts of each batch together."""
 
     def make_processes(
         self,
-        assignment: Assignment,
+        assignment: WorkerAssignment,
         shares: Sequence[TrialResources],
         placement_group: PlacementGroup,
         watch: Watch,

@@ -12,7 +12,7 @@ class PortTakenError(UnavailableResourcesError):
 
 
 @dataclass(frozen=True)
-class WorkerFacts:
+class WorkerInfo:
     """A worker as the others have to know it.
 
     Args:
@@ -32,7 +32,7 @@ class WorkerFacts:
     devices: str = ""
 
 
-def addresses_of(workers: Sequence[WorkerFacts]) -> tuple[str, ...]:
+def addresses_of(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
     """Return the addresses by rank of workers that can train together.
 
     Raises:
@@ -57,11 +57,11 @@ def addresses_of(workers: Sequence[WorkerFacts]) -> tuple[str, ...]:
     return tuple(worker.address for worker in sorted(workers, key=lambda each: each.rank))
 
 
-def _version_of(package: str) -> Callable[[WorkerFacts], Any]:
+def _version_of(package: str) -> Callable[[WorkerInfo], Any]:
     return lambda worker: worker.versions.get(package, "missing")
 
 
-def _differing(workers: Iterable[WorkerFacts], fact: Callable[[WorkerFacts], Any]) -> str:
+def _differing(workers: Iterable[WorkerInfo], fact: Callable[[WorkerInfo], Any]) -> str:
     """Return who has what, where not all have the same; else an empty string."""
     by_fact: dict[str, list[str]] = {}
     for worker in workers:

@@ -7,7 +7,7 @@ from tune_tf.training.input.per_example import seen_by_model
 from tune_tf.workload import Config, Data, Workload
 
 
-def held_out_metrics(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:
+def test_metrics_of(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:
     """Return the metrics of a model on ``Data.test``; none where that holds no arrays.
 
     Args:

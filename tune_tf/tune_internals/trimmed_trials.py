@@ -6,7 +6,7 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 
 
-class LeanTrials(Callback):
+class TrimTrials(Callback):
     """Forgets the running averages of trials that have ended; a Tune callback.
 
     Of each metric of each trial Tune keeps the last values, their means and extremes for as long as

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from tune_tf.config.error_text import shown
+from tune_tf.config.error_text import shortened
 from tune_tf.data.prepare.prepared import prepared
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
@@ -29,7 +29,7 @@ def _size(value: Any) -> Any:
     right = isinstance(sides, list | tuple) and len(sides) == 2
     if not right or any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
-            f"must be the pixels of a side, like 64, or [height, width], not {shown(value)}"
+            f"must be the pixels of a side, like 64, or [height, width], not {shortened(value)}"
         )
     return tuple(sides)
 

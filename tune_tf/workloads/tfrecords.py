@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.error_text import shown
+from tune_tf.config.error_text import shortened
 from tune_tf.config.settings import Settings
-from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, near_ones, one_of
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import ArrayFacts, data_of, facts_of, input_dtype
 from tune_tf.workloads.data_settings import DataSettings, Task, Text
@@ -28,7 +28,7 @@ def _shape(value: Any) -> Any:
     sides = value if isinstance(value, list | tuple) else (None,)
     if any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
-            f"must be a list of lengths like [8, 8, 1], [] for one number, not {shown(value)}"
+            f"must be a list of lengths like [8, 8, 1], [] for one number, not {shortened(value)}"
         )
     return tuple(sides)
 
@@ -50,7 +50,7 @@ def _features(value: Any) -> Any:
     if not isinstance(value, Mapping) or not value:
         raise ValueError(
             "must be a mapping like {image: {dtype: float32, shape: [8, 8, 1]}, label: {dtype: "
-            f"int64, shape: []}}}}, not {shown(value)}"
+            f"int64, shape: []}}}}, not {shortened(value)}"
         )
     faults, made = [], {}
     for name, feature in value.items():
@@ -58,7 +58,7 @@ def _features(value: Any) -> Any:
             made[str(name)] = FeatureSettings.section(feature)
         except InvalidSettingsError as error:
             faults += [
-                Fault(".".join(filter(None, [str(name), fault.where])), fault.what)
+                ErrorDetail(".".join(filter(None, [str(name), fault.where])), fault.what)
                 for fault in error.faults
             ]
     if faults:

@@ -13,7 +13,7 @@ from tune_tf.data import rows_of
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import epoch_order, seed_everything
-from tune_tf.training.input.device_rows import place
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.workload import Config
 
 SEED = 7
@@ -59,7 +59,7 @@ class OurEpochs:
     def __init__(self, workload: Workload, config: Config, replicas: Replicas) -> None:
         self.losses: list[tuple[float, float]] = []
         self._loop = GraphLoop(workload, replicas)
-        rows = place(rows_of(workload.load_data(config)), replicas)
+        rows = place_rows(rows_of(workload.load_data(config)), replicas)
         self._loop.start(config, rows, SEED)
 
     def prepare(self) -> None:

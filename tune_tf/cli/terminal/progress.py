@@ -20,10 +20,10 @@ from tune_tf.cli.terminal.sparkline import sparkline
 from tune_tf.cli.terminal.states import STATE_STYLES, counted_states
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
-from tune_tf.formatting import duration, shown
+from tune_tf.formatting import duration, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, best_so_far
-from tune_tf.tracking.outcome_tracker import last_report
+from tune_tf.tracking.outcome_tracker import latest_result
 
 _LIVE_EVERY_S = 0.25
 _LOG_EVERY_S = 10.0
@@ -108,7 +108,7 @@ class Progress(Callback):
         ]
         curve = self._best_so_far(trials)
         if len(curve) > 1:
-            first, last = shown(curve[0]), shown(curve[-1])
+            first, last = value_text(curve[0]), value_text(curve[-1])
             rows.append(Text.assemble((f"{first} ", "dim"), sparkline(curve), (f" {last}", "dim")))
         return Group(*rows)
 
@@ -127,7 +127,7 @@ class Progress(Callback):
         minutes = max(self._clock() - self._begun, 1.0) / 60
         if new := done - (self._done_before or 0):
             told.append(f"{new / minutes:.3g} trials a minute")
-        epochs = sum(int(last_report(trial).get("training_iteration", 0)) for trial in trials)
+        epochs = sum(int(latest_result(trial).get("training_iteration", 0)) for trial in trials)
         return ", ".join([*told, f"{epochs} epochs"])
 
     def _best_so_far(self, trials: list[Trial]) -> list[float]:
@@ -136,7 +136,7 @@ class Progress(Callback):
         for trial in trials:
             if trial.is_finished() and trial.trial_id not in self._ended:
                 self._ended.add(trial.trial_id)
-                last = last_report(trial)
+                last = latest_result(trial)
                 if is_feasible(self._config.constraints, last):
                     self._values.append(last.get(objective.metric, math.nan))
         return best_so_far(self._values, objective)
@@ -163,14 +163,14 @@ class Progress(Callback):
                     last.get(objective.metric),
                     is_feasible(self._config.constraints, last),
                 )
-                for number, last in enumerate(map(last_report, trials))
+                for number, last in enumerate(map(latest_result, trials))
             ),
             objective,
         )
         if best is None:
             return "no result yet"
-        config = ", ".join(f"{k}={shown(v)}" for k, v in trials[best.key].config.items())
-        return f"best {objective.metric} {shown(best.value)} by {trials[best.key]}: {config}"
+        config = ", ".join(f"{k}={value_text(v)}" for k, v in trials[best.key].config.items())
+        return f"best {objective.metric} {value_text(best.value)} by {trials[best.key]}: {config}"
 
     def _say(self, text: Text) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
@@ -185,7 +185,7 @@ def state_of(trial: Trial) -> str:
     if trial.status == Trial.ERROR:
         return Outcome.ERROR.value
     if trial.is_finished():
-        outcome = Outcome.of_result(last_report(trial))
+        outcome = Outcome.of_result(latest_result(trial))
         return (outcome or Outcome.COMPLETED).value
     return "running" if trial.status == Trial.RUNNING else "pending"
 

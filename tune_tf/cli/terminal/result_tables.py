@@ -12,9 +12,9 @@ from rich.table import Table
 
 from tune_tf.cli.exit_codes import ExitCode
 from tune_tf.errors import UnknownMetricError
-from tune_tf.forecast import deviations, read_settled
+from tune_tf.forecast import deviations, read_actuals
 from tune_tf.forecast.text import told_in_unit
-from tune_tf.formatting import shown
+from tune_tf.formatting import value_text
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import masked
 from tune_tf.space import flat
@@ -54,7 +54,7 @@ def print_plan(plan: "SweepPlan", *, as_json: bool) -> None:
         f"{plan.resources.cpus} CPU(s) and {plan.resources.gpus:g} GPU(s)",
     )
     for number, example in enumerate(plan.examples):
-        told = ", ".join(f"{path}={shown(value)}" for path, value in flat(example).items())
+        told = ", ".join(f"{path}={value_text(value)}" for path, value in flat(example).items())
         table.add_row("for example" if number == 0 else "", told)
     console.print(table)
 
@@ -103,7 +103,7 @@ def _as_data(result: "SweepResult", best: "TrialResult | None") -> dict[str, Any
 
 def _forecast_as_data(result: "SweepResult") -> dict[str, Any] | None:
     """Return how far the forecast was off; None where there was none."""
-    settled = read_settled(result.path)
+    settled = read_actuals(result.path)
     if settled is None or settled.outturn is None:
         return None
     return {
@@ -131,14 +131,14 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
         table.add_column("")
         table.add_column("value")
         table.add_row(
-            f"[bold]{objective.metric}[/]", f"[bold]{shown(objective.value(best.metrics))}[/]"
+            f"[bold]{objective.metric}[/]", f"[bold]{value_text(objective.value(best.metrics))}[/]"
         )
         for name, value in sorted(best.metrics.items()):
             if name != objective.metric:
-                table.add_row(name, shown(value))
+                table.add_row(name, value_text(value))
         table.add_section()
         for path, value in flat(best.config).items():
-            table.add_row(path, shown(value))
+            table.add_row(path, value_text(value))
         console.print(table)
         console.print(f"Checkpoint: {best.checkpoint}", soft_wrap=True, highlight=False)
     if len(result.config.objectives) > 1:
@@ -161,7 +161,7 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
 
 def _print_forecast(result: "SweepResult", console: Console) -> None:
     """Say in a line how far the forecast was off, where there was one."""
-    settled = read_settled(result.path)
+    settled = read_actuals(result.path)
     if settled is None or settled.outturn is None:
         return
     told = []
@@ -181,7 +181,7 @@ def _print_front(result: "SweepResult", console: Console) -> None:
     for objective in objectives:
         table.add_column(f"{objective.mode} {objective.metric}")
     for trial in result.pareto_front:
-        values = (shown(objective.value(trial.metrics)) for objective in objectives)
+        values = (value_text(objective.value(trial.metrics)) for objective in objectives)
         table.add_row(str(trial.number), *values)
     console.print(table)
 

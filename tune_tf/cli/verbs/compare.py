@@ -45,7 +45,7 @@ def _table(comparison: "Comparison") -> "Table":
     from rich.text import Text
 
     from tune_tf.cli.terminal.states import counted_states, state_text
-    from tune_tf.formatting import duration, shown
+    from tune_tf.formatting import duration, value_text
 
     sweeps = comparison.sweeps
     table = Table()
@@ -56,7 +56,7 @@ def _table(comparison: "Comparison") -> "Table":
         f"best {objective.metric}",
         *(
             Text(
-                "-" if sweep.best_value is None else shown(sweep.best_value),
+                "-" if sweep.best_value is None else value_text(sweep.best_value),
                 style="bold green" if sweep is comparison.best else "",
             )
             for sweep in sweeps
@@ -71,5 +71,5 @@ def _table(comparison: "Comparison") -> "Table":
     table.add_row("searched by", *searched)
     table.add_section()
     for path, values in comparison.best_configs.items():
-        table.add_row(Text(path), *(Text("-" if it is None else shown(it)) for it in values))
+        table.add_row(Text(path), *(Text("-" if it is None else value_text(it)) for it in values))
     return table

@@ -40,7 +40,7 @@ def _print(sweeps: "SweepList") -> None:
 
     from tune_tf.cli.terminal.console import make_console
     from tune_tf.cli.terminal.states import counted_states, state_text
-    from tune_tf.formatting import duration, shown
+    from tune_tf.formatting import duration, value_text
     from tune_tf.inspection.trial_rows import told_time
 
     console = make_console()
@@ -57,7 +57,7 @@ def _print(sweeps: "SweepList") -> None:
             Text(sweep.sweep_id),
             state_text(sweep.state.value),
             counted_states(sweep.counts),
-            "-" if best is None else Text(f"{metric} {shown(best)}"),
+            "-" if best is None else Text(f"{metric} {value_text(best)}"),
             told_time(sweep.began_s),
             duration(sweep.worked_s),
         )

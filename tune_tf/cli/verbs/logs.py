@@ -35,7 +35,7 @@ def logs(
     Example: `sweep.py logs digits-cnn 3 --follow --tail 20`
     """
     from tune_tf.cli.terminal.console import print_json
-    from tune_tf.events import TRIAL_LOG, Pages, is_driven
+    from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
     from tune_tf.inspection import SweepView, log_text
     from tune_tf.sweep_folder import SweepFolder
 
@@ -46,8 +46,8 @@ def logs(
     def is_over() -> bool:
         if not follow:
             return True
-        page = Pages.of(folder.path).trials.get(found.trial_id)
-        return not is_driven(folder.path) or (page is not None and page.outcome is not None)
+        page = EventHistory.of(folder.path).trials.get(found.trial_id)
+        return not has_driver(folder.path) or (page is not None and page.outcome is not None)
 
     chunks = log_text(path, last_lines=tail, is_over=is_over, wait=time.sleep)
     if as_json:

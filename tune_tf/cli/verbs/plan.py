@@ -56,11 +56,11 @@ def forecast_and_keep(
 
     from tune_tf.cli.terminal.console import make_console, measuring
     from tune_tf.estimate.planning import forecast_sweep
-    from tune_tf.forecast import keep_forecast
+    from tune_tf.forecast import write_forecast
 
     with measuring(Console(stderr=True, quiet=quiet)) as tell:
         forecast = forecast_sweep(config, base_dir=base_dir, tell=tell)
-    path = keep_forecast(forecast, config)
+    path = write_forecast(forecast, config)
     if not quiet:
         console = make_console()
         print_forecast(forecast, console)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tune_tf.estimate.scaling import Kept, Scaling
+    from tune_tf.estimate.scaling import Scaling, ScalingFiles
 
 _WIDE = 112  # columns of a terminal that all numbers need
 
@@ -52,7 +52,7 @@ def scale(
     from rich.console import Console
 
     from tune_tf.cli.terminal.console import measuring
-    from tune_tf.estimate.scaling import keep, scale_workload
+    from tune_tf.estimate.scaling import scale_workload, write_scaling
 
     with measuring(Console(stderr=True, quiet=as_json)) as tell:
         scaling = scale_workload(
@@ -64,7 +64,7 @@ def scale(
             tell=tell,
         )
         tell("writing down", 1.0)
-        kept = keep(scaling, config)
+        kept = write_scaling(scaling, config)
     if as_json:
         told = {"path": str(kept.folder), "mlflow_run_id": kept.mlflow_run_id}
         typer.echo(json.dumps({**scaling.to_dict(), **told}, indent=2, default=str))
@@ -72,7 +72,7 @@ def scale(
         _print(scaling, kept, Console())
 
 
-def _print(scaling: "Scaling", kept: "Kept", console: "Console") -> None:
+def _print(scaling: "Scaling", kept: "ScalingFiles", console: "Console") -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text

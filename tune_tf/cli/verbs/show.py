@@ -53,7 +53,7 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
 
     from tune_tf.cli.terminal.console import make_console
     from tune_tf.cli.terminal.states import state_text
-    from tune_tf.formatting import shown
+    from tune_tf.formatting import value_text
     from tune_tf.space import flat
 
     console, result, space = make_console(), trial.result, sweep.config.space
@@ -64,10 +64,10 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
     console.print(_table(_facts(sweep, trial)))
     config = flat(space.active(result.config), space.parameters)
     console.print(Text("Config", style="bold"))
-    console.print(_table({path: shown(value) for path, value in config.items()}))
+    console.print(_table({path: value_text(value) for path, value in config.items()}))
     console.print(Text("Last metrics", style="bold"))
     metrics = sorted(result.metrics.items(), key=lambda it: (it[0] != metric, it[0]))
-    console.print(_table({name: shown(value) for name, value in metrics}))
+    console.print(_table({name: value_text(value) for name, value in metrics}))
     console.print(Text(f"Curve of {metric}", style="bold"))
     console.print(Text(f"  {_curve(trial, metric)}"), soft_wrap=True)
     console.print(Text("Checkpoints", style="bold"))
@@ -111,9 +111,9 @@ def _table(values: "Mapping[str, str]") -> "RenderableType":
 
 def _curve(trial: "TrialView", metric: str) -> str:
     from tune_tf.cli.terminal.sparkline import sparkline
-    from tune_tf.formatting import shown
+    from tune_tf.formatting import value_text
 
     values = list(trial.curve(metric).values())
     if not values:
         return "nothing was reported"
-    return f"{sparkline(values)}  {shown(values[0])} to {shown(values[-1])}"
+    return f"{sparkline(values)}  {value_text(values[0])} to {value_text(values[-1])}"

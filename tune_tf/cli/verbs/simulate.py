@@ -11,7 +11,7 @@ import typer
 from tune_tf.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from tune_tf.simulation import Pairing, Problem, Survey
+    from tune_tf.simulation import MultiSeedRuns, Pairing, Problem
 
 
 def simulate(
@@ -43,19 +43,19 @@ def simulate(
     """
     import optuna
 
-    from tune_tf.simulation import make_problem, read_table, survey
+    from tune_tf.simulation import make_problem, read_curve_table, run_seeds
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     budget_epochs = budget_epochs or 100 * max_t
     given = {"grace_period": grace_period, "reduction_factor": reduction_factor}
     settings = {name: value for name, value in given.items() if value is not None}
     searched = (
-        read_table(problem, max_t=max_t)
+        read_curve_table(problem, max_t=max_t)
         if problem.endswith(".npz")
         else make_problem(problem, max_t=max_t)
     )
     surveys = {
-        name: survey(
+        name: run_seeds(
             searched,
             partial(_pairing, searched, name, scheduler, settings),
             num_seeds=seeds,
@@ -80,7 +80,7 @@ def _pairing(
     return make_pairing(problem, sampler, scheduler, seed=seed, **settings)
 
 
-def _as_data(survey: "Survey") -> dict[str, Any]:
+def _as_data(survey: "MultiSeedRuns") -> dict[str, Any]:
     return {
         "epochs_to_target": survey.epochs_to_target,
         "mean_epochs": survey.mean_epochs,
@@ -91,7 +91,7 @@ def _as_data(survey: "Survey") -> dict[str, Any]:
     }
 
 
-def _print_table(problem: "Problem", scheduler: str, surveys: "dict[str, Survey]") -> None:
+def _print_table(problem: "Problem", scheduler: str, surveys: "dict[str, MultiSeedRuns]") -> None:
     from rich.console import Console
     from rich.table import Table
 

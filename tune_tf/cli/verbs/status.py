@@ -139,7 +139,7 @@ def _best(sweep: "SweepView") -> "list[RenderableType]":
     from rich.text import Text
 
     from tune_tf.cli.terminal.states import told_state
-    from tune_tf.formatting import shown
+    from tune_tf.formatting import value_text
     from tune_tf.space import flat
 
     best, space = sweep.best, sweep.config.space
@@ -148,13 +148,13 @@ def _best(sweep: "SweepView") -> "list[RenderableType]":
     metric = sweep.config.leading_objective.metric
     title = Text.assemble(
         "Best ",
-        (f"{metric} {shown(sweep.best_value)}", "bold"),
+        (f"{metric} {value_text(sweep.best_value)}", "bold"),
         f" by trial {best.number} ({best.trial_id}), {told_state(best.state)} at iteration "
         f"{best.result.iterations}",
     )
     table = Table.grid(padding=(0, 2, 0, 0))
     for path, value in flat(space.active(best.result.config), space.parameters).items():
-        table.add_row(Text(path), Text(shown(value)))
+        table.add_row(Text(path), Text(value_text(value)))
     return [title, Padding(table, (0, 0, 0, 2), expand=False)]
 
 
@@ -162,7 +162,7 @@ def _running(sweep: "SweepView") -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    from tune_tf.formatting import duration, shown
+    from tune_tf.formatting import duration, value_text
 
     metrics = [objective.metric for objective in sweep.config.objectives]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -174,7 +174,7 @@ def _running(sweep: "SweepView") -> "RenderableType":
             str(trial.number),
             trial.trial_id,
             f"{trial.result.iterations}/{sweep.config.scheduler.max_t}",
-            *("-" if value is None else shown(value) for value in values),
+            *("-" if value is None else value_text(value) for value in values),
             duration(trial.trained_s) if trial.result.iterations else "-",
             Text(trial.node or "-"),
         )
@@ -183,10 +183,12 @@ def _running(sweep: "SweepView") -> "RenderableType":
 
 def _line(sweep: "SweepView") -> str:
     from tune_tf.cli.terminal.states import counted_states
-    from tune_tf.formatting import counted, shown
+    from tune_tf.formatting import counted, value_text
 
     metric = sweep.config.leading_objective.metric
-    best = "no result yet" if sweep.best is None else f"best {metric} {shown(sweep.best_value)}"
+    best = (
+        "no result yet" if sweep.best is None else f"best {metric} {value_text(sweep.best_value)}"
+    )
     return (
         f"{sweep.sweep_id}: {sweep.num_ended}/{sweep.config.budget.num_samples} trials "
         f"({counted_states(sweep.counts)}), {counted(sweep.num_iterations, 'iteration')}, {best}"

@@ -55,7 +55,7 @@ def _print(rows: "TrialRows", num_all: int) -> None:
 
     from tune_tf.cli.terminal.console import make_console
     from tune_tf.cli.terminal.states import state_text
-    from tune_tf.formatting import duration, shown
+    from tune_tf.formatting import duration, value_text
 
     config = rows.sweep.config
     metrics = [objective.metric for objective in config.objectives]
@@ -69,11 +69,11 @@ def _print(rows: "TrialRows", num_all: int) -> None:
             str(row["number"]),
             row["trial_id"],
             state_text(row["outcome"]),
-            *(shown(row[metric]) if metric in row else "-" for metric in metrics),
+            *(value_text(row[metric]) if metric in row else "-" for metric in metrics),
             str(row["iterations"]),
             duration(row["trained_s"]) if row["iterations"] else "-",
             row.get("began", "-"),
-            *(Text(shown(row[path], 24)) if path in row else "-" for path in paths),
+            *(Text(value_text(row[path], 24)) if path in row else "-" for path in paths),
         )
     console = make_console()
     console.print(table)

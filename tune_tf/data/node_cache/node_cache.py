@@ -24,7 +24,7 @@ _SHARE_OF_STORE = 0.5
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedData:
     """Data in the object store of a node.
 
     Args:
@@ -38,7 +38,7 @@ class Kept:
     num_bytes: int
 
 
-class DataKeeper:
+class NodeCache:
     """Loads data once for each value that their loader reads, and owns them in the object store.
 
     It is a Ray actor, one a node, and sees no GPU. Who asks while data are being loaded waits for
@@ -56,7 +56,7 @@ class DataKeeper:
         self._keep_s = keep_s
         self._leases = Leases(keep_s)
         self._loading = asyncio.Lock()
-        self._caches: dict[str, LoadCache[Kept]] = {}
+        self._caches: dict[str, LoadCache[CachedData]] = {}
         self._watch: asyncio.Future[None] | None = None
 
     async def knows(self, data_id: str, asker: str) -> bool:
@@ -92,7 +92,7 @@ class DataKeeper:
             lambda kept: kept.num_bytes,
         )
 
-    async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, Kept]:
+    async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, CachedData]:
         """Return the data of a config, and what their loader read of it.
 
         Args:
@@ -112,21 +112,21 @@ class DataKeeper:
         self._leases.hear(asker)
 
 
-def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> Kept:
+def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> CachedData:
     import ray
 
     data, changes = copies.run(LOAD_DATA, lambda workload: workload.load_data(config))
     arrays = as_arrays(data, floatx=floatx)
     if arrays is None:
-        return Kept(None, 0)
+        return CachedData(None, 0)
     parts = (arrays.train, arrays.validation)
     num_bytes = sum(leaf.nbytes for part in parts if part for _, leaf in leaves_of("", part))
     try:
-        return Kept(ray.put((arrays, replace(changes, owner=None))), num_bytes)
+        return CachedData(ray.put((arrays, replace(changes, owner=None))), num_bytes)
     except Exception as error:  # noqa: BLE001  whatever an attribute raises where it is pickled
         names = ", ".join(f"self.{name}" for name in sorted(changes.values))
         _log.warning("Each trial loads its data: load_data set %s: %s", names, error)
-        return Kept(None, 0)
+        return CachedData(None, 0)
 
 
 def _store_bytes() -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.data.node_cache.node_actor import node_actor
 from tune_tf.data.node_cache.recording_config import RecordingConfig
 from tune_tf.data.node_cache.workload_copies import LOAD_DATA, Changes, WorkloadCopies
-from tune_tf.data.prepare.leases import BEATS, Heartbeat
+from tune_tf.data.prepare.leases import BEATS, ActorHeartbeat
 from tune_tf.workload import Data, Workload
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class SharedLoads:
         workload: Whose data.
         data_id: Names them; the same in all trials that share them, None to share nothing.
         floatx: What floats become, where data are shared.
-        keep_s: See :class:`~tune_tf.data.node_cache.node_cache.DataKeeper`.
+        keep_s: See :class:`~tune_tf.data.node_cache.node_cache.NodeCache`.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class SharedLoads:
         import ray
         from ray.exceptions import RayTaskError
 
-        from tune_tf.data.node_cache.node_cache import DataKeeper
+        from tune_tf.data.node_cache.node_cache import NodeCache
 
-        keeper: ActorHandle = node_actor(DataKeeper, "data", self._keep_s)
-        asker = Heartbeat.to(keeper, self._keep_s / BEATS, "keeper").asker
+        keeper: ActorHandle = node_actor(NodeCache, "data", self._keep_s)
+        asker = ActorHeartbeat.to(keeper, self._keep_s / BEATS, "keeper").asker
         if not ray.get(keeper.knows.remote(self._data_id, asker)) and not self._teach(keeper):
             return None
         plain = config.to_dict() if isinstance(config, RecordingConfig) else dict(config)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tune_tf.data.nested import Nested, map_nested
-from tune_tf.data.prepare.chunk import Failure, Portion, Run
+from tune_tf.data.prepare.chunk import Chunk, RecordFailure, RowRun
 from tune_tf.data.prepare.row_form import fill, room_for, told_form
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class AssembledRows:
     """What came of all records, or of those up to the first that failed.
 
     Args:
@@ -23,10 +23,10 @@ class Gathered:
 
     rows: Nested | None
     kept: "np.ndarray[Any, Any]"
-    failures: tuple[Failure, ...]
+    failures: tuple[RecordFailure, ...]
 
 
-def gathered(stream: Iterable[Portion], num_records: int, *, stop_at_failure: bool) -> Gathered:
+def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool) -> AssembledRows:
     """Copy portions into the arrays of all rows, which are made once.
 
     A row of another form than the first one counts as a failure.
@@ -49,13 +49,13 @@ class _Whole:
     """The rows so far, in arrays with room for all."""
 
     def __init__(self, num_records: int) -> None:
-        self.failures: list[Failure] = []
+        self.failures: list[RecordFailure] = []
         self._kept = np.empty(num_records, np.int64)
         self._count = 0
         self._form: Nested = None
         self._room: Nested = None
 
-    def add(self, portion: Portion) -> None:
+    def add(self, portion: Chunk) -> None:
         self.failures += portion.failures
         for run in portion.runs:
             if self._form is None:
@@ -69,15 +69,15 @@ class _Whole:
             fill(self._room, self._count, run.rows)
             self._count = end
 
-    def gathered(self) -> Gathered:
+    def gathered(self) -> AssembledRows:
         count = self._count
         rows = None if self._form is None else map_nested(lambda leaf: leaf[:count], self._room)
         failures = sorted(self.failures, key=lambda failure: failure.index)
-        return Gathered(rows, self._kept[:count], tuple(failures))
+        return AssembledRows(rows, self._kept[:count], tuple(failures))
 
-    def _unlike(self, run: Run) -> list[Failure]:
+    def _unlike(self, run: RowRun) -> list[RecordFailure]:
         error = (
             f"ValueError: its row is {told_form(run.form)}, but the row of record "
             f"{self._kept[0]} is {told_form(self._form)}; all rows must be of one shape and type"
         )
-        return [Failure(int(number), error) for number in run.numbers]
+        return [RecordFailure(int(number), error) for number in run.numbers]

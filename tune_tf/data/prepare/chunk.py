@@ -15,7 +15,7 @@ _MAX_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RowRun:
     """Rows of one form, one after another.
 
     Args:
@@ -30,7 +30,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Failure:
+class RecordFailure:
     """Why a record has no row.
 
     Args:
@@ -45,7 +45,7 @@ class Failure:
 
 
 @dataclass(frozen=True, eq=False)
-class Portion:
+class Chunk:
     """What came of some consecutive records.
 
     Args:
@@ -53,8 +53,8 @@ class Portion:
         failures: Records without one, in their order.
     """
 
-    runs: tuple[Run, ...]
-    failures: tuple[Failure, ...]
+    runs: tuple[RowRun, ...]
+    failures: tuple[RecordFailure, ...]
 
     @property
     def last(self) -> int:
@@ -63,14 +63,14 @@ class Portion:
         return max([*numbers, *(failure.index for failure in self.failures)], default=0)
 
 
-def portions(
+def chunks(
     first: int,
     records: Iterable[Any],
     fn: Callable[[Any], Nested],
     *,
     stop_at_failure: bool,
     max_bytes: int = _MAX_BYTES,
-) -> Iterator[Portion]:
+) -> Iterator[Chunk]:
     """Try records one after another and yield what came of them, a portion at a time.
 
     Args:
@@ -86,7 +86,7 @@ def portions(
             row = row_of(fn(record))
         except Exception as error:  # noqa: BLE001  whatever it is, only this record is bad
             trace = "".join(traceback.format_exception(error)) if stop_at_failure else ""
-            draft.failures.append(Failure(number, f"{type(error).__name__}: {error}", trace))
+            draft.failures.append(RecordFailure(number, f"{type(error).__name__}: {error}", trace))
             if stop_at_failure:
                 break
         else:
@@ -101,9 +101,9 @@ class _Draft:
     """A portion that is being made."""
 
     def __init__(self) -> None:
-        self.failures: list[Failure] = []
+        self.failures: list[RecordFailure] = []
         self.num_bytes = 0
-        self._runs: list[Run] = []
+        self._runs: list[RowRun] = []
         self._numbers: list[int] = []
         self._rows: list[Nested] = []
         self._form: Nested = None
@@ -117,14 +117,14 @@ class _Draft:
         self._rows.append(row)
         self.num_bytes += sum(leaf.nbytes for _, leaf in leaves_of("", row))
 
-    def portion(self) -> Portion:
+    def portion(self) -> Chunk:
         self._end_run()
-        return Portion(tuple(self._runs), tuple(self.failures))
+        return Chunk(tuple(self._runs), tuple(self.failures))
 
     def _end_run(self) -> None:
         if self._rows:
             numbers = np.array(self._numbers, np.int64)
-            self._runs.append(Run(numbers, self._form, stacked(self._rows)))
+            self._runs.append(RowRun(numbers, self._form, stacked(self._rows)))
         self._numbers, self._rows = [], []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 
-class Heartbeat:
+class ActorHeartbeat:
     """Tells an actor that keeps data at times that this process is there.
 
     An actor cannot see the processes of other nodes, and whatever it held of them (an object, a
@@ -18,7 +18,7 @@ class Heartbeat:
         every_s: Seconds between two signs.
     """
 
-    _of_process: ClassVar[dict[str, "Heartbeat"]] = {}  # by kind of actor
+    _of_process: ClassVar[dict[str, "ActorHeartbeat"]] = {}  # by kind of actor
 
     def __init__(self, keeper: Any, every_s: float) -> None:
         import ray
@@ -30,7 +30,7 @@ class Heartbeat:
         threading.Thread(target=self._beat, name="tune_tf heartbeat", daemon=True).start()
 
     @classmethod
-    def to(cls, keeper: Any, every_s: float, kind: str) -> "Heartbeat":
+    def to(cls, keeper: Any, every_s: float, kind: str) -> "ActorHeartbeat":
         """Return the one of this process, which starts where it does not yet go to that actor.
 
         Args:

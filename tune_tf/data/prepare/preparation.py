@@ -8,7 +8,7 @@ from typing import Any
 
 from tune_tf.data.digest import digest
 from tune_tf.data.nested import Nested
-from tune_tf.data.prepare.chunk import Portion, portions
+from tune_tf.data.prepare.chunk import Chunk, chunks
 from tune_tf.errors import WorkloadError
 
 _CHUNKS_A_WORKER = 8
@@ -31,9 +31,9 @@ class Preparation:
     stop_at_failure: bool
     version: str = ""
 
-    def here(self) -> Iterator[Portion]:
+    def here(self) -> Iterator[Chunk]:
         """Prepare the records in this process, one after another."""
-        return portions(0, self.records, self.fn, stop_at_failure=self.stop_at_failure)
+        return chunks(0, self.records, self.fn, stop_at_failure=self.stop_at_failure)
 
     def key(self) -> str:
         """Return the name of this content: the same in every process that asks for the same.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tune_tf.data.node_cache.node_actor import NAMESPACE
-from tune_tf.data.prepare.assemble import Gathered, gathered
-from tune_tf.data.prepare.leases import BEATS, Heartbeat, Leases, end_when_unwanted
+from tune_tf.data.prepare.assemble import AssembledRows, assemble
+from tune_tf.data.prepare.leases import BEATS, ActorHeartbeat, Leases, end_when_unwanted
 from tune_tf.data.prepare.preparation import ChangedFunctionError, PackedPreparation, Preparation
 from tune_tf.data.prepare.ray_data_pool import num_cpus, streamed
 from tune_tf.errors import WorkerError, WorkerLostError
@@ -48,12 +48,14 @@ def preparation_counts() -> PreparationCounts:
     return PreparationCounts()
 
 
-def gathered_on_cluster(preparation: Preparation, keep_s: float = _KEEP_S) -> tuple[Gathered, bool]:
+def gathered_on_cluster(
+    preparation: Preparation, keep_s: float = _KEEP_S
+) -> tuple[AssembledRows, bool]:
     """Return what came of a preparation, which runs once for all processes of the job.
 
     Args:
         preparation: What to do.
-        keep_s: See :class:`Preparer`.
+        keep_s: See :class:`PrepareActor`.
 
     Returns:
         It, with read-only arrays in the object store of this node; and whether this call began it.
@@ -70,7 +72,7 @@ def gathered_on_cluster(preparation: Preparation, keep_s: float = _KEEP_S) -> tu
     for _ in range(1 + _MAX_LOST):
         try:
             handle = _preparer(keep_s)
-            asker = Heartbeat.to(handle, keep_s / BEATS, "preparer").asker
+            asker = ActorHeartbeat.to(handle, keep_s / BEATS, "preparer").asker
             return _asked(handle, asker, key, preparation)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
             lost = error
@@ -89,7 +91,7 @@ def _preparer(keep_s: float) -> Any:
     import ray
 
     return (
-        ray.remote(Preparer)
+        ray.remote(PrepareActor)
         .options(
             name=_name(),
             namespace=NAMESPACE,
@@ -103,7 +105,7 @@ def _preparer(keep_s: float) -> Any:
     )
 
 
-class Preparer:
+class PrepareActor:
     """Runs each preparation once and keeps what came of it for all who ask; a Ray actor.
 
     Data are kept as long as a process is there that asked for them, and some time longer. Once it
@@ -197,13 +199,13 @@ async def _answer(packed: PackedPreparation) -> _Answer:
     return _Answer((found,), problem, is_final=is_whole)
 
 
-def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], Gathered | None]:
+def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | None]:
     """Return what ended it otherwise than at a record, whether it gave what was asked for; and it.
 
     The latter by itself, so that it is fetched by those only who want it.
     """
     try:
-        found = gathered(
+        found = assemble(
             streamed(packed), packed.num_records, stop_at_failure=packed.stop_at_failure
         )
     except ChangedFunctionError:
@@ -215,7 +217,9 @@ def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], Gathered | None]:
     return ("", not failed), found
 
 
-def _asked(handle: Any, asker: str, key: str, preparation: Preparation) -> tuple[Gathered, bool]:
+def _asked(
+    handle: Any, asker: str, key: str, preparation: Preparation
+) -> tuple[AssembledRows, bool]:
     import ray
 
     answer = ray.get(handle.ask.remote(key, asker))

@@ -9,13 +9,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tune_tf.data.nested import Nested, leaves_of
-from tune_tf.data.prepare.assemble import Gathered, gathered
+from tune_tf.data.prepare.assemble import AssembledRows, assemble
 from tune_tf.data.prepare.chunk import BadRecord
 from tune_tf.data.prepare.preparation import ChangedFunctionError, Preparation
 from tune_tf.data.prepare.prepare_actor import gathered_on_cluster
 from tune_tf.errors import (
     RAISED_AT,
-    Fault,
+    ErrorDetail,
     InvalidSettingsError,
     WorkloadError,
     near_ones,
@@ -104,15 +104,15 @@ def _preparation(
     faults = []
     if isinstance(records, str | bytes):
         faults.append(
-            Fault("records", f"must be several records, not one {type(records).__name__}")
+            ErrorDetail("records", f"must be several records, not one {type(records).__name__}")
         )
     if not callable(fn):
-        faults.append(Fault("fn", f"must be a function of a record, not {type(fn).__name__}"))
+        faults.append(ErrorDetail("fn", f"must be a function of a record, not {type(fn).__name__}"))
     if on_bad_record not in (known := get_args(OnBadRecord)):
         told = f"{on_bad_record!r} is unknown: use {one_of(known)}"
-        faults.append(Fault("on_bad_record", told + near_ones(on_bad_record, known)))
+        faults.append(ErrorDetail("on_bad_record", told + near_ones(on_bad_record, known)))
     if not isinstance(version, str):
-        faults.append(Fault("version", f"must be a text, not {type(version).__name__}"))
+        faults.append(ErrorDetail("version", f"must be a text, not {type(version).__name__}"))
     if faults:
         raise InvalidSettingsError(faults)
     if not len(records):
@@ -125,8 +125,8 @@ def _is_connected() -> bool:
     return ray is not None and ray.is_initialized()
 
 
-def _gathered_here(preparation: Preparation) -> Gathered:
-    found = gathered(
+def _gathered_here(preparation: Preparation) -> AssembledRows:
+    found = assemble(
         preparation.here(),
         len(preparation.records),
         stop_at_failure=preparation.stop_at_failure,
@@ -137,7 +137,7 @@ def _gathered_here(preparation: Preparation) -> Gathered:
     return found
 
 
-def _judged(preparation: Preparation, found: Gathered, began: bool) -> Prepared:
+def _judged(preparation: Preparation, found: AssembledRows, began: bool) -> Prepared:
     """Return the rows, or raise what the bad records call for."""
     bad = tuple(
         BadRecord(failure.index, _told(preparation.records[failure.index]), failure.error)

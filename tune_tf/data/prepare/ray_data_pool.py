@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-from tune_tf.data.prepare.chunk import Portion, portions
+from tune_tf.data.prepare.chunk import Chunk, chunks
 from tune_tf.data.prepare.preparation import PackedFunction, PackedPreparation
 from tune_tf.errors import WorkerLostError
 
@@ -32,7 +32,7 @@ def num_cpus() -> int:
 
 def streamed(
     packed: PackedPreparation, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Portion]:
+) -> Iterator[Chunk]:
     """Prepare records and yield what comes of them, in the records' order.
 
     This process begins. Where it would take longer than a pool of actors to get ready, that goes
@@ -51,7 +51,7 @@ def streamed(
     fn = packed.fn.unpacked()
     for done, (start, chunk) in enumerate(zip(packed.starts, packed.chunks, strict=True), 1):
         records = pickle.loads(chunk)  # noqa: S301  from a process of the same job
-        yield from portions(start, records, fn, stop_at_failure=packed.stop_at_failure)
+        yield from chunks(start, records, fn, stop_at_failure=packed.stop_at_failure)
         if (clock() - began) / done * (len(packed.chunks) - done) > _POOL_READY_S:
             yield from _by_pool(packed.after(done))
             return
@@ -62,7 +62,7 @@ def hide_gpus() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
-def _by_pool(packed: PackedPreparation) -> Iterator[Portion]:
+def _by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
     """Prepare records by a pool of actors and yield what comes of them, in the records' order.
 
     Ray Data keeps the actors busy, holds back when portions are not taken, and tries again
@@ -123,7 +123,7 @@ class _Preparing:
         """Yield portions of chunks, each as a table of one row."""
         columns = (table[name].to_pylist() for name in ("start", "records"))
         for start, records in zip(*columns, strict=True):
-            made = portions(
+            made = chunks(
                 start,
                 pickle.loads(records),  # noqa: S301  from a process of the same job
                 self._fn,
@@ -163,7 +163,7 @@ def _nodes() -> list[tuple[str, float]]:
     ]
 
 
-def _as_table(portion: Portion) -> Any:
+def _as_table(portion: Chunk) -> Any:
     """Return a portion as one row of bytes, so that types and shapes travel as they are."""
     import pyarrow as pa
 
@@ -178,7 +178,7 @@ def _as_table(portion: Portion) -> Any:
     )
 
 
-def _portions_of(table: Any) -> Iterator[Portion]:
+def _portions_of(table: Any) -> Iterator[Chunk]:
     """Yield the portions in a table; their arrays are views of it."""
     for head, arrays in zip(table["head"], table["arrays"], strict=True):
         buffers = [array.as_buffer() for array in arrays.values]

@@ -11,9 +11,9 @@ from tune_tf.estimate.planning.costs import Costs
 from tune_tf.estimate.planning.disk import Disk
 from tune_tf.estimate.planning.machine import Machine
 from tune_tf.estimate.planning.measure_trials import Measured
-from tune_tf.estimate.planning.model_profiles import ModelFacts, Survey
-from tune_tf.estimate.planning.overhead import Rehearsed
-from tune_tf.estimate.planning.schedule_model import Limits, Spent, spend, stints_of, stretched
+from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
+from tune_tf.estimate.planning.overhead import MeasuredOverhead
+from tune_tf.estimate.planning.schedule_model import Limits, Spent, segments_of, spend, stretched
 from tune_tf.estimate.planning.simulated import Simulated
 from tune_tf.estimate.planning.trial_actor import Memory
 from tune_tf.forecast import Forecast, ModelForecast, Range
@@ -28,7 +28,7 @@ _BUSY = 0.2  # of the cores, by other programs: then times are not those of a qu
 
 
 @dataclass(frozen=True)
-class Addition:
+class ForecastBuilder:
     """What a forecast is made of.
 
     Args:
@@ -49,8 +49,8 @@ class Addition:
 
     plan: SweepPlan
     machine: Machine
-    survey: Survey
-    facts: tuple[ModelFacts, ...]
+    survey: ModelProfiles
+    facts: tuple[ModelProfile, ...]
     measured: Measured
     costs: Costs
     runs: Simulated
@@ -58,8 +58,8 @@ class Addition:
     num_to_keep: int | None
     first_rung: int
     cluster_s: float
-    store: Rehearsed | None
-    report: Rehearsed
+    store: MeasuredOverhead | None
+    report: MeasuredOverhead
 
     def forecast(self, digest: str, made_at: str) -> Forecast:
         """Add up.
@@ -121,7 +121,7 @@ class Addition:
     @cached_property
     def _spent(self) -> tuple[Spent, ...]:
         """What each simulated sweep spends within the budget."""
-        all_stints = [stints_of(trace, self.runs.seconds) for trace in self.runs.traces]
+        all_stints = [segments_of(trace, self.runs.seconds) for trace in self.runs.traces]
         budget = self.plan.config.budget
         limits = Limits.of(budget, self.plan.resources, begun_s=self.measured.process_s)
         return tuple(

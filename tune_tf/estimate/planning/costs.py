@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tune_tf.estimate.planning.measure_trials import Measured
-from tune_tf.estimate.planning.model_profiles import ModelFacts, Survey
+from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
 from tune_tf.estimate.planning.schedule_model import Cost
 from tune_tf.space import flat
 from tune_tf.space.frozen import hashable
@@ -32,7 +32,7 @@ class Costs:
         process_s: Seconds to start a process for a trial; 0 where processes are reused.
     """
 
-    survey: Survey
+    survey: ModelProfiles
     weights: tuple[float, ...]
     start_s: float
     trace_s: float
@@ -65,11 +65,11 @@ class Costs:
             for path, difference in self.survey.structural.items()
         )
 
-    def _nearest(self, values: Mapping[str, Any]) -> ModelFacts:
+    def _nearest(self, values: Mapping[str, Any]) -> ModelProfile:
         """Return the built model whose structure is most like that of a config."""
         paths = self.survey.structural
 
-        def distance(facts: ModelFacts) -> float:
+        def distance(facts: ModelProfile) -> float:
             other = flat(facts.config)
             return sum(_apart(values.get(path), other.get(path)) for path in paths)
 
@@ -78,8 +78,8 @@ class Costs:
 
 def fitted(
     measured: Measured,
-    facts: Sequence[ModelFacts],
-    survey: Survey,
+    facts: Sequence[ModelProfile],
+    survey: ModelProfiles,
     *,
     process_s: float,
 ) -> Costs:
@@ -121,7 +121,7 @@ def _turns(measured: Measured) -> list[tuple[bool, Any]]:
     ]
 
 
-def _features(facts: ModelFacts) -> tuple[float, float]:
+def _features(facts: ModelProfile) -> tuple[float, float]:
     """Return what the time of an epoch grows with: the number of batches, and the arithmetic."""
     return 1 / facts.batch_size, facts.work
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tune_tf.estimate.planning.measure_trials import Measured
-from tune_tf.estimate.planning.model_profiles import ModelFacts, Survey
-from tune_tf.estimate.planning.overhead import Rehearsed
+from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
+from tune_tf.estimate.planning.overhead import MeasuredOverhead
 from tune_tf.estimate.planning.schedule_model import Spent
 from tune_tf.forecast import Range
 from tune_tf.sweep.plan import SweepPlan
@@ -40,13 +40,13 @@ class Disk:
     """
 
     plan: SweepPlan
-    survey: Survey
-    facts: Sequence[ModelFacts]
+    survey: ModelProfiles
+    facts: Sequence[ModelProfile]
     measured: Measured
     spent: Sequence[Spent]
     num_to_keep: int | None
-    store: Rehearsed | None
-    report: Rehearsed
+    store: MeasuredOverhead | None
+    report: MeasuredOverhead
 
     @cached_property
     def folder_bytes(self) -> Range:

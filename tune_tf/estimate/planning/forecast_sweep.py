@@ -11,13 +11,17 @@ import ray
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnavailableResourcesError
-from tune_tf.estimate.planning.build_forecast import Addition
+from tune_tf.estimate.planning.build_forecast import ForecastBuilder
 from tune_tf.estimate.planning.costs import fitted
 from tune_tf.estimate.planning.machine import Machine, busy
 from tune_tf.estimate.planning.measure_trials import Measured, affordable, measure
-from tune_tf.estimate.planning.model_profiles import ModelFacts, Survey, survey_here
-from tune_tf.estimate.planning.model_profiles import told as told_config
-from tune_tf.estimate.planning.overhead import Rehearsed, open_store, write_report
+from tune_tf.estimate.planning.model_profiles import (
+    ModelProfile,
+    ModelProfiles,
+    profile_models_here,
+)
+from tune_tf.estimate.planning.model_profiles import config_text as told_config
+from tune_tf.estimate.planning.overhead import MeasuredOverhead, open_store, time_report
 from tune_tf.estimate.planning.simulated import simulated
 from tune_tf.estimate.scaling.probe import TrainableClass
 from tune_tf.estimate.workload_sample import Part, part_of
@@ -84,10 +88,10 @@ def forecast_sweep(
             mutations=plan.mutations,
         )
         tell("rehearsing the report", 0.85)
-        report = write_report(config, runs.traces[0], costs.epoch_s(survey.largest.config))
+        report = time_report(config, runs.traces[0], costs.epoch_s(survey.largest.config))
         begun = time.perf_counter()
     cluster_s += time.perf_counter() - begun
-    return Addition(
+    return ForecastBuilder(
         plan=plan,
         machine=machine,
         survey=survey,
@@ -104,7 +108,7 @@ def forecast_sweep(
     ).forecast(settings_digest(config), datetime.now(UTC).astimezone().isoformat())
 
 
-def _surveyed(plan: SweepPlan) -> Survey:
+def _surveyed(plan: SweepPlan) -> ModelProfiles:
     """Build models in a process of the cluster that ends afterwards.
 
     Raises:
@@ -113,10 +117,12 @@ def _surveyed(plan: SweepPlan) -> Survey:
     """
     with TemporaryDirectory(prefix="tune-tf-plan-") as folder:
         notes = str(Path(folder, "building"))
-        task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(survey_here)
+        task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(profile_models_here)
         config = plan.config
         try:
-            found: Survey = ray.get(task.remote(plan.workload, config.space, config.seed, notes))
+            found: ModelProfiles = ray.get(
+                task.remote(plan.workload, config.space, config.seed, notes)
+            )
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
@@ -128,7 +134,7 @@ def _surveyed(plan: SweepPlan) -> Survey:
     return found
 
 
-def _chosen(survey: Survey) -> tuple[ModelFacts, ...]:
+def _chosen(survey: ModelProfiles) -> tuple[ModelProfile, ...]:
     """Return the models to train: the ends first, then random ones that differ from them."""
     found = [survey.largest]
     for facts in (survey.smallest, *survey.drawn[:2]):
@@ -138,8 +144,8 @@ def _chosen(survey: Survey) -> tuple[ModelFacts, ...]:
 
 
 def _measured(
-    plan: SweepPlan, survey: Survey, num_slots: int, tell: Tell
-) -> tuple[Measured, Rehearsed | None]:
+    plan: SweepPlan, survey: ModelProfiles, num_slots: int, tell: Tell
+) -> tuple[Measured, MeasuredOverhead | None]:
     config = plan.config
     stores: list[Any] = []
 
@@ -171,7 +177,7 @@ def _measured(
     return measured, ray.get(stores[0]) if stores else None
 
 
-def _check_memory(survey: Survey, measured: Measured, machine: Machine) -> None:
+def _check_memory(survey: ModelProfiles, measured: Measured, machine: Machine) -> None:
     """Refuse a trial that this machine's memory cannot hold even alone.
 
     Raises:

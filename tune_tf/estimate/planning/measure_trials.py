@@ -13,9 +13,9 @@ import psutil
 import ray
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError
-from tune_tf.estimate.planning.model_profiles import told as told_config
+from tune_tf.estimate.planning.model_profiles import config_text as told_config
 from tune_tf.estimate.planning.trial_actor import Memory, Noted, TrialActor, Turn
-from tune_tf.estimate.scaling.probe import Probe, TrainableClass
+from tune_tf.estimate.scaling.probe import ScalingProbe, TrainableClass
 from tune_tf.workload import Config
 
 _EXPECTED_BYTES = 1.0e9  # of a process with TensorFlow, before anything is known of the model
@@ -128,15 +128,18 @@ def measure(
     )
 
 
-def _slot(make: Callable[[str], TrainableClass], config: Config) -> Probe:
+def _slot(make: Callable[[str], TrainableClass], config: Config) -> ScalingProbe:
     """Start a process with what a trial reserves."""
     notes = str(Path(tempfile.gettempdir(), f"tune-tf-plan-{uuid.uuid4().hex}"))
     made = make(notes)
-    return Probe(made, dict(config), TrialActor, (made, notes))
+    return ScalingProbe(made, dict(config), TrialActor, (made, notes))
 
 
 def _trained(
-    slots: Sequence[Probe], configs: Sequence[Config], starts: Sequence[float], round_s: float
+    slots: Sequence[ScalingProbe],
+    configs: Sequence[Config],
+    starts: Sequence[float],
+    round_s: float,
 ) -> list[Turn]:
     """Train a config in each process that has begun it, all at the same time."""
     firsts = _asked(slots, configs, "first")
@@ -153,7 +156,7 @@ def _most(memory: Sequence[Memory]) -> Memory:
 
 
 def _asked(
-    slots: Sequence[Probe], configs: Sequence[Config], method: str, *arguments: Any
+    slots: Sequence[ScalingProbe], configs: Sequence[Config], method: str, *arguments: Any
 ) -> list[Any]:
     """Ask all processes at the same time; return their answers."""
     return _answers([slot.asked(method, *arguments) for slot in slots], configs)

@@ -25,7 +25,7 @@ Difference = Literal["value", "lowest"]
 
 
 @dataclass(frozen=True)
-class ModelFacts:
+class ModelProfile:
     """A model that was built.
 
     Args:
@@ -54,7 +54,7 @@ class ModelFacts:
 
 
 @dataclass(frozen=True)
-class Survey:
+class ModelProfiles:
     """The models of a search space.
 
     Args:
@@ -68,27 +68,27 @@ class Survey:
         broken: Why the first of these could not be.
     """
 
-    smallest: ModelFacts
-    largest: ModelFacts
-    drawn: tuple[ModelFacts, ...]
+    smallest: ModelProfile
+    largest: ModelProfile
+    drawn: tuple[ModelProfile, ...]
     structural: Mapping[str, Difference]
     shares: bool
     num_broken: int = 0
     broken: str = ""
 
     @property
-    def known(self) -> tuple[ModelFacts, ...]:
+    def known(self) -> tuple[ModelProfile, ...]:
         """All of them."""
         return (self.smallest, self.largest, *self.drawn)
 
 
-def survey(
+def profile_models(
     space: SearchSpace,
-    facts_of: Callable[[Config], ModelFacts],
+    facts_of: Callable[[Config], ModelProfile],
     *,
     seed: int,
     clock: Callable[[], float] = time.monotonic,
-) -> Survey:
+) -> ModelProfiles:
     """Look for the smallest and the largest model of a space, and at random ones.
 
     Args:
@@ -101,9 +101,9 @@ def survey(
         WorkloadError: A model at a corner cannot be built; tells the config.
     """
     begun = clock()
-    known: dict[str, ModelFacts] = {}
+    known: dict[str, ModelProfile] = {}
 
-    def facts(config: Config) -> ModelFacts:
+    def facts(config: Config) -> ModelProfile:
         name = repr(sorted(flat(config).items()))
         if name not in known:
             try:
@@ -111,8 +111,8 @@ def survey(
             except Exception as error:
                 raise WorkloadError(
                     "the model of a config at a corner of the space cannot be built, "
-                    f"{told(config)}: {type(error).__name__}: {_first_line(error)}; narrow the "
-                    "space"
+                    f"{config_text(config)}: {type(error).__name__}: {_first_line(error)}; narrow "
+                    "the space"
                 ) from error
         return known[name]
 
@@ -128,7 +128,7 @@ def survey(
         if (difference := _difference(space, path, facts)) is not None
     }
     rng = np.random.default_rng(seed)
-    drawn: list[ModelFacts] = []
+    drawn: list[ModelProfile] = []
     broken: list[str] = []
     for number in range(_NUM_DRAWN):
         if number >= 2 and clock() - begun > _ENOUGH_S:
@@ -137,8 +137,8 @@ def survey(
         try:
             drawn.append(facts_of(config))
         except Exception as error:  # noqa: BLE001  the workload's own code may raise anything
-            broken.append(f"{told(config)}: {type(error).__name__}: {_first_line(error)}")
-    return Survey(
+            broken.append(f"{config_text(config)}: {type(error).__name__}: {_first_line(error)}")
+    return ModelProfiles(
         smallest,
         largest,
         tuple(drawn),
@@ -150,7 +150,7 @@ def survey(
 
 
 def _difference(
-    space: SearchSpace, path: str, facts: Callable[[Config], ModelFacts]
+    space: SearchSpace, path: str, facts: Callable[[Config], ModelProfile]
 ) -> Difference | None:
     """Return how a parameter decides about the program, with the others in the middle."""
     parameter = space.parameters[path]
@@ -168,7 +168,7 @@ def _difference(
     return "lowest" if parameter.step and len(keys([parameter.low, middle])) > 1 else None
 
 
-def told(config: Config) -> str:
+def config_text(config: Config) -> str:
     """Return a config as a reader takes it in."""
     return ", ".join(f"{path}={value!r}" for path, value in flat(config).items())
 
@@ -177,7 +177,9 @@ def _first_line(error: BaseException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), "no text")
 
 
-def survey_here(workload: Workload, space: SearchSpace, seed: int, notes: str) -> Survey:
+def profile_models_here(
+    workload: Workload, space: SearchSpace, seed: int, notes: str
+) -> ModelProfiles:
     """Build models in this process, which loads TensorFlow for it.
 
     Args:
@@ -191,23 +193,23 @@ def survey_here(workload: Workload, space: SearchSpace, seed: int, notes: str) -
     from tune_tf.tracking.trial_run import throwaway_run
     from tune_tf.training.core.build import build_to_load
 
-    def facts_of(config: Config) -> ModelFacts:
+    def facts_of(config: Config) -> ModelProfile:
         with contextlib.suppress(OSError):  # on another machine there is no such folder
-            Path(notes).write_text(told(config))
+            Path(notes).write_text(config_text(config))
         return _facts(workload, config, build_to_load(workload, config, seed=0))
 
     with throwaway_run():
-        return survey(space, facts_of, seed=seed)
+        return profile_models(space, facts_of, seed=seed)
 
 
-def _facts(workload: Workload, config: Config, model: Any) -> ModelFacts:
+def _facts(workload: Workload, config: Config, model: Any) -> ModelProfile:
     from tune_tf.training.core.scalars import scalars_of
     from tune_tf.training.core.structure import structure_of
 
     batch_size = workload.global_batch_size(config)
     shapes = [(layer, _output_shape(layer)) for layer in _layers(model)]
     variables = [*model.variables, *model.optimizer.variables]
-    return ModelFacts(
+    return ModelProfile(
         config=dict(config),
         num_parameters=int(model.count_params()),
         state_bytes=sum(_BYTES * math.prod(variable.shape) for variable in variables),

@@ -18,7 +18,7 @@ _METRICS = 8  # a report has about so many besides the objective
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class MeasuredOverhead:
     """What an errand took.
 
     Args:
@@ -35,7 +35,7 @@ def open_store() -> Any:
     return ray.remote(num_cpus=0, max_retries=0)(_open_store).remote()
 
 
-def write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Rehearsed:
+def time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
     """Write the report of a simulated sweep in a process that has drawn nothing before.
 
     Args:
@@ -44,21 +44,21 @@ def write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Rehea
         iteration_s: Seconds of an iteration, for the times in the report.
     """
     task = ray.remote(num_cpus=0, max_retries=0)(_write_report)
-    rehearsed: Rehearsed = ray.get(task.remote(config, trace, iteration_s))
+    rehearsed: MeasuredOverhead = ray.get(task.remote(config, trace, iteration_s))
     return rehearsed
 
 
-def _open_store() -> Rehearsed:
+def _open_store() -> MeasuredOverhead:
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
         from tune_tf.tracking.runs import connect
 
         path = Path(folder, "mlflow.db")
         connect(f"sqlite:///{path}").search_experiments()
-        return Rehearsed(time.perf_counter() - begun, path.stat().st_size)
+        return MeasuredOverhead(time.perf_counter() - begun, path.stat().st_size)
 
 
-def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Rehearsed:
+def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
     from tune_tf.report import write_report as write
     from tune_tf.results import SweepResult, TrialResult
 
@@ -95,7 +95,7 @@ def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Rehe
         begun = time.perf_counter()
         files = write(result, folder / "report")
         took = time.perf_counter() - begun
-        return Rehearsed(took, sum(path.stat().st_size for path in files.values()))
+        return MeasuredOverhead(took, sum(path.stat().st_size for path in files.values()))
 
 
 def _line(

@@ -74,7 +74,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Stint:
+class Segment:
     """Consecutive iterations of a trial in one slot.
 
     Args:
@@ -107,7 +107,7 @@ class Spent:
     structures: int
 
 
-def stints_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> tuple[Stint, ...]:
+def segments_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> tuple[Segment, ...]:
     """Return the stints of a simulated sweep, in the order in which they begin.
 
     Args:
@@ -128,10 +128,12 @@ def stints_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> tu
         began = event.time_s - seconds[event.trial]
         open_[event.trial] = [began, event.time_s, 1]
     closed += [(it[0], trial, int(it[2])) for trial, it in open_.items()]
-    return tuple(Stint(trial, configs[trial], epochs) for _, trial, epochs in sorted(closed))
+    return tuple(Segment(trial, configs[trial], epochs) for _, trial, epochs in sorted(closed))
 
 
-def stretched(sweeps: Sequence[Sequence[Stint]], first: int, growth: float) -> tuple[Stint, ...]:
+def stretched(
+    sweeps: Sequence[Sequence[Segment]], first: int, growth: float
+) -> tuple[Segment, ...]:
     """Return the stints of a sweep of more trials: those of one sweep, then of the next ones.
 
     Args:
@@ -139,7 +141,7 @@ def stretched(sweeps: Sequence[Sequence[Stint]], first: int, growth: float) -> t
         first: Which of them it begins with.
         growth: Its number of trials over theirs, at least 1.
     """
-    found: list[Stint] = []
+    found: list[Segment] = []
     before, number = 0, first
     while growth > 0:
         stints = sweeps[number % len(sweeps)]
@@ -153,7 +155,7 @@ def stretched(sweeps: Sequence[Sequence[Stint]], first: int, growth: float) -> t
 
 
 def spend(
-    stints: Sequence[Stint],
+    stints: Sequence[Segment],
     cost_of: Callable[[Mapping[str, Any]], Cost],
     *,
     num_slots: int,

@@ -8,7 +8,7 @@ import optuna
 
 from tune_tf.config import SweepConfig
 from tune_tf.config.scheduler_settings import ResourceChangingSettings
-from tune_tf.estimate.planning.synthetic_curves import surrogate
+from tune_tf.estimate.planning.synthetic_curves import synthetic_problem
 from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
@@ -68,7 +68,7 @@ def simulated(
     objective = config.leading_objective
     traces = []
     for seed in range(num_seeds):
-        problem = surrogate(
+        problem = synthetic_problem(
             config.space, objective, max_t=settings.max_t, seed=seed, cost_s=epoch_s
         )
         stops = scheduler(**given, objective=objective, space=config.space)

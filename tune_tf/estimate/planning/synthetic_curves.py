@@ -16,7 +16,7 @@ _NOISE = 0.03
 _UNKNOWN = 0.5  # where a parameter that a config does not have stands in its range
 
 
-def surrogate(
+def synthetic_problem(
     space: SearchSpace, objective: Objective, *, max_t: int, seed: int, cost_s: Any
 ) -> Problem:
     """Return a problem over a space: how many epochs a scheduler spends hangs on it only loosely.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tune_tf.estimate.scaling.candidates import Candidate
+from tune_tf.estimate.scaling.candidates import ScalingCandidate
 from tune_tf.estimate.scaling.measurement import Measurement
 
 EFFICIENT = 0.7
@@ -28,7 +28,7 @@ class Advice:
     """
 
     sentences: tuple[str, ...]
-    chosen: Candidate
+    chosen: ScalingCandidate
     settings: str
 
 
@@ -62,7 +62,7 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
     return Advice(tuple(sentences), chosen.candidate, settings_of(chosen.candidate))
 
 
-def settings_of(candidate: Candidate) -> str:
+def settings_of(candidate: ScalingCandidate) -> str:
     """Return the lines of a sweep file that spread a trial like a candidate."""
     parallelism = candidate.parallelism
     defaults = {field.name: field.default for field in fields(parallelism)}

@@ -10,10 +10,10 @@ import psutil
 import ray
 
 from tune_tf.errors import TuneTfError, WorkloadError
-from tune_tf.estimate.scaling.candidates import Candidate
+from tune_tf.estimate.scaling.candidates import ScalingCandidate
 from tune_tf.estimate.scaling.measurement import Measurement
 from tune_tf.estimate.scaling.probe import (
-    Probe,
+    ScalingProbe,
     TrainableClass,
     cpu_seconds,
     gpu_memory_bytes,
@@ -117,8 +117,8 @@ class Subject:
 
 @dataclass
 class _Running:
-    candidate: Candidate
-    probe: Probe
+    candidate: ScalingCandidate
+    probe: ScalingProbe
     notes: "tempfile.TemporaryDirectory[str]"
     start_s: float
     batch_size: int
@@ -174,7 +174,7 @@ class Rounds:
         self.total_rows = 0
 
     def measure(
-        self, candidates: Sequence[Candidate], *, profile: bool = False
+        self, candidates: Sequence[ScalingCandidate], *, profile: bool = False
     ) -> tuple[list[Measurement], dict[str, bytes]]:
         """Return a measurement of each candidate, in their order, and a profile of the reference.
 
@@ -191,7 +191,7 @@ class Rounds:
         """
         reference, *others = candidates
         self._done, self._all = 0, len(candidates) * (1 + self._effort.rounds) + 1
-        found: dict[Candidate, Measurement] = {}
+        found: dict[ScalingCandidate, Measurement] = {}
         first = self._reference(reference)
         try:
             together, alone = waves(list(map(_needs, others)), _room(), _needs(reference))
@@ -213,7 +213,7 @@ class Rounds:
         made = self._subject.made(sample, candidate.parallelism, candidate.resources)
         return first.probe.profile(made)
 
-    def _reference(self, reference: Candidate) -> _Running:
+    def _reference(self, reference: ScalingCandidate) -> _Running:
         """Start the reference; what it cannot do nobody can."""
         try:
             return self._started(reference, calibrating=True)
@@ -223,11 +223,11 @@ class Rounds:
     def _wave(
         self,
         first: _Running | None,
-        others: Sequence[Candidate],
+        others: Sequence[ScalingCandidate],
         reference_rates: Sequence[float] = (),
-    ) -> dict[Candidate, Measurement]:
+    ) -> dict[ScalingCandidate, Measurement]:
         """Measure candidates, and the reference with them if it runs."""
-        found: dict[Candidate, Measurement] = {}
+        found: dict[ScalingCandidate, Measurement] = {}
         running: list[_Running] = []
         try:
             for candidate in others:
@@ -257,7 +257,7 @@ class Rounds:
         self,
         running: _Running,
         seconds: float,
-        found: dict[Candidate, Measurement],
+        found: dict[ScalingCandidate, Measurement],
         *,
         needed: bool,
     ) -> None:
@@ -271,7 +271,7 @@ class Rounds:
                 raise
             found[running.candidate] = Measurement(running.candidate, fault=_text(error))
 
-    def _started(self, candidate: Candidate, *, calibrating: bool = False) -> _Running:
+    def _started(self, candidate: ScalingCandidate, *, calibrating: bool = False) -> _Running:
         self._say(f"starting {candidate.label} ({candidate.family})")
         subject = self._subject
         batch_size = round(subject.batch_size * candidate.batch_scale)
@@ -281,7 +281,7 @@ class Rounds:
         begun = time.perf_counter()
         probe = None
         try:
-            probe = Probe(subject.made(few, *spread), dict(subject.config))
+            probe = ScalingProbe(subject.made(few, *spread), dict(subject.config))
             if calibrating:
                 epoch_s = probe.epoch_of(subject.made(few, *spread), self._effort.round_s / 4)
                 begun += max(epoch_s, self._effort.round_s / 4)
@@ -328,7 +328,7 @@ class Rounds:
         self._done += steps
 
 
-def _needs(candidate: Candidate) -> dict[str, float]:
+def _needs(candidate: ScalingCandidate) -> dict[str, float]:
     num_processes = candidate.parallelism.num_workers
     return candidate.resources.bundle | {"bytes": _EXPECTED_BYTES * num_processes}
 

@@ -24,7 +24,7 @@ _QUICK_DATA_FRACTIONS = (0.25,)
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ScalingCandidate:
     """One way to train a workload.
 
     Args:
@@ -131,7 +131,7 @@ def candidates(
     loop: str = "graph",
     quick: bool = False,
     kinds: Sequence[Callable[[int], Parallelism | None]] = KINDS,
-) -> tuple[Candidate, ...]:
+) -> tuple[ScalingCandidate, ...]:
     """Return what to compare, the reference first: one replica on one device.
 
     Args:
@@ -150,14 +150,14 @@ def candidates(
         )
 
     one = _like(like, Mirrored())
-    found = [Candidate("devices", one, resources(1))]
+    found = [ScalingCandidate("devices", one, resources(1))]
     numbers = _up_to(max_devices)
     for num in numbers[-1:] if quick else numbers:
         if not on_gpus:
-            found.append(Candidate("devices", one, resources(num)))
+            found.append(ScalingCandidate("devices", one, resources(num)))
         made = [kind(num) for kind in kinds] if loop == "graph" else []
         found += [
-            Candidate("devices", _like(like, each), resources(num))
+            ScalingCandidate("devices", _like(like, each), resources(num))
             for each in made
             if each is not None and _fits(each, resources(num))
         ]

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from tune_tf.atomic_files import write_whole
 from tune_tf.config import SweepConfig
 from tune_tf.estimate.scaling.picture import ScalingPicture
-from tune_tf.estimate.scaling.record import record
+from tune_tf.estimate.scaling.record import record_scaling
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.estimate.scaling.table import HEADERS, table_of
 from tune_tf.report.environment import versions
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Kept:
+class ScalingFiles:
     """Where it is.
 
     Args:
@@ -36,7 +36,7 @@ class Kept:
     mlflow_run_id: str | None
 
 
-def keep(scaling: Scaling, config: SweepConfig) -> Kept:
+def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
     """Write files below ``storage_path``, and a run in the sweep's experiment.
 
     A store that does not answer costs the run only: the files are there.
@@ -52,12 +52,12 @@ def keep(scaling: Scaling, config: SweepConfig) -> Kept:
 
     name = f"{scaling.name}-scale-{scaling.started:%Y%m%d-%H%M%S}"
     folder = config.sweeps_path / name
-    files = write_files(scaling, folder)
+    files = write_scaling_files(scaling, folder)
     tracking_uri = checked_tracking_uri(config)
     if tracking_uri is None or config.mlflow is None:
-        return Kept(folder, None)
+        return ScalingFiles(folder, None)
     try:
-        run_id = record(
+        run_id = record_scaling(
             scaling,
             files,
             tracking_uri=tracking_uri,
@@ -66,14 +66,14 @@ def keep(scaling: Scaling, config: SweepConfig) -> Kept:
         )
     except (MlflowException, OSError) as error:
         _log.warning("MLflow has not taken it (%s); the files are in %s", error, folder)
-        return Kept(folder, None)
-    return Kept(folder, run_id)
+        return ScalingFiles(folder, None)
+    return ScalingFiles(folder, run_id)
 
 
 PROFILE = "profile"
 
 
-def write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
+def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
     """Write ``scale.html``, ``scale.png``, ``scale.json`` and what the profiler gave.
 
     Args:

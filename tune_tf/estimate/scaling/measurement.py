@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tune_tf.estimate.scaling.candidates import Candidate
+from tune_tf.estimate.scaling.candidates import ScalingCandidate
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Measurement:
         fault: Why it could not be measured; empty where it was.
     """
 
-    candidate: Candidate
+    candidate: ScalingCandidate
     batch_size: int = 0
     num_rows: int = 0
     rates: tuple[float, ...] = ()

@@ -70,7 +70,7 @@ class ProbeActor:
             self._trainable.stop()
 
 
-class Probe:
+class ScalingProbe:
     """A process of the cluster with what a candidate reserves, and those that it starts.
 
     Args:

@@ -9,15 +9,15 @@ from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import masked
 from tune_tf.tracking.descriptions import NOTE
-from tune_tf.tracking.names import MAX_TAG_LENGTH, cut, key_of, params_of
+from tune_tf.tracking.names import MAX_TAG_LENGTH, cut, key_of, mlflow_params
 from tune_tf.tracking.runs import Sweep, SweepRuns, connect
-from tune_tf.tracking.writing.run_update import PARENT, STOP_REASON_TAG, Entry, Report
+from tune_tf.tracking.writing.run_update import PARENT, STOP_REASON_TAG, Report, RunUpdate
 
 SCALE_TAG = "tune_tf.scale"
 """Tag of such a run, which is neither a sweep's nor a trial's; holds the sweep's name."""
 
 
-def record(
+def record_scaling(
     scaling: Scaling,
     files: Mapping[str, Path],
     *,
@@ -41,11 +41,11 @@ def record(
     runs = SweepRuns(connect(tracking_uri), Sweep(run, tracking_uri, experiment_name))
     sentences = "\n".join(f"- {each}" for each in scaling.advice.sentences)
     note = f"How {scaling.name} scales\n\n{sentences}\n\n```yaml\n{scaling.advice.settings}\n```"
-    entry = Entry(
+    entry = RunUpdate(
         PARENT,
         round(scaling.started.timestamp() * 1000),
         name=run,
-        params={name: masked(text) for name, text in params_of(scaling.config).items()},
+        params={name: masked(text) for name, text in mlflow_params(scaling.config).items()},
         tags={
             SCALE_TAG: scaling.name,
             "tune_tf.workload": scaling.workload,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tune_tf.formatting import shown
+from tune_tf.formatting import value_text
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 from tune_tf.space.frozen import hashable
 
@@ -137,7 +137,8 @@ def parameter_axes(
                 for value, there in zip(given, present, strict=True)
             ]
             options = tuple(
-                shown(masked(shown(option, limit=1000)), limit=24) for option in parameter.options
+                value_text(masked(value_text(option, limit=1000)), limit=24)
+                for option in parameter.options
             )
             axis = Axis(path, _floats(values), -0.5, len(options) - 0.5, options=options)
         elif isinstance(parameter, Float | Int):

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from tune_tf.formatting import counted, shown
+from tune_tf.formatting import counted, value_text
 from tune_tf.report.plots.axis import Floats, TimeUnit
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.picture import (
     Picture,
     label_axes,
     legend,
-    plain,
+    plain_axis_value,
     plotly_axis,
     set_scale,
     styled,
@@ -139,12 +139,12 @@ class History(Picture):
         """Return what is told of a trial under the pointer."""
         record = self.record
         trial, config = record.trials[index], record.shown_configs[index]
-        lines = [f"{path} = {shown(value, limit=40)}" for path, value in config.items()]
+        lines = [f"{path} = {value_text(value, limit=40)}" for path, value in config.items()]
         if len(lines) > _CONFIG_LINES:
             lines = [*lines[: _CONFIG_LINES - 1], "..."]
         told = [
             f"trial {trial.number}, {STYLES[trial.outcome].word}",
-            f"{record.objective.metric} = {shown(float(record.values[index]))}",
+            f"{record.objective.metric} = {value_text(float(record.values[index]))}",
             *lines,
         ]
-        return "<br>".join(map(plain, told))
+        return "<br>".join(map(plain_axis_value, told))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from tune_tf.formatting import counted
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.outcome_style import INK, STYLES
-from tune_tf.report.plots.picture import Picture, label_axes, plain, styled
+from tune_tf.report.plots.picture import Picture, label_axes, plain_axis_value, styled
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
@@ -109,7 +109,7 @@ class Importances(Picture):
             "xaxis": {"title": {"text": "share of the variance"}, "tickformat": ".0%"},
             "yaxis": {
                 "tickvals": list(range(len(names))),
-                "ticktext": [plain(name) for name in names],
+                "ticktext": [plain_axis_value(name) for name in names],
                 "autorange": "reversed",
                 "automargin": True,
             },

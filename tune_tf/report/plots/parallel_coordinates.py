@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.plots.picture import VIRIDIS, Picture, plain, typed
+from tune_tf.report.plots.picture import VIRIDIS, Picture, plain_axis_value, typed
 from tune_tf.report.sweep_record import SweepRecord
 
 _MISSING_AT = -0.09
@@ -101,10 +101,10 @@ class ParallelCoordinates(Picture):
                 heights, texts = [low, *heights], ["not set", *texts]
             dimensions.append(
                 {
-                    "label": plain(self._name(axis)),
+                    "label": plain_axis_value(self._name(axis)),
                     "values": typed(places),
                     "tickvals": [float(height) for height in heights],
-                    "ticktext": [plain(text) for text in texts],
+                    "ticktext": [plain_axis_value(text) for text in texts],
                     "range": [low, 1.0],
                 }
             )

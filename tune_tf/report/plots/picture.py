@@ -97,20 +97,20 @@ def typed(values: Any, kind: str = "f4") -> dict[str, str]:
     return {"dtype": kind, "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
-def plain(text: str) -> str:
+def plain_axis_value(text: str) -> str:
     """Return a text so that plotly.js, which knows some tags, shows it as it is."""
     return html.escape(text, quote=False)
 
 
 def plotly_axis(axis: Axis, label: str | None = None) -> dict[str, Any]:
     """Return the settings of a plotly.js axis for an axis of ours."""
-    title = {"text": plain(axis.label if label is None else label)}
+    title = {"text": plain_axis_value(axis.label if label is None else label)}
     if axis.options is not None:
         ticks, texts = axis.ticks()
         return {
             "title": title,
             "tickvals": ticks,
-            "ticktext": [plain(text) for text in texts],
+            "ticktext": [plain_axis_value(text) for text in texts],
             "range": [axis.low, axis.high],
             "zeroline": False,
         }

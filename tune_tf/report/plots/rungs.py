@@ -20,7 +20,7 @@ from tune_tf.report.plots.picture import Picture, label_axes, legend, styled
 from tune_tf.report.sweep_record import SweepRecord
 
 
-class Rungs(Picture):
+class RungsPlot(Picture):
     """Of the trials that came to each rung: how many went on, and how the others ended."""
 
     name = "rungs"

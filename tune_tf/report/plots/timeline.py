@@ -10,10 +10,17 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from tune_tf.formatting import counted
-from tune_tf.report.curves import Stint
+from tune_tf.report.curves import CurveSegment
 from tune_tf.report.plots.axis import TimeUnit
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.plots.picture import Picture, label_axes, legend, plain, styled, typed
+from tune_tf.report.plots.picture import (
+    Picture,
+    label_axes,
+    legend,
+    plain_axis_value,
+    styled,
+    typed,
+)
 from tune_tf.report.sweep_record import SweepRecord
 
 _ROUNDING_S = 1.0
@@ -32,7 +39,7 @@ class Bar:
 
     trial: int
     slot: int
-    stint: Stint
+    stint: CurveSegment
 
 
 class Timeline(Picture):
@@ -115,7 +122,7 @@ class Timeline(Picture):
             "xaxis": {"title": {"text": self._unit.label}, "zeroline": False},
             "yaxis": {
                 "tickvals": places,
-                "ticktext": [plain(self._slots[at]) for at in places],
+                "ticktext": [plain_axis_value(self._slots[at]) for at in places],
                 "range": [len(self._slots) - 0.4, -0.6],
                 "automargin": True,
                 "zeroline": False,
@@ -137,7 +144,7 @@ class Timeline(Picture):
         )
 
 
-def slot_bars(stints: Sequence[Sequence[Stint]]) -> tuple[list[Bar], list[str]]:
+def slot_bars(stints: Sequence[Sequence[CurveSegment]]) -> tuple[list[Bar], list[str]]:
     """Return each trial's place in a slot, and the slots' names.
 
     A process runs one trial at a time. A slot is a place for one process: when a process is gone,
@@ -147,7 +154,7 @@ def slot_bars(stints: Sequence[Sequence[Stint]]) -> tuple[list[Bar], list[str]]:
     Args:
         stints: When and where each trial ran.
     """
-    by_process: dict[str, list[tuple[int, Stint]]] = {}
+    by_process: dict[str, list[tuple[int, CurveSegment]]] = {}
     for trial, of_trial in enumerate(stints):
         for stint in of_trial:
             by_process.setdefault(stint.process, []).append((trial, stint))
@@ -174,13 +181,13 @@ def slot_bars(stints: Sequence[Sequence[Stint]]) -> tuple[list[Bar], list[str]]:
     return [replace(bar, slot=row[bar.slot]) for bar in bars], names
 
 
-def _birth(life: list[tuple[int, Stint]]) -> tuple[float, str]:
+def _birth(life: list[tuple[int, CurveSegment]]) -> tuple[float, str]:
     return life[0][1].start_s, life[0][1].process
 
 
-def _in_turn(life: list[tuple[int, Stint]]) -> list[tuple[int, Stint]]:
+def _in_turn(life: list[tuple[int, CurveSegment]]) -> list[tuple[int, CurveSegment]]:
     """Return the stints of a process in order, moved apart where rounded times overlap."""
-    turn: list[tuple[int, Stint]] = []
+    turn: list[tuple[int, CurveSegment]] = []
     for trial, stint in sorted(life, key=lambda each: (int(each[1].end_s), each[0])):
         late = turn[-1][1].end_s - stint.start_s if turn else 0.0
         moved = stint

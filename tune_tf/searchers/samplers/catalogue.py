@@ -22,17 +22,17 @@ from optuna.samplers import (
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.errors import InvalidSettingsError, near_ones, one_of
-from tune_tf.searchers.samplers.exhaustive import FiniteSampler, grid_points
-from tune_tf.searchers.samplers.numbered_random import RandomByNumber
-from tune_tf.searchers.samplers.sampler_kind import Asked, Conditions, SamplerKind
+from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler, grid_points
+from tune_tf.searchers.samplers.numbered_random import NumberedRandomSampler
+from tune_tf.searchers.samplers.sampler_kind import Asked, ConditionSupport, SamplerKind
 from tune_tf.searchers.space_adapter import GivenSpace
 from tune_tf.searchers.storage.visibility import (
     AS_TOLD,
-    AsTold,
-    AtHighestRung,
-    AtRungs,
-    Rule,
-    WithoutCurves,
+    FinalValues,
+    HighestRung,
+    RungValues,
+    Unfiltered,
+    Visibility,
 )
 
 
@@ -68,21 +68,21 @@ def _cmaes(asked: Asked) -> BaseSampler:
 
 def _grid(asked: Asked) -> BaseSampler:
     points = grid_points(asked.outline.distributions or {})
-    return FiniteSampler(GridSampler(points, seed=asked.seed), points)
+    return ExhaustiveSampler(GridSampler(points, seed=asked.seed), points)
 
 
 _KINDS: Final[dict[str, SamplerKind]] = {
     "tpe": SamplerKind(
-        TPESampler, _tpe, constraints=True, rule=AtRungs(), rule_of_several=WithoutCurves()
+        TPESampler, _tpe, constraints=True, rule=RungValues(), rule_of_several=FinalValues()
     ),
-    "tpe_rungs": SamplerKind(
-        TPESampler, _tpe, constraints=True, several=False, rule=AtHighestRung()
+    "tpe_rungs": SamplerKind(TPESampler, _tpe, constraints=True, several=False, rule=HighestRung()),
+    "random": SamplerKind(
+        RandomSampler, lambda asked: NumberedRandomSampler(asked.seed), renewed=False
     ),
-    "random": SamplerKind(RandomSampler, lambda asked: RandomByNumber(asked.seed), renewed=False),
     "cmaes": SamplerKind(
         CmaEsSampler,
         _cmaes,
-        conditions=Conditions.DENSE,
+        conditions=ConditionSupport.DENSE,
         choices=False,
         several=False,
         packages=("cmaes",),
@@ -90,40 +90,40 @@ _KINDS: Final[dict[str, SamplerKind]] = {
     "gp": SamplerKind(
         GPSampler,
         lambda asked: GPSampler(seed=asked.seed, warn_independent_sampling=False),
-        conditions=Conditions.DENSE,
+        conditions=ConditionSupport.DENSE,
         constraints=True,
         packages=("torch", "scipy", "greenlet"),
     ),
     "nsga2": SamplerKind(
         NSGAIISampler,
         lambda asked: NSGAIISampler(seed=asked.seed),
-        conditions=Conditions.DENSE,
+        conditions=ConditionSupport.DENSE,
         constraints=True,
     ),
     "nsga3": SamplerKind(
         NSGAIIISampler,
         lambda asked: NSGAIIISampler(seed=asked.seed),
-        conditions=Conditions.DENSE,
+        conditions=ConditionSupport.DENSE,
         constraints=True,
     ),
     "qmc": SamplerKind(
         QMCSampler,
         lambda asked: QMCSampler(seed=asked.seed, warn_independent_sampling=False),
-        conditions=Conditions.DENSE,
+        conditions=ConditionSupport.DENSE,
         packages=("scipy",),
     ),
     "grid": SamplerKind(
-        FiniteSampler,
+        ExhaustiveSampler,
         _grid,
-        conditions=Conditions.NONE,
+        conditions=ConditionSupport.NONE,
         endless=False,
         logs=False,
         callables=False,
         renewed=False,
     ),
     "bruteforce": SamplerKind(
-        FiniteSampler,
-        lambda asked: FiniteSampler(BruteForceSampler(seed=asked.seed)),
+        ExhaustiveSampler,
+        lambda asked: ExhaustiveSampler(BruteForceSampler(seed=asked.seed)),
         endless=False,
     ),
 }
@@ -144,7 +144,7 @@ def make_sampler(
 
     Args:
         sampler: One of :data:`SAMPLERS`, or a sampler of Optuna's, which is returned as it is but
-            for a grid or an exhaustive search: those come as a :class:`FiniteSampler`.
+            for a grid or an exhaustive search: those come as a :class:`ExhaustiveSampler`.
         seed: Seed of a sampler given by name.
         space: The space as it was given to the searcher.
         num_objectives: How many metrics are optimised.
@@ -161,7 +161,7 @@ def make_sampler(
                 [f"seed={seed} has no effect on a sampler that is made: give the seed to it"]
             )
         if isinstance(sampler, GridSampler | BruteForceSampler):
-            return FiniteSampler(sampler)
+            return ExhaustiveSampler(sampler)
         return sampler
     if sampler not in _KINDS:
         known = sorted(_KINDS)
@@ -218,7 +218,7 @@ def renewed(
 def needs_dense(sampler: str | BaseSampler) -> bool:
     """Return whether a sampler learns only from parameters that every trial has."""
     kind = _kind(sampler)
-    return kind is not None and kind.conditions is Conditions.DENSE
+    return kind is not None and kind.conditions is ConditionSupport.DENSE
 
 
 def uses_constraints(sampler: str | BaseSampler) -> bool:
@@ -229,7 +229,7 @@ def uses_constraints(sampler: str | BaseSampler) -> bool:
 
 def shown_rule(
     sampler: str | BaseSampler, num_objectives: int = 1, *, has_constraints: bool = False
-) -> Rule:
+) -> Visibility:
     """Return what a sampler is to be shown of trials.
 
     Args:
@@ -241,7 +241,7 @@ def shown_rule(
     if kind is None:
         return AS_TOLD
     if kind.optuna is GPSampler:
-        return AsTold(constrained=has_constraints)
+        return Unfiltered(constrained=has_constraints)
     return kind.rule if num_objectives == 1 else kind.rule_of_several
 
 

@@ -21,7 +21,7 @@ MOST_POINTS: Final = 1_000_000
 """How many points a grid may have; Optuna holds all of them in memory."""
 
 
-class FiniteSampler(BaseSampler):
+class ExhaustiveSampler(BaseSampler):
     """A grid or an exhaustive search where trials are asked for one by one.
 
     Optuna's own tell the loop of ``study.optimize`` to stop, and raise where there is none. Here

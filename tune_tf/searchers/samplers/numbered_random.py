@@ -11,7 +11,7 @@ from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial
 
 
-class RandomByNumber(RandomSampler):
+class NumberedRandomSampler(RandomSampler):
     """Draws as Optuna's sampler does, but each value by the seed, the number and the name.
 
     Optuna's draws one value after another from one sequence: who is killed between a draw and the

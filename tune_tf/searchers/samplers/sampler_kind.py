@@ -13,14 +13,14 @@ from optuna.distributions import (
 )
 from optuna.samplers import BaseSampler
 
-from tune_tf.errors import Fault
+from tune_tf.errors import ErrorDetail
 from tune_tf.searchers.samplers.exhaustive import MOST_POINTS, num_values
 from tune_tf.searchers.space_adapter import GivenSpace, Outline
-from tune_tf.searchers.storage.visibility import AS_TOLD, Rule
+from tune_tf.searchers.storage.visibility import AS_TOLD, Visibility
 from tune_tf.space.paths import dotted
 
 
-class Conditions(enum.Enum):
+class ConditionSupport(enum.Enum):
     """How a sampler copes with parameters that not every trial has."""
 
     NATIVE = "as they are"
@@ -73,7 +73,7 @@ class SamplerKind:
 
     optuna: type[BaseSampler]
     make: Callable[[Asked], BaseSampler]
-    conditions: Conditions = Conditions.NATIVE
+    conditions: ConditionSupport = ConditionSupport.NATIVE
     choices: bool = True
     endless: bool = True
     logs: bool = True
@@ -82,10 +82,12 @@ class SamplerKind:
     constraints: bool = False
     renewed: bool = True
     packages: tuple[str, ...] = ()
-    rule: Rule = AS_TOLD
-    rule_of_several: Rule = AS_TOLD
+    rule: Visibility = AS_TOLD
+    rule_of_several: Visibility = AS_TOLD
 
-    def faults(self, name: str, asked: Asked, others: "dict[str, SamplerKind]") -> list[Fault]:
+    def faults(
+        self, name: str, asked: Asked, others: "dict[str, SamplerKind]"
+    ) -> list[ErrorDetail]:
         """Return all that keeps this sampler from what it is asked for.
 
         Args:
@@ -100,7 +102,7 @@ class SamplerKind:
                 f"sampler {name!r} takes one objective, not {asked.num_objectives}: keep one, or "
                 f"use {able}"
             )
-            faults.append(Fault("", text))
+            faults.append(ErrorDetail("", text))
         distributions = asked.outline.distributions
         if distributions is None:
             if not self.callables:
@@ -109,16 +111,17 @@ class SamplerKind:
                     f"sampler {name!r} must know the space beforehand, and a callable does not "
                     f"tell: give a SearchSpace or a dict of distributions, or use {able}"
                 )
-                faults.append(Fault("", text))
+                faults.append(ErrorDetail("", text))
             return faults
         for path, distribution in distributions.items():
             faults.extend(
-                Fault(dotted(path), text) for text in self._misfits(name, distribution, others)
+                ErrorDetail(dotted(path), text)
+                for text in self._misfits(name, distribution, others)
             )
-        if self.conditions is Conditions.NONE:
-            able = _named(others, lambda kind: kind.conditions is not Conditions.NONE)
+        if self.conditions is ConditionSupport.NONE:
+            able = _named(others, lambda kind: kind.conditions is not ConditionSupport.NONE)
             faults.extend(
-                Fault(
+                ErrorDetail(
                     dotted(path),
                     f"has a `when`, which sampler {name!r} cannot take: leave it out, or use "
                     f"{able}",
@@ -128,7 +131,7 @@ class SamplerKind:
             )
         return faults or self._too_many(name, distributions.values())
 
-    def _missing(self, name: str) -> list[Fault]:
+    def _missing(self, name: str) -> list[ErrorDetail]:
         missing = [package for package in self.packages if find_spec(package) is None]
         if not missing:
             return []
@@ -136,7 +139,7 @@ class SamplerKind:
             f"sampler {name!r} needs {' and '.join(missing)}, which "
             f"{'is' if len(missing) == 1 else 'are'} not installed: pip install {' '.join(missing)}"
         )
-        return [Fault("", text)]
+        return [ErrorDetail("", text)]
 
     def _misfits(
         self, name: str, distribution: BaseDistribution, others: "dict[str, SamplerKind]"
@@ -165,8 +168,8 @@ class SamplerKind:
             )
         return texts
 
-    def _too_many(self, name: str, distributions: Iterable[BaseDistribution]) -> list[Fault]:
-        if self.conditions is not Conditions.NONE:
+    def _too_many(self, name: str, distributions: Iterable[BaseDistribution]) -> list[ErrorDetail]:
+        if self.conditions is not ConditionSupport.NONE:
             return []
         points = 1
         for distribution in distributions:
@@ -177,7 +180,7 @@ class SamplerKind:
             f"sampler {name!r} would try {points} configs, more than {MOST_POINTS}: take coarser "
             "steps, or use 'random' or 'tpe'"
         )
-        return [Fault("", text)]
+        return [ErrorDetail("", text)]
 
 
 def _is_log(distribution: BaseDistribution) -> bool:

@@ -10,10 +10,15 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
-from tune_tf.searchers.storage.overlay import StudiesOf
-from tune_tf.searchers.storage.visibility import AtRungs, Curve, Rule, values_at
+from tune_tf.searchers.storage.overlay import StudyForwarding
+from tune_tf.searchers.storage.visibility import (
+    IntermediateValues,
+    RungValues,
+    Visibility,
+    values_at,
+)
 
-Rungs = Callable[[], Sequence[int]]
+RungSource = Callable[[], Sequence[int]]
 """Returns the iterations at which the scheduler compares trials by now, ascending."""
 
 
@@ -22,7 +27,7 @@ def no_rungs() -> Sequence[int]:
     return ()
 
 
-class Shown(StudiesOf):
+class FilteredStorage(StudyForwarding):
     """A storage whose list of trials is what a sampler is to see; all else is the truth.
 
     Give it to the study that is asked and told. ``get_all_trials``, which is where samplers look,
@@ -39,12 +44,12 @@ class Shown(StudiesOf):
     """
 
     def __init__(
-        self, storage: BaseStorage, rungs: Rungs = no_rungs, rule: Rule | None = None
+        self, storage: BaseStorage, rungs: RungSource = no_rungs, rule: Visibility | None = None
     ) -> None:
         # A study puts Optuna's cache around a bare database; it would not see one in here.
         super().__init__(optuna.storages.get_storage(storage))
         self._rungs = rungs
-        self._rule = rule or AtRungs()
+        self._rule = rule or RungValues()
         self._views: dict[int, _View] = {}
         self._study_ids: set[int] = set()
 
@@ -151,14 +156,14 @@ class _View:
         rungs: The rungs by which it is shown.
     """
 
-    def __init__(self, rule: Rule, rungs: tuple[int, ...]) -> None:
+    def __init__(self, rule: Visibility, rungs: tuple[int, ...]) -> None:
         self.rungs = rungs
         self.shown: list[FrozenTrial] = []
         self._rule = rule
         self._level: int | None = None
         self._num_at = dict.fromkeys(rungs, 0)
         self._trials: list[FrozenTrial] = []
-        self._at: list[Curve | None] = []
+        self._at: list[IntermediateValues | None] = []
         self._unfinished: dict[int, object] = {}
 
     def look(self, trials: list[FrozenTrial]) -> None:
@@ -196,7 +201,7 @@ class _View:
             self._num_at[rung] += 1
 
 
-def _known_curve(trial: FrozenTrial) -> Curve:
+def _known_curve(trial: FrozenTrial) -> IntermediateValues:
     """Return a trial's curve as long as it had the parameters that Optuna knows."""
     changed_at = trial.user_attrs.get(CONFIG_CHANGED_AT)
     if trial.state in (TrialState.FAIL, TrialState.WAITING):

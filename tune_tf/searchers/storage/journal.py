@@ -11,7 +11,7 @@ from typing import Any
 
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
-from tune_tf.searchers.storage.journal_recovery import repaired
+from tune_tf.searchers.storage.journal_recovery import recover_journal
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class JournalFile(JournalFileBackend):
             OSError: The mended journal cannot be written; the damaged one stands as it was.
         """
         with self._alone():
-            result = repaired(self._path.read_bytes())
+            result = recover_journal(self._path.read_bytes())
             if result.damaged is None:
                 return
             aside = self._path.with_name(f"{self._path.name}.damaged")

@@ -33,7 +33,7 @@ _CODE = re.compile(rb'"op_code":\s*(\d+)')
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RecoveredJournal:
     """A journal after its repair.
 
     Args:
@@ -54,7 +54,7 @@ class Repaired:
         return (self.damaged or b"").count(b"\n")
 
 
-def repaired(text: bytes) -> Repaired:
+def recover_journal(text: bytes) -> RecoveredJournal:
     """Return a journal with what is readable of it.
 
     Raises:
@@ -67,9 +67,9 @@ def repaired(text: bytes) -> Repaired:
     entries = [_entry(line) for line in lines]
     num_kept = sum(entry is not None for entry in entries)
     if num_kept == len(lines) and not unfinished:
-        return Repaired(text, None, num_kept, 0)
+        return RecoveredJournal(text, None, num_kept, 0)
     if lines == [unfinished] and _BEGINNING.startswith(unfinished[: len(_BEGINNING)]):
-        return Repaired(b"", unfinished + b"\n", 0, 0)  # the first line of all was torn
+        return RecoveredJournal(b"", unfinished + b"\n", 0, 0)  # the first line of all was torn
     if lines and not num_kept:
         raise ValueError("none of its lines is an entry of an Optuna journal")
     filled_in = _lost_trials(lines, entries)
@@ -81,7 +81,9 @@ def repaired(text: bytes) -> Repaired:
             kept += filled_in.get(index, ())
         else:
             kept.append(line + b"\n")
-    return Repaired(b"".join(kept), b"".join(damaged), num_kept, sum(map(len, filled_in.values())))
+    return RecoveredJournal(
+        b"".join(kept), b"".join(damaged), num_kept, sum(map(len, filled_in.values()))
+    )
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

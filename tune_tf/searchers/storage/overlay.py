@@ -10,7 +10,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 
-class StudiesOf(BaseStorage):
+class StudyForwarding(BaseStorage):
     """A storage whose studies are those of another one.
 
     Args:
@@ -63,7 +63,7 @@ class StudiesOf(BaseStorage):
         return self._truth.get_all_studies()
 
 
-class Pretended(StudiesOf):
+class OverlayStorage(StudyForwarding):
     """A storage over another one, whose new trials exist in memory only.
 
     Trials that are there are read where they are, and what is noted on a study is kept there. New

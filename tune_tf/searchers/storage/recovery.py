@@ -10,7 +10,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FixedTrial, TrialState, create_trial
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.searchers.registry_state import Entry, Page
+from tune_tf.searchers.registry_state import RegistryState, TrialRecord
 from tune_tf.searchers.space_adapter import Suggest
 from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID
 
@@ -20,7 +20,7 @@ Configs = Mapping[str, Mapping[str, Any]]
 """The configs of the trials that Tune knows, flat, by id."""
 
 
-class LostTrials:
+class StorageRecovery:
     """Gives a study its trials back, with their numbers and configs.
 
     A storage is written to from its start to its end, so what is lost are its last trials, and of
@@ -38,7 +38,7 @@ class LostTrials:
     """
 
     def __init__(
-        self, study: optuna.Study, storage: BaseStorage, suggest: Suggest, page: Page
+        self, study: optuna.Study, storage: BaseStorage, suggest: Suggest, page: RegistryState
     ) -> None:
         """Find out what is lost; the study is not changed."""
         self._study = study
@@ -80,7 +80,7 @@ class LostTrials:
         unknown = [tune_id for tune_id in configs if tune_id not in entries]
         for tune_id in unknown:
             number = self._make(tune_id, configs[tune_id])
-            entries[tune_id] = Entry(number)
+            entries[tune_id] = TrialRecord(number)
             self._page.num_known = number + 1
         return bool(unknown)
 

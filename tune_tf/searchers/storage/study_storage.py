@@ -11,7 +11,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.objectives import SearchObjectives
 from tune_tf.searchers.storage.journal import JournalFile
 
 Storage = None | str | os.PathLike[str] | BaseStorage
@@ -63,13 +63,15 @@ def is_journal(text: str) -> bool:
     return text.startswith(_JOURNAL) or ("://" not in text and text.endswith(JOURNAL_SUFFIXES))
 
 
-def open_study(storage: BaseStorage, study_name: str | None, goals: Goals) -> optuna.Study:
+def open_study(
+    storage: BaseStorage, study_name: str | None, goals: SearchObjectives
+) -> optuna.Study:
     """Open the study of that name, or make it.
 
     Raises:
         SweepConflictError: The study is there and optimises in other directions.
     """
-    with quiet():
+    with quiet_logging():
         study = optuna.create_study(
             storage=storage,
             study_name=study_name,
@@ -88,7 +90,7 @@ def open_study(storage: BaseStorage, study_name: str | None, goals: Goals) -> op
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet_logging() -> Iterator[None]:
     """Keep Optuna from announcing what users of Tune did not ask for."""
     verbosity = optuna.logging.get_verbosity()
     if verbosity >= optuna.logging.WARNING:
@@ -102,7 +104,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def told_plainly(storage: Storage) -> Iterator[None]:
+def clear_storage_errors(storage: Storage) -> Iterator[None]:
     """Raise what went wrong in a database as an error that names it and says what to do.
 
     Args:

@@ -7,7 +7,7 @@ the iterations at which the scheduler compares them.
 
 Measured in virtual time with stopping ASHA, epochs to the best-0.1% configuration against trials
 told as COMPLETE when stopped: 0.54 with 1 worker, 0.51 with 4 and 0.53 with 16 for
-:class:`AtRungs` with one-by-one TPE, over five problems and 20 to 30 seeds.
+:class:`RungValues` with one-by-one TPE, over five problems and 20 to 30 seeds.
 """
 
 import math
@@ -20,10 +20,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
 
-Curve = Mapping[int, float]
+IntermediateValues = Mapping[int, float]
 
 
-class Rule(Protocol):
+class Visibility(Protocol):
     """Decides what a sampler is shown."""
 
     @property
@@ -39,7 +39,9 @@ class Rule(Protocol):
         """
         ...
 
-    def show(self, trial: FrozenTrial, at: Curve | None, level: int | None) -> FrozenTrial:
+    def show(
+        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
+    ) -> FrozenTrial:
         """Return what is shown of a trial, which is not changed.
 
         Args:
@@ -51,7 +53,7 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True)
-class AsTold:
+class Unfiltered:
     """Shows trials as they are stored, for samplers that do not learn, or from full runs only.
 
     A trial whose config was changed on the way is shown as PRUNED with what it reached before.
@@ -70,19 +72,21 @@ class AsTold:
         """Return None."""
         return None
 
-    def show(self, trial: FrozenTrial, at: Curve | None, level: int | None) -> FrozenTrial:
+    def show(
+        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
+    ) -> FrozenTrial:
         """Return the trial."""
-        trial = before_change(trial)
+        trial = values_before_change(trial)
         if self.constrained and trial.state is TrialState.COMPLETE and not trial.constraints:
             return _changed(trial, TrialState.FAIL, {}, None)
         return trial
 
 
-AS_TOLD: Final = AsTold()
+AS_TOLD: Final = Unfiltered()
 
 
 @dataclass(frozen=True)
-class AtRungs:
+class RungValues:
     """Shows what trials reached at rungs, running ones too.
 
     Finished trials are COMPLETE, stopped ones PRUNED with their values at rungs, running ones that
@@ -96,24 +100,26 @@ class AtRungs:
         """Return None."""
         return None
 
-    def show(self, trial: FrozenTrial, at: Curve | None, level: int | None) -> FrozenTrial:
+    def show(
+        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
+    ) -> FrozenTrial:
         """Return the trial with values at rungs only."""
-        trial = before_change(trial)
+        trial = values_before_change(trial)
         if trial.state is TrialState.PRUNED:
-            return _pruned(trial, finite(trial.intermediate_values) if at is None else at)
+            return _pruned(trial, finite_values(trial.intermediate_values) if at is None else at)
         if trial.state is TrialState.RUNNING and at:
             return _pruned(trial, at)
         return trial
 
 
 @dataclass(frozen=True)
-class AtHighestRung:
+class HighestRung:
     """Shows who is good at the highest rung that enough trials have reached.
 
     Trials with a value there are COMPLETE with that value, all others RUNNING without any: with
     its liar on, Optuna's TPE takes the best tenth of the COMPLETE ones for good, and all the rest,
     RUNNING included, for bad. A trial that was through before that rung is COMPLETE with its last
-    value, which is the one it would have there. Where no rungs are known this is :class:`AtRungs`.
+    value, which is the one it would have there. Where no rungs are known this is ``RungValues``.
 
     Args:
         min_values: How many values a rung must have. As long as none has, TPE stays random.
@@ -128,11 +134,13 @@ class AtHighestRung:
         reached = [rung for rung, count in num_at.items() if count >= self.min_values]
         return max(reached, default=None)
 
-    def show(self, trial: FrozenTrial, at: Curve | None, level: int | None) -> FrozenTrial:
+    def show(
+        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
+    ) -> FrozenTrial:
         """Return the trial as good or bad."""
         if at is None:
-            return AtRungs().show(trial, at, level)
-        trial = before_change(trial)
+            return RungValues().show(trial, at, level)
+        trial = values_before_change(trial)
         if trial.state in (TrialState.WAITING, TrialState.FAIL):
             return trial
         if level is not None and level in at:
@@ -143,7 +151,7 @@ class AtHighestRung:
 
 
 @dataclass(frozen=True)
-class WithoutCurves:
+class FinalValues:
     """Shows no curves: with several objectives Optuna's TPE cannot rank by them, and raises."""
 
     needs_rungs = False
@@ -152,13 +160,15 @@ class WithoutCurves:
         """Return None."""
         return None
 
-    def show(self, trial: FrozenTrial, at: Curve | None, level: int | None) -> FrozenTrial:
+    def show(
+        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
+    ) -> FrozenTrial:
         """Return the trial without its curve."""
-        trial = before_change(trial)
+        trial = values_before_change(trial)
         return _pruned(trial, {}) if trial.state is TrialState.PRUNED else trial
 
 
-def before_change(trial: FrozenTrial) -> FrozenTrial:
+def values_before_change(trial: FrozenTrial) -> FrozenTrial:
     """Return a trial up to the moment at which its config was changed, if it was.
 
     It is PRUNED then, or FAIL if nothing finite is known of it.
@@ -167,19 +177,19 @@ def before_change(trial: FrozenTrial) -> FrozenTrial:
     if changed_at is None:
         return trial
     kept = {step: value for step, value in trial.intermediate_values.items() if step <= changed_at}
-    if not finite(kept):
+    if not finite_values(kept):
         return _changed(trial, TrialState.FAIL, {}, None)
-    return _pruned(trial, finite(kept))
+    return _pruned(trial, finite_values(kept))
 
 
-def finite(curve: Curve) -> Curve:
+def finite_values(curve: IntermediateValues) -> IntermediateValues:
     """Return a curve without NaN and Inf; the same one if it has none."""
     if all(map(math.isfinite, curve.values())):
         return curve
     return {step: value for step, value in curve.items() if math.isfinite(value)}
 
 
-def values_at(curve: Curve, rungs: Sequence[int]) -> dict[int, float]:
+def values_at(curve: IntermediateValues, rungs: Sequence[int]) -> dict[int, float]:
     """Return a curve's value at each rung that it reached.
 
     Args:
@@ -188,7 +198,7 @@ def values_at(curve: Curve, rungs: Sequence[int]) -> dict[int, float]:
             first value at or after a rung, and before the next, as its value there.
     """
     found: dict[int, float] = {}
-    curve = finite(curve)
+    curve = finite_values(curve)
     for rung, following in zip(rungs, [*rungs[1:], math.inf], strict=True):
         first = min((step for step in curve if rung <= step < following), default=None)
         if first is not None:
@@ -196,14 +206,14 @@ def values_at(curve: Curve, rungs: Sequence[int]) -> dict[int, float]:
     return found
 
 
-def _pruned(trial: FrozenTrial, curve: Curve) -> FrozenTrial:
+def _pruned(trial: FrozenTrial, curve: IntermediateValues) -> FrozenTrial:
     if trial.state is TrialState.PRUNED and curve is trial.intermediate_values:
         return trial
     return _changed(trial, TrialState.PRUNED, curve, curve[max(curve)] if curve else None)
 
 
 def _changed(
-    trial: FrozenTrial, state: TrialState, curve: Curve, value: float | None
+    trial: FrozenTrial, state: TrialState, curve: IntermediateValues, value: float | None
 ) -> FrozenTrial:
     """Return a copy of a trial that ended, or goes on, in another way."""
     shown = copy(trial)

@@ -9,13 +9,13 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.errors import InvalidSettingsError, near_ones
-from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.objectives import SearchObjectives
 from tune_tf.searchers.space_record import constants_of
 from tune_tf.searchers.storage.study_storage import (
     JOURNAL_SUFFIXES,
     is_journal,
     open_storage,
-    quiet,
+    quiet_logging,
     shown,
 )
 
@@ -55,7 +55,7 @@ class EarlierTrial:
 class Source(Protocol):
     """Where earlier trials are read from."""
 
-    def read(self, goals: Goals) -> Iterator[EarlierTrial]:
+    def read(self, goals: SearchObjectives) -> Iterator[EarlierTrial]:
         """Yield the trials that ended.
 
         Raises:
@@ -75,7 +75,7 @@ class StudySource:
 
     storage: str
 
-    def read(self, goals: Goals) -> Iterator[EarlierTrial]:
+    def read(self, goals: SearchObjectives) -> Iterator[EarlierTrial]:
         """Yield the trials that ended without a failure."""
         study = self._open()
         if study.directions != goals.directions:
@@ -118,7 +118,7 @@ class StudySource:
                 ]
             )
         storage = open_storage(place)
-        with quiet():
+        with quiet_logging():
             names = optuna.get_all_study_names(storage)
             if not name and len(names) == 1:
                 [name] = names
@@ -160,7 +160,7 @@ class MLflowSource:
     experiment_name: str
     tracking_uri: str | None = None
 
-    def read(self, goals: Goals) -> Iterator[EarlierTrial]:
+    def read(self, goals: SearchObjectives) -> Iterator[EarlierTrial]:
         """Yield the runs that finished or were stopped early."""
         from mlflow import MlflowClient  # late: it takes seconds
         from mlflow.exceptions import MlflowException
@@ -197,7 +197,9 @@ OBJECTIVE = "objective"
 """User attribute of a study: its objectives as text, ``min loss, max accuracy``."""
 
 
-def _of_study(trial: FrozenTrial, goals: Goals, constants: Mapping[str, Any]) -> EarlierTrial:
+def _of_study(
+    trial: FrozenTrial, goals: SearchObjectives, constants: Mapping[str, Any]
+) -> EarlierTrial:
     told = {str(each): trial.constraints.get(str(each)) for each in goals.constraints}
     known = {key: value for key, value in told.items() if value is not None}
     return EarlierTrial(
@@ -212,7 +214,7 @@ def _of_study(trial: FrozenTrial, goals: Goals, constants: Mapping[str, Any]) ->
     )
 
 
-def _of_run(client: "MlflowClient", run: "Run", goals: Goals) -> EarlierTrial:
+def _of_run(client: "MlflowClient", run: "Run", goals: SearchObjectives) -> EarlierTrial:
     metrics = run.data.metrics
     state = _STATES[run.info.status]
     history = client.get_metric_history(run.info.run_id, goals.leading.metric)

@@ -14,10 +14,10 @@ from optuna.distributions import (
 )
 from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.outcome import STOP_REASON, Outcome, is_finite
-from tune_tf.searchers.initial_points import label_of, params_of
-from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.initial_points import label_of, point_params
+from tune_tf.searchers.objectives import SearchObjectives
 from tune_tf.searchers.space_adapter import GivenSpace, Space, suggest_of
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.warm_start.earlier_trials import EarlierTrial
@@ -51,7 +51,7 @@ class EvaluatedPoint:
     def trial(
         self,
         space: GivenSpace,
-        goals: Goals,
+        goals: SearchObjectives,
         attributes: Mapping[str, Any],
         *,
         dense_seed: int | None = None,
@@ -65,7 +65,7 @@ class EvaluatedPoint:
             raise InvalidSettingsError(
                 [f"an evaluated point must be a config, not {self.config!r}"]
             )
-        params, faults = params_of(space, self.config)
+        params, faults = point_params(space, self.config)
         if faults:
             raise InvalidSettingsError(faults)
         outcome, values = self._outcome(goals)
@@ -82,11 +82,11 @@ class EvaluatedPoint:
         attributes = {WARM_START: EVALUATED, STOP_REASON: outcome.value, **attributes}
         try:
             return trial_of(earlier, space, goals, attributes, dense_seed=dense_seed)
-        except NotHeldError as error:
+        except OutsideSpaceError as error:
             wrong = f"the space does not hold the point {dict(self.config)!r}: {error}"
             raise InvalidSettingsError([wrong]) from error
 
-    def _outcome(self, goals: Goals) -> tuple[Outcome, tuple[float, ...] | None]:
+    def _outcome(self, goals: SearchObjectives) -> tuple[Outcome, tuple[float, ...] | None]:
         """Return how the trial ended, and its values unless it failed."""
         if self.error:
             return Outcome.ERROR, None
@@ -99,20 +99,20 @@ class EvaluatedPoint:
         if len(values) != len(goals.objectives):
             wanted = " and ".join(goals.metrics)
             rule = f"value must be a number for {wanted}, not {self.value!r}; or set error=True"
-            raise InvalidSettingsError([Fault("add_evaluated_point", rule)])
+            raise InvalidSettingsError([ErrorDetail("add_evaluated_point", rule)])
         if not all(map(is_finite, values)):
             return Outcome.DIVERGED, None
         return (Outcome.PRUNED if self.pruned else Outcome.COMPLETED), values
 
 
-class NotHeldError(ValueError):
+class OutsideSpaceError(ValueError):
     """A space does not hold an earlier trial; says why."""
 
 
 def trial_of(
     earlier: EarlierTrial,
     space: GivenSpace,
-    goals: Goals,
+    goals: SearchObjectives,
     attributes: Mapping[str, Any],
     *,
     dense_seed: int | None = None,
@@ -137,15 +137,15 @@ def trial_of(
 
 
 def _evaluated(
-    earlier: EarlierTrial, space: GivenSpace, goals: Goals, attributes: Mapping[str, Any]
+    earlier: EarlierTrial, space: GivenSpace, goals: SearchObjectives, attributes: Mapping[str, Any]
 ) -> FrozenTrial:
     curve = {step: value for step, value in earlier.curve.items() if is_finite(value)}
     if earlier.state is TrialState.COMPLETE and not earlier.values:
-        raise NotHeldError(f"they have no finite value of {goals}")
+        raise OutsideSpaceError(f"they have no finite value of {goals}")
     if earlier.state is TrialState.PRUNED and not curve and not earlier.values:
-        raise NotHeldError(f"they were stopped before a value of {goals.leading.metric}")
+        raise OutsideSpaceError(f"they were stopped before a value of {goals.leading.metric}")
     if goals.constraints and earlier.violations is None:
-        raise NotHeldError("they do not tell all constrained metrics")
+        raise OutsideSpaceError("they do not tell all constrained metrics")
     params, distributions = _held(_typed(earlier, space), space)
     single = len(goals.objectives) == 1
     values = earlier.values or ((curve[max(curve)],) if single and curve else None)
@@ -194,7 +194,7 @@ def _typed(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
     if isinstance(space, Space):
         space = space.distributions()
     if not isinstance(space, Mapping):
-        raise NotHeldError("texts of MLflow cannot be read for a space that is a callable")
+        raise OutsideSpaceError("texts of MLflow cannot be read for a space that is a callable")
     return {path: _parsed(text, space.get(path)) for path, text in params.items()}
 
 
@@ -234,7 +234,7 @@ def _held(
         with warnings.catch_warnings(action="error"):  # Optuna warns of what is out of range
             values = suggest_of(space)(fixed)
     except (ValueError, UserWarning) as error:
-        raise NotHeldError(_why(params, fixed, space)) from error
+        raise OutsideSpaceError(_why(params, fixed, space)) from error
     for path, value in params.items():
         if path in fixed.params:
             continue
@@ -243,9 +243,9 @@ def _held(
         constant = space.parameters.get(path) if isinstance(space, SearchSpace) else None
         if not isinstance(constant, Constant):
             what = "is inactive here" if constant is not None else "is no parameter here"
-            raise NotHeldError(f"their {dotted(path)} {what}")
+            raise OutsideSpaceError(f"their {dotted(path)} {what}")
         if path in values and not _same(value, constant.value):
-            raise NotHeldError(f"their {dotted(path)} is not {constant.value!r}")
+            raise OutsideSpaceError(f"their {dotted(path)} is not {constant.value!r}")
     return dict(fixed.params), dict(fixed.distributions)
 
 

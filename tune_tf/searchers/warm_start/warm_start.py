@@ -10,11 +10,11 @@ from typing import Final
 import optuna
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.objectives import Goals
+from tune_tf.searchers.objectives import SearchObjectives
 from tune_tf.searchers.space_adapter import GivenSpace
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.warm_start.earlier_trials import MLflowSource, Source, StudySource
-from tune_tf.searchers.warm_start.evaluated_trial import NotHeldError, trial_of
+from tune_tf.searchers.warm_start.evaluated_trial import OutsideSpaceError, trial_of
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class WarmStart:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ImportSummary:
     """What a warm start took over.
 
     Args:
@@ -84,9 +84,14 @@ class Taken:
         return f"{text}; {sum(self.left_out.values())} left out: {reasons}"
 
 
-def take_over(
-    study: optuna.Study, space: GivenSpace, goals: Goals, start: WarmStart, *, dense: bool = False
-) -> Taken:
+def import_trials(
+    study: optuna.Study,
+    space: GivenSpace,
+    goals: SearchObjectives,
+    start: WarmStart,
+    *,
+    dense: bool = False,
+) -> ImportSummary:
     """Add the earlier trials that a space holds to a study, once; tell it in the log.
 
     Args:
@@ -102,7 +107,7 @@ def take_over(
     source = str(start.source)
     done = study.user_attrs.get(WARM_START, {}).get(source)
     if done is not None:
-        return Taken(source, done["num_taken"], done["left_out"])
+        return ImportSummary(source, done["num_taken"], done["left_out"])
     had = {
         trial.user_attrs.get(WARM_START_KEY)
         for trial in study.get_trials(deepcopy=False)
@@ -117,9 +122,9 @@ def take_over(
             seed = num_taken if dense else None
             study.add_trial(trial_of(earlier, space, goals, attributes, dense_seed=seed))
             num_taken += 1
-        except NotHeldError as error:
+        except OutsideSpaceError as error:
             left_out[str(error)] += 1
-    taken = Taken(source, num_taken, dict(left_out))
+    taken = ImportSummary(source, num_taken, dict(left_out))
     record = {"num_taken": num_taken, "left_out": dict(left_out)}
     study.set_user_attr(WARM_START, {**study.user_attrs.get(WARM_START, {}), source: record})
     _log.info("%s", taken) if num_taken else _log.warning("%s", taken)

@@ -11,14 +11,14 @@ from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.sweep.spending import Spending
-from tune_tf.sweep.stopper import SweepEnd
-from tune_tf.tracking import Endings
-from tune_tf.tracking.outcome_tracker import last_report
+from tune_tf.sweep.stopper import SweepStopper
+from tune_tf.tracking import OutcomeTracker
+from tune_tf.tracking.outcome_tracker import latest_result
 
 _TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
 
 
-class BudgetKeeper(Callback):
+class BudgetLimit(Callback):
     """Ends a sweep that has spent what it may, or has found enough; a Tune callback.
 
     Tune must call it before those that read how a trial ended.
@@ -33,8 +33,8 @@ class BudgetKeeper(Callback):
     def __init__(
         self,
         config: SweepConfig,
-        end: SweepEnd,
-        endings: Endings,
+        end: SweepStopper,
+        endings: OutcomeTracker,
         spending: Callable[[], Spending] = Spending,
     ) -> None:
         self._config = config
@@ -63,7 +63,7 @@ class BudgetKeeper(Callback):
             self._goes_on = False
             for trial in trials:
                 if trial.is_finished():
-                    self._end(trial.trial_id, last_report(trial))
+                    self._end(trial.trial_id, latest_result(trial))
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -173,7 +173,7 @@ class BudgetKeeper(Callback):
         return f"of the last {self._num_without_gain} trials none {better}"
 
     def _is_gain(self, trial: Trial) -> bool:
-        objective, last = self._config.leading_objective, last_report(trial)
+        objective, last = self._config.leading_objective, latest_result(trial)
         value: float = last.get(objective.metric, math.nan)
         if not is_finite(value) or not is_feasible(self._config.constraints, last):
             return False

@@ -14,10 +14,10 @@ from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_first, pareto_front
-from tune_tf.schedulers.state import Resuming
+from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.sweep.state.snapshots import Snapshots
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.tracking.outcome_tracker import Endings, last_report
+from tune_tf.tracking.outcome_tracker import OutcomeTracker, latest_result
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Moment:
     newest: Mapping[str, str]
 
 
-class CheckpointKeeper(Callback):
+class CheckpointRetention(Callback):
     """Removes checkpoints that nobody needs any more while a sweep runs.
 
     What stays: those of the best trials that have ended, with several objectives also those of the
@@ -65,8 +65,8 @@ class CheckpointKeeper(Callback):
         config: SweepConfig,
         storage: SweepStorage,
         snapshots: Snapshots,
-        scheduler: Resuming,
-        endings: Endings,
+        scheduler: ResumeMixin,
+        endings: OutcomeTracker,
         tell: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -156,7 +156,7 @@ class CheckpointKeeper(Callback):
         """
         candidates, points = [], {}
         for trial in ended:
-            last = flatten_dict(last_report(trial))
+            last = flatten_dict(latest_result(trial))
             values = [last.get(objective.metric) for objective in self._config.objectives]
             outcome = self._endings.outcomes[trial.trial_id]
             feasible = is_feasible(self._config.constraints, last)

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tune_tf.events import Mailbox
+from tune_tf.events import ControlChannel
 from tune_tf.outcome import Outcome
-from tune_tf.sweep.stopper import SweepEnd
+from tune_tf.sweep.stopper import SweepStopper
 
 _LOOK_EVERY_S = 0.5
 
 _logger = logging.getLogger(__name__)
 
 
-class StopRequests:
+class ControlRequests:
     """Stops the sweep, or trials of it, when somebody has asked for it.
 
     Args:
@@ -29,8 +29,8 @@ class StopRequests:
 
     def __init__(
         self,
-        mailbox: Mailbox,
-        end: SweepEnd,
+        mailbox: ControlChannel,
+        end: SweepStopper,
         interrupt: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -5,16 +5,16 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
-from tune_tf.events import TRIAL_LOG, Diary, mask_log
+from tune_tf.events import TRIAL_LOG, EventLog, mask_log
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import secret_values
 from tune_tf.sweep.trial_results import cause_in, trial_name
-from tune_tf.tracking import Endings, MLflowCallback
-from tune_tf.tracking.outcome_tracker import last_report
+from tune_tf.tracking import MLflowCallback, OutcomeTracker
+from tune_tf.tracking.outcome_tracker import latest_result
 from tune_tf.tracking.tags import trial_number
 
 
-class Diarist(Callback):
+class EventRecorder(Callback):
     """Writes into a sweep's diary what becomes of its trials; a Tune callback that only looks.
 
     Args:
@@ -26,8 +26,8 @@ class Diarist(Callback):
 
     def __init__(
         self,
-        diary: Diary,
-        endings: Endings,
+        diary: EventLog,
+        endings: OutcomeTracker,
         tracker: MLflowCallback | None = None,
         secrets: frozenset[str] = frozenset(),
     ) -> None:
@@ -108,7 +108,7 @@ class Diarist(Callback):
         self._active.pop(trial_id, None)
         log = self._diary.folder / trial_name(trial) / TRIAL_LOG
         mask_log(log, secret_values() | self._secrets)
-        last = {name: value for name, value in last_report(trial).items() if name != "config"}
+        last = {name: value for name, value in latest_result(trial).items() if name != "config"}
         self._diary.ended(
             trial_id, trial_number(trial), trial.config, outcome, cause_in(trial), last
         )

@@ -5,8 +5,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tune_tf.events import Pages
-from tune_tf.forecast import Outturn, Settled, kept_forecast, read_settled, write_settled
+from tune_tf.events import EventHistory
+from tune_tf.forecast import (
+    Actuals,
+    ForecastWithActuals,
+    read_actuals,
+    read_forecast,
+    write_actuals,
+)
 from tune_tf.results import SweepResult
 from tune_tf.sweep_folder import SweepFolder
 
@@ -14,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Reckoning:
+class ForecastActuals:
     """When this session of a sweep began.
 
     Args:
@@ -26,15 +32,15 @@ class Reckoning:
     clock: Callable[[], float] = time.time
 
     @classmethod
-    def begin(cls, clock: Callable[[], float] = time.time) -> "Reckoning":
+    def begin(cls, clock: Callable[[], float] = time.time) -> "ForecastActuals":
         """Begin now."""
         return cls(clock(), clock)
 
     def take(self, folder: SweepFolder) -> None:
         """Take the forecast of the sweep's settings into its folder, where one was kept."""
-        forecast = kept_forecast(folder.config)
+        forecast = read_forecast(folder.config)
         if forecast is not None:
-            write_settled(folder.path, Settled(forecast, None))
+            write_actuals(folder.path, ForecastWithActuals(forecast, None))
 
     def settle(self, result: SweepResult, *, closed: bool) -> None:
         """Write beside the forecast what the sweep took.
@@ -43,13 +49,13 @@ class Reckoning:
             result: What it found.
             closed: Whether report and best model have been written.
         """
-        settled = read_settled(result.path)
+        settled = read_actuals(result.path)
         if settled is None:
             return
-        earlier = Pages.of(result.path).sessions[:-1]
+        earlier = EventHistory.of(result.path).sessions[:-1]
         worked_s = sum(session.last_s - session.begun_s for session in earlier)
-        outturn = Outturn.of(result, worked_s + self.clock() - self.begun_s, closed=closed)
+        outturn = Actuals.of(result, worked_s + self.clock() - self.begun_s, closed=closed)
         try:
-            write_settled(result.path, Settled(settled.forecast, outturn))
+            write_actuals(result.path, ForecastWithActuals(settled.forecast, outturn))
         except OSError as error:
             _log.warning("What %s took could not be written: %s", result.sweep_id, error)

@@ -14,14 +14,14 @@ from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import RAISED_AT, DiskFullError, TuneTfError, WorkloadError
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.outcome_tracker import error_of, last_report
+from tune_tf.tracking.outcome_tracker import error_of, latest_result
 
 _REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-class KeepScheduler(tune.Callback):
+class SchedulerCheck(tune.Callback):
     """Puts the scheduler's rungs into Tune's snapshots, which leave them out."""
 
     def __init__(self, kept: TrialScheduler) -> None:
@@ -42,7 +42,7 @@ class KeepScheduler(tune.Callback):
             self._scheduler.restore(str(path))
 
 
-class RefuseBrokenWorkload(tune.Callback):
+class BrokenWorkloadCheck(tune.Callback):
     """Ends a sweep whose very first trials find that the workload breaks its contract."""
 
     def on_trial_error(
@@ -53,7 +53,7 @@ class RefuseBrokenWorkload(tune.Callback):
         Raises:
             WorkloadError: What the trial's process said.
         """
-        if any(last_report(other) for other in trials):
+        if any(latest_result(other) for other in trials):
             return
         # Of an error in an actor's making Ray keeps the text only.
         refusal = _REFUSAL.search(error_of(trial))
@@ -62,7 +62,7 @@ class RefuseBrokenWorkload(tune.Callback):
 
 
 @contextlib.contextmanager
-def told_plainly(folder: SweepFolder) -> Iterator[None]:
+def clear_errors(folder: SweepFolder) -> Iterator[None]:
     """Raise what went wrong, not Tune's text of a traceback that has it inside."""
     try:
         yield

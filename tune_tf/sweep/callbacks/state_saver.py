@@ -13,7 +13,7 @@ from tune_tf.errors import SweepConflictError, TuneTfError
 from tune_tf.sweep.state.snapshots import STATE_FILES, Snapshots
 
 
-class KeepState(Callback):
+class StateSaver(Callback):
     """Puts each state that Tune has written into the snapshots.
 
     Tune writes its state in its loop and calls this afterwards, so the files are of one moment.

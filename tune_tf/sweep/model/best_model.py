@@ -11,8 +11,8 @@ from tune_tf.config import MLflowSettings, import_workload
 from tune_tf.errors import CheckpointError, StoreSilentError, UnknownMetricError
 from tune_tf.results import SweepResult
 from tune_tf.secrets import masked
-from tune_tf.sweep.model.export_process import ModelWriter
-from tune_tf.tracking.names import params_of
+from tune_tf.sweep.model.export_process import ModelExportProcess
+from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import BestModel, BestModelRuns
 from tune_tf.tracking.runs import connect
 
@@ -43,7 +43,7 @@ class LoggedBest:
 def log_best_model(
     result: SweepResult,
     settings: MLflowSettings,
-    writer: ModelWriter,
+    writer: ModelExportProcess,
     *,
     tracking_uri: str,
     run_ids: Mapping[str, str],
@@ -92,7 +92,7 @@ def log_best_model(
 def logged_best(
     result: SweepResult,
     settings: MLflowSettings,
-    writer: ModelWriter,
+    writer: ModelExportProcess,
     tracking_uri: str,
     run_ids: Mapping[str, str],
 ) -> tuple[BestModel, LoggedBest, BestModelRuns]:
@@ -126,7 +126,7 @@ def logged_best(
         checkpoint=str(trial.checkpoint),
         metric=result.objective.metric,
         value=result.best_value,
-        params=params_of(trial.config),
+        params=mlflow_params(trial.config),
     )
     client = connect(tracking_uri)
     _await_answer(client, result.mlflow_run_id)

@@ -45,7 +45,7 @@ class ModelFolder:
     has_example: bool = True
 
 
-class ModelWriter:
+class ModelExportProcess:
     """The process that writes the best model's folder; a context manager that ends it."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class StartEarly(tune.Callback):
 
     def __init__(
         self,
-        writer: ModelWriter,
+        writer: ModelExportProcess,
         budget: BudgetSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -192,11 +192,11 @@ class _Process:
         self, workload: Workload, config: Config, checkpoint: CheckpointPlace
     ) -> dict[str, float]:
         from tune_tf.training.export import trained_model
-        from tune_tf.training.test_metrics import held_out_metrics
+        from tune_tf.training.test_metrics import test_metrics_of
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
-            return held_out_metrics(workload, config, model)
+            return test_metrics_of(workload, config, model)
 
 
 def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:

@@ -12,9 +12,9 @@ from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.results import TrialResult
 from tune_tf.secrets import masked
 from tune_tf.sweep.cluster import cluster
-from tune_tf.sweep.mlflow_store import SweepStore
+from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.best_model import logged_best
-from tune_tf.sweep.model.export_process import ModelWriter
+from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import RETRAINED
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.registry import BestModelRuns, FinalModel
@@ -76,10 +76,10 @@ def promote_best(
     settings = MLflowSettings(register_best=name, best_alias=alias)
     view = SweepView.open(folder.path)
     if retrained:
-        return _promoted_final(view, SweepStore.open(folder), name, alias)
+        return _promoted_final(view, MLflowStore.open(folder), name, alias)
     result = view.result
     trial = result.best_trial
-    store = SweepStore.open(folder)
+    store = MLflowStore.open(folder)
     result = replace(result, mlflow_run_id=store.parent_run_id)
     with _Writer() as writer, _told_plainly(store):
         best, logged, runs = logged_best(
@@ -92,7 +92,7 @@ def promote_best(
     )
 
 
-def _promoted_final(view: SweepView, store: SweepStore, name: str, alias: str) -> Promotion:
+def _promoted_final(view: SweepView, store: MLflowStore, name: str, alias: str) -> Promotion:
     """Give an alias to the model that was retrained last."""
     with _told_plainly(store):
         run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
@@ -110,7 +110,7 @@ def _promoted_final(view: SweepView, store: SweepStore, name: str, alias: str) -
     return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)
 
 
-class _Writer(ModelWriter):
+class _Writer(ModelExportProcess):
     """A writer with a Ray cluster, which is started only if there is something to write."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _Writer(ModelWriter):
 
 
 @contextlib.contextmanager
-def _told_plainly(store: SweepStore) -> Iterator[None]:
+def _told_plainly(store: MLflowStore) -> Iterator[None]:
     """Raise what MLflow refuses as one message, without a password in it."""
     from mlflow.exceptions import MlflowException
 

@@ -26,16 +26,16 @@ from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
-from tune_tf.sweep.callbacks.guards import RefuseBrokenWorkload
+from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment, runs_as_user
-from tune_tf.sweep.mlflow_store import SweepStore
-from tune_tf.sweep.model.export_process import ModelFolder, ModelWriter
+from tune_tf.sweep.mlflow_store import MLflowStore
+from tune_tf.sweep.model.export_process import ModelExportProcess, ModelFolder
 from tune_tf.sweep.model.final_parallelism import final_parallelism, final_resources
-from tune_tf.sweep.model.retrained_run import RetrainedRun, record
+from tune_tf.sweep.model.retrained_run import RetrainedRun, record_final_model
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.names import metrics_of
-from tune_tf.tracking.outcome_tracker import error_of, last_report
+from tune_tf.tracking.names import mlflow_metrics
+from tune_tf.tracking.outcome_tracker import error_of, latest_result
 from tune_tf.tracking.run_outcome import cause_of
 from tune_tf.trainables import trainable
 from tune_tf.trainables.factory import check_cluster
@@ -112,7 +112,7 @@ class _Curve(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        metrics = metrics_of(result)
+        metrics = mlflow_metrics(result)
         epoch = int(result["training_iteration"])
         self.points = [point for point in self.points if point[0] < epoch]  # of before a restore
         self.points.append((epoch, time.time_ns() // 1_000_000, metrics))
@@ -168,12 +168,12 @@ def retrain_trial(
         )
     workload = import_workload(config.workload, folder.base_dir, config.data)
     workload.check_data()
-    store = None if config.mlflow is None else SweepStore.open(folder)
+    store = None if config.mlflow is None else MLflowStore.open(folder)
     started = datetime.now(UTC).astimezone()
     name = f"{folder.sweep_id}-retrain-{started:%Y%m%d-%H%M%S}"
     path = folder.path.parent / name
     curve = _Curve(tell)
-    with cluster(), environment(TUNE_ENVIRONMENT), ModelWriter() as writer:
+    with cluster(), environment(TUNE_ENVIRONMENT), ModelExportProcess() as writer:
         path.mkdir(mode=0o700 if runs_as_user() else 0o777)
         batch_size = workload.global_batch_size(chosen.config)
         spread = final_parallelism(config, num_replicas, batch_size)
@@ -245,7 +245,7 @@ def _trained(
             max_failures=config.max_failures,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),
             callbacks=[
-                RefuseBrokenWorkload(),
+                BrokenWorkloadCheck(),
                 OomRetries(trained_on, spread, loop=config.loop, oom_retries=config.oom_retries),
                 curve,
             ],
@@ -259,7 +259,7 @@ def _trained(
     (trial,) = analysis.trials
     if trial.status == Trial.ERROR:
         raise WorkerError(f"training failed: {cause_of(error_of(trial))}")
-    last = flatten_dict(last_report(trial))
+    last = flatten_dict(latest_result(trial))
     if Outcome.of_result(last) is Outcome.DIVERGED:
         raise DivergedError(
             f"training diverged after {len(curve.points)} epochs: {last[STOP_CAUSE]}"
@@ -271,7 +271,7 @@ def _trained(
 
 def _recorded(
     done: Retrained,
-    store: SweepStore | None,
+    store: MLflowStore | None,
     model: ModelFolder,
     curve: _Curve,
     held_out: Mapping[str, float],
@@ -281,7 +281,7 @@ def _recorded(
     if store is None:
         return done
     try:
-        run = record(
+        run = record_final_model(
             RetrainedRun(
                 name=done.path.name,
                 sweep_id=done.sweep_id,

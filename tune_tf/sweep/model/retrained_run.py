@@ -10,10 +10,10 @@ from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
 from tune_tf.secrets import masked
-from tune_tf.sweep.mlflow_store import SweepStore
+from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.export_process import ModelFolder
 from tune_tf.tracking.descriptions import NOTE
-from tune_tf.tracking.names import params_of
+from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import BEST_MODEL, log_model
 from tune_tf.tracking.runs import Sweep, SweepRuns
 from tune_tf.tracking.writing.run_update import (
@@ -21,8 +21,8 @@ from tune_tf.tracking.writing.run_update import (
     STOP_REASON_TAG,
     SWEEP_ID,
     TRIAL_ID,
-    Entry,
     Report,
+    RunUpdate,
 )
 
 RETRAINED = "tune_tf.retrained_run_id"
@@ -62,7 +62,9 @@ class RetrainedRun:
     started: datetime
 
 
-def record(retrained: RetrainedRun, model: ModelFolder, store: SweepStore) -> tuple[str, str]:
+def record_final_model(
+    retrained: RetrainedRun, model: ModelFolder, store: MLflowStore
+) -> tuple[str, str]:
     """Write the run, log the model to it, and name it in the runs of sweep and trial.
 
     Args:
@@ -85,9 +87,9 @@ def record(retrained: RetrainedRun, model: ModelFolder, store: SweepStore) -> tu
         raise StoreSilentError(f"MLflow has not taken the run: {told}") from error
 
 
-def _recorded(retrained: RetrainedRun, model: ModelFolder, store: SweepStore) -> tuple[str, str]:
+def _recorded(retrained: RetrainedRun, model: ModelFolder, store: MLflowStore) -> tuple[str, str]:
     client, trial = store.client, retrained.trial
-    params = {name: masked(text) for name, text in params_of(trial.config).items()}
+    params = {name: masked(text) for name, text in mlflow_params(trial.config).items()}
     trial_run_id = store.run_ids.get(trial.trial_id)
     lineage = {
         RETRAINED_SWEEP: retrained.sweep_id,
@@ -107,7 +109,9 @@ def _recorded(retrained: RetrainedRun, model: ModelFolder, store: SweepStore) ->
     return run_id, uri
 
 
-def _entry(retrained: RetrainedRun, params: Mapping[str, str], lineage: Mapping[str, str]) -> Entry:
+def _entry(
+    retrained: RetrainedRun, params: Mapping[str, str], lineage: Mapping[str, str]
+) -> RunUpdate:
     now_ms = time.time_ns() // 1_000_000
     epoch = retrained.points[-1][0]
     last = [Report(epoch, now_ms, dict(retrained.held_out), once=False)]
@@ -116,7 +120,7 @@ def _entry(retrained: RetrainedRun, params: Mapping[str, str], lineage: Mapping[
         f"The config of trial {number} of {retrained.sweep_id}, trained for {epoch} epochs on the "
         f"rows of {retrained.on.replace('+', ' and ')}."
     )
-    return Entry(
+    return RunUpdate(
         PARENT,
         round(retrained.started.timestamp() * 1000),
         name=retrained.name,

@@ -16,7 +16,7 @@ from typing import Any
 
 from ray import cloudpickle
 
-from tune_tf.events import TrialPage
+from tune_tf.events import TrialEvents
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.sweep.state.storage import SweepStorage
 
@@ -25,7 +25,7 @@ _ENDED = ("TERMINATED", "ERROR")
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint that Tune knows.
 
     Args:
@@ -73,7 +73,7 @@ class TuneTrial:
         return self._run["last_result"] or {}
 
     @property
-    def checkpoints(self) -> list[Saved]:
+    def checkpoints(self) -> list[SavedCheckpoint]:
         """The checkpoints that Tune knows, the newest first."""
         latest = self._manager.latest_checkpoint_result
         kept = [each for each in self._manager.best_checkpoint_results if each is not latest]
@@ -81,7 +81,7 @@ class TuneTrial:
         found.sort(key=lambda each: each.iteration, reverse=True)
         return [_saved(latest), *found] if latest and latest.checkpoint else found
 
-    def end(self, page: TrialPage, last: Mapping[str, Any]) -> None:
+    def end(self, page: TrialEvents, last: Mapping[str, Any]) -> None:
         """Note how it ended after Tune had written its state.
 
         Args:
@@ -96,7 +96,7 @@ class TuneTrial:
         self._run["last_result"] = result
         self.has_ended = True
 
-    def keep_checkpoints(self, saved: Sequence[Saved]) -> None:
+    def keep_checkpoints(self, saved: Sequence[SavedCheckpoint]) -> None:
         """Have it restored from the first of some checkpoints; from its start if there is none.
 
         Args:
@@ -112,7 +112,7 @@ class TuneTrial:
 
     def found(
         self, storage: SweepStorage, path: str, iteration: int, result: Mapping[str, Any]
-    ) -> Saved:
+    ) -> SavedCheckpoint:
         """Return a checkpoint that Tune may not know as one to go on from, and count on from it.
 
         Args:
@@ -129,7 +129,7 @@ class TuneTrial:
         registered = _TrainingResult(Checkpoint(path, storage.filesystem), metrics)
         return _saved(registered)
 
-    def copy_for(self, page: TrialPage) -> "TuneTrial":
+    def copy_for(self, page: TrialEvents) -> "TuneTrial":
         """Return a trial of the same kind that Tune has not written yet, at its start."""
         state, run = deepcopy(self._state), deepcopy(self._run)
         name = f"trial_{page.number:05d}"
@@ -207,7 +207,7 @@ class TuneState:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"the state of Ray Tune has no {error}") from error
 
-    def add(self, page: TrialPage) -> TuneTrial:
+    def add(self, page: TrialEvents) -> TuneTrial:
         """Add a trial that Tune had not written yet.
 
         Raises:
@@ -256,10 +256,10 @@ def _check_pickle(name: str, content: bytes) -> None:
         raise ValueError(f"{name} is damaged: it goes on after its end")
 
 
-def _saved(registered: Any) -> Saved:
+def _saved(registered: Any) -> SavedCheckpoint:
     path = Path(registered.checkpoint.path)
     iteration = int((registered.metrics or {}).get("training_iteration", 0))
-    return Saved(Path(path.parent.name, path.name), iteration, registered)
+    return SavedCheckpoint(Path(path.parent.name, path.name), iteration, registered)
 
 
 def _unpickled(value: Any) -> Any:

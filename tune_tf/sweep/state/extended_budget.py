@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tune_tf.config import BudgetSettings
-from tune_tf.errors import Fault, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones, one_of
 
 
 def extended_budget(
@@ -27,26 +27,26 @@ def extended_budget(
         if name not in values:
             known = list(values)
             text = f"must be {one_of(known)}, not {name!r}{near_ones(name, known)}"
-            faults.append(Fault("budget", text))
+            faults.append(ErrorDetail("budget", text))
             continue
         try:
             values[name] = _changed(values[name], change)
         except ValueError as error:
-            faults.append(Fault(name, str(error)))
+            faults.append(ErrorDetail(name, str(error)))
     if faults:
         raise InvalidSettingsError(faults)
     made = BudgetSettings.from_dict(values)
     if made == budget:
         raise InvalidSettingsError(
             [
-                Fault(
+                ErrorDetail(
                     "budget", "is as it was: name what there is to be more of, like num_samples +20"
                 )
             ]
         )
     if made.num_samples < num_trials:
         text = f"must be at least {num_trials}, as there are so many trials, not {made.num_samples}"
-        raise InvalidSettingsError([Fault("num_samples", text)])
+        raise InvalidSettingsError([ErrorDetail("num_samples", text)])
     return made
 
 

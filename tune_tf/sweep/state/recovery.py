@@ -14,10 +14,10 @@ from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import SweepConflictError
-from tune_tf.events import Pages, TrialPage
+from tune_tf.events import EventHistory, TrialEvents
 from tune_tf.inspection.reported_results import RESULTS, last_report, reports
 from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.sweep.state.experiment_state import Saved, TuneState, TuneTrial, loose_files
+from tune_tf.sweep.state.experiment_state import SavedCheckpoint, TuneState, TuneTrial, loose_files
 from tune_tf.sweep.state.snapshots import STATE_FILES, read_snapshot, snapshot_paths
 from tune_tf.sweep.state.storage import SweepStorage
 
@@ -80,7 +80,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         InvalidSettingsError: What it has stored elsewhere cannot be reached.
     """
     storage = SweepStorage.of(folder, config)
-    pages, lost = Pages.of(folder), list[str]()
+    pages, lost = EventHistory.of(folder), list[str]()
     lost += _add_what_the_diary_lacks(folder, storage, pages)
     state, snapshot = _newest_state(folder, storage, pages, lost)
     if state is None:
@@ -113,7 +113,9 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     )
 
 
-def _add_what_the_diary_lacks(folder: Path, storage: SweepStorage, pages: Pages) -> Iterator[str]:
+def _add_what_the_diary_lacks(
+    folder: Path, storage: SweepStorage, pages: EventHistory
+) -> Iterator[str]:
     """Take up what trials' own folders tell and the diary does not; yield what it has lost."""
     for path in sorted(folder.glob("trial_*")):
         last = dict(last_report(path / RESULTS))
@@ -123,7 +125,7 @@ def _add_what_the_diary_lacks(folder: Path, storage: SweepStorage, pages: Pages)
         page = pages.trials.get(trial_id)
         if page is None:
             number = int(path.name.rpartition("_")[2])
-            page = pages.trials[trial_id] = TrialPage(trial_id, number, config)
+            page = pages.trials[trial_id] = TrialEvents(trial_id, number, config)
             yield f"the sweep's diary is damaged: of trial {number} only its own folder tells"
         outcome = Outcome.of_result(last) if last.get("done") else None
         if page.outcome is None and outcome is not None and _has_saved(storage, path.name, last):
@@ -137,7 +139,7 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 
 
 def _bring_up_to_date(
-    folder: Path, storage: SweepStorage, state: TuneState, pages: Pages, lost: list[str]
+    folder: Path, storage: SweepStorage, state: TuneState, pages: EventHistory, lost: list[str]
 ) -> dict[str, Outcome]:
     """Have Tune's state know what happened since; return how trials have ended, by id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
@@ -167,7 +169,7 @@ def _bring_up_to_date(
     }
 
 
-def _outcome_of(trial: TuneTrial, page: TrialPage | None) -> Outcome:
+def _outcome_of(trial: TuneTrial, page: TrialEvents | None) -> Outcome:
     """Return how a trial ended: by the diary, by its last result, or as far as Tune knows."""
     for outcome in (page.outcome if page else None, Outcome.of_result(trial.last_result)):
         if outcome not in (None, Outcome.INTERRUPTED):
@@ -178,7 +180,7 @@ def _outcome_of(trial: TuneTrial, page: TrialPage | None) -> Outcome:
 
 
 def _newest_state(
-    folder: Path, storage: SweepStorage, pages: Pages, lost: list[str]
+    folder: Path, storage: SweepStorage, pages: EventHistory, lost: list[str]
 ) -> tuple[TuneState | None, Path | None]:
     """Return the newest whole state, and the archive that it stands in."""
     damage = []
@@ -215,7 +217,7 @@ def _newest_state(
     )
 
 
-def _last_of(folder: Path, page: TrialPage) -> Mapping[str, Any]:
+def _last_of(folder: Path, page: TrialEvents) -> Mapping[str, Any]:
     """Return the last result of a trial that has ended: its file's or the diary's."""
     last: Mapping[str, Any] = {}
     for last in reports(folder / RESULTS):  # noqa: B007 - the last one is wanted
@@ -261,7 +263,7 @@ def _mend(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]
         lost.append(f"{told}begins again")
 
 
-def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> Saved | None:
+def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> SavedCheckpoint | None:
     """Return the newest whole checkpoint that tells its iteration, whether Tune knows it or not."""
     results = _results(folder, trial)
     for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):

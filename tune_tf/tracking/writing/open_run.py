@@ -12,8 +12,8 @@ from tune_tf.tracking.names import EXPLOITS
 from tune_tf.tracking.writing.run_update import (
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
-    Entry,
     Report,
+    RunUpdate,
     batches,
 )
 
@@ -58,14 +58,14 @@ class Refusals:
         self.num_values += num_values
 
 
-Point = tuple[int, int]
+MetricPoint = tuple[int, int]
 """How often a trial had taken up another one's weights when it reported, and the step.
 
 It tells a report from the others of its run, and orders them: such a trial may report a step again,
 with another value.
 """
 
-NO_POINT: Point = (0, -1)
+NO_POINT: MetricPoint = (0, -1)
 
 
 class OpenRun:
@@ -90,7 +90,7 @@ class OpenRun:
         *,
         status: str = "RUNNING",
         params: dict[str, str] | None = None,
-        last: Point = NO_POINT,
+        last: MetricPoint = NO_POINT,
         last_ms: int | None = None,
     ) -> None:
         self._client = client
@@ -103,7 +103,7 @@ class OpenRun:
         self.gone = False
         """Whether someone has deleted the run."""
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: RunUpdate) -> None:
         """Write all of an entry but its end and its artifacts."""
         if self.gone:
             self._refusals.note(entry.size, "its run was deleted")
@@ -118,7 +118,7 @@ class OpenRun:
             entry.name = None
         self._write_values(entry)
 
-    def end(self, entry: Entry) -> None:
+    def end(self, entry: RunUpdate) -> None:
         """Write the end of an entry, and its artifacts."""
         if entry.status is not None:
             end = partial(self._client.set_terminated, self.run_id, entry.status, entry.end_ms)
@@ -135,7 +135,7 @@ class OpenRun:
                 self._client.delete_tag(self.run_id, key)
         self.status = "RUNNING"
 
-    def _write_values(self, entry: Entry) -> None:
+    def _write_values(self, entry: RunUpdate) -> None:
         """Write what MLflow takes in one request: parameters, metrics and tags together."""
         self._leave_known_params(entry)
         entry.reports = _new(entry.reports, self)
@@ -155,7 +155,7 @@ class OpenRun:
                 for key in sent:
                     del values[key]
 
-    def _leave_known_params(self, entry: Entry) -> None:
+    def _leave_known_params(self, entry: RunUpdate) -> None:
         for key, value in list(entry.params.items()):
             known = self.params.get(key)
             if known is not None:
@@ -191,7 +191,7 @@ class OpenRun:
             self.gone = self._is_gone()
             self._refusals.note(1, error)
 
-    def _write_artifacts(self, entry: Entry) -> None:
+    def _write_artifacts(self, entry: RunUpdate) -> None:
         for name, text in list(entry.texts.items()):
             log = partial(self._client.log_text, self.run_id, text, name)
             self._attempt(log)
@@ -270,11 +270,11 @@ def _new(reports: list[Report], run: OpenRun) -> list[Report]:
     return new
 
 
-def _point(report: Report) -> Point:
+def _point(report: Report) -> MetricPoint:
     return int(report.metrics.get(EXPLOITS, 0)), report.step
 
 
-def _empty(entry: Entry) -> None:
+def _empty(entry: RunUpdate) -> None:
     for values in (entry.params, entry.tags, entry.reports, entry.texts, entry.files, entry.ends):
         values.clear()
     entry.name = entry.status = entry.trials = None

@@ -34,7 +34,7 @@ class Report:
 
 
 @dataclass
-class Entry:
+class RunUpdate:
     """What is to be written to one run; what is written is taken out, so that nothing doubles.
 
     Args:
@@ -79,7 +79,7 @@ class Entry:
         others = len(self.params) + len(self.tags) + len(self.texts) + len(self.files)
         return points + others + sum(v is not None for v in (self.name, self.status, self.trials))
 
-    def copy(self) -> "Entry":
+    def copy(self) -> "RunUpdate":
         """Return an entry of its own with the same things to write."""
         return replace(
             self,
@@ -109,7 +109,7 @@ class Entry:
         return _to_json(data)
 
     @classmethod
-    def from_json(cls, text: str) -> "Entry":
+    def from_json(cls, text: str) -> "RunUpdate":
         """Return the entry that :meth:`to_json` wrote, equal in every value.
 
         Raises:
@@ -128,7 +128,7 @@ class Entry:
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"not an entry: {text[:80]!r} ({error})") from error
 
-    def merge(self, later: "Entry") -> None:
+    def merge(self, later: "RunUpdate") -> None:
         """Take in what came later for the same run."""
         self.name = later.name or self.name
         self.params.update(later.params)

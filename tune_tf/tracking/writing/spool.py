@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.tracking.writing.run_update import Entry
+from tune_tf.tracking.writing.run_update import RunUpdate
 
 SPOOL = "mlflow-spool"
 """Name of the folder, in a sweep's folder."""
@@ -93,7 +93,7 @@ class Spool:
         self.num_entries = sum(segment.count for segment in self._segments)
         """How many entries earlier processes have left."""
 
-    def append(self, number: int, entry: Entry) -> None:
+    def append(self, number: int, entry: RunUpdate) -> None:
         """Write an entry whose number is higher than all before.
 
         Raises:
@@ -115,14 +115,14 @@ class Spool:
             segment.size += written
             segment.last = self.last = number
 
-    def read(self, after: int, limit: int) -> list[tuple[int, Entry]]:
+    def read(self, after: int, limit: int) -> list[tuple[int, RunUpdate]]:
         """Return up to ``limit`` entries with their numbers, in order.
 
         Args:
             after: Number that the entries' numbers are above; it never goes down.
             limit: How many to return at most.
         """
-        entries: list[tuple[int, Entry]] = []
+        entries: list[tuple[int, RunUpdate]] = []
         while len(entries) < limit:
             lines = self._lines(after, limit - len(entries))
             if not lines:
@@ -133,7 +133,7 @@ class Spool:
                     continue
                 after = number
                 with suppress(ValueError):  # damaged: the others are not
-                    entries.append((number, Entry.from_json(_text(line))))
+                    entries.append((number, RunUpdate.from_json(_text(line))))
         return entries
 
     def done_below(self, number: int) -> None:

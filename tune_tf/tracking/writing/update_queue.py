@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tune_tf.tracking.writing.run_update import Entry
+from tune_tf.tracking.writing.run_update import RunUpdate
 from tune_tf.tracking.writing.spool import Spool
 
 
 @dataclass
-class Held:
+class PendingUpdate:
     """What waits to be written to one run.
 
     Args:
@@ -29,13 +29,13 @@ class Held:
     due: float
     first: int
     last: int = 0
-    entries: deque[Entry] = field(default_factory=deque)
+    entries: deque[RunUpdate] = field(default_factory=deque)
     count: int = 0
     weight: int = 0
     attempts: int = 0
     not_before: float = 0.0
 
-    def take(self, number: int, entry: Entry) -> None:
+    def take(self, number: int, entry: RunUpdate) -> None:
         """Take in what came later."""
         self.last = number
         self.count += 1
@@ -66,7 +66,7 @@ _logger = logging.getLogger(__name__)
 _READ_AT_ONCE = 64
 
 
-class EntryQueue:
+class UpdateQueue:
     """Numbered entries in the order in which they were put, each until it is written.
 
     With a spool an entry is on disk once it is put, and is read back from there when it is taken.
@@ -91,8 +91,8 @@ class EntryQueue:
         self._capacity = capacity
         self._lock = lock
         self._last_on_disk = self.last_put
-        self._in_memory: deque[tuple[int, Entry]] = deque()  # put, neither on disk nor taken
-        self._unwritten: dict[int, Entry] = {}  # put, neither on disk nor written
+        self._in_memory: deque[tuple[int, RunUpdate]] = deque()  # put, neither on disk nor taken
+        self._unwritten: dict[int, RunUpdate] = {}  # put, neither on disk nor written
         self._disk_failed = False
         self._is_closed = False
 
@@ -121,7 +121,7 @@ class EntryQueue:
         """How many entries are in memory alone."""
         return len(self._unwritten)
 
-    def put(self, entry: Entry) -> bool:
+    def put(self, entry: RunUpdate) -> bool:
         """Take in an entry; return whether there was room on disk."""
         if self._spool is None or self._is_closed:
             return False
@@ -144,7 +144,7 @@ class EntryQueue:
         self._last_on_disk = self.last_put
         return True
 
-    def put_in_memory(self, entry: Entry) -> bool:
+    def put_in_memory(self, entry: RunUpdate) -> bool:
         """Take in an entry for which there is no room on disk; return whether there is here."""
         if self.is_full:
             return False
@@ -153,7 +153,7 @@ class EntryQueue:
         self._unwritten[self.last_put] = entry.copy()
         return True
 
-    def take(self) -> list[tuple[int, Entry]]:
+    def take(self) -> list[tuple[int, RunUpdate]]:
         """Return the oldest entries that wait, with their numbers; none if nothing waits."""
         while True:
             with self._lock:
@@ -177,7 +177,7 @@ class EntryQueue:
             with suppress(OSError):  # what stays is delivered again, which changes nothing
                 self._spool.done_below(number)
 
-    def unwritten(self) -> list[Entry]:
+    def unwritten(self) -> list[RunUpdate]:
         """Return copies of the entries that are in memory alone."""
         return [entry.copy() for _, entry in sorted(self._unwritten.items())]
 
@@ -200,14 +200,14 @@ class EntryQueue:
             if self._in_memory and self._in_memory[0][0] == number:
                 self._in_memory.popleft()
 
-    def _take_from_memory(self) -> list[tuple[int, Entry]]:
+    def _take_from_memory(self) -> list[tuple[int, RunUpdate]]:
         count = min(len(self._in_memory), _READ_AT_ONCE)
         entries = [self._in_memory.popleft() for _ in range(count)]
         if entries:
             self.last_taken = entries[-1][0]
         return entries
 
-    def _read(self, spool: Spool, limit: int, last: int) -> list[tuple[int, Entry]]:
+    def _read(self, spool: Spool, limit: int, last: int) -> list[tuple[int, RunUpdate]]:
         try:
             entries = spool.read(self.last_taken, limit)
         except OSError as error:

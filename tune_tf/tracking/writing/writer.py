@@ -10,9 +10,9 @@ from typing import Protocol
 
 from tune_tf.secrets import masked
 from tune_tf.tracking.names import one_line
-from tune_tf.tracking.writing.run_update import PARENT, Entry
+from tune_tf.tracking.writing.run_update import PARENT, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
-from tune_tf.tracking.writing.update_queue import EntryQueue, Held
+from tune_tf.tracking.writing.update_queue import PendingUpdate, UpdateQueue
 
 _logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Sink(Protocol):
     killed.
     """
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: RunUpdate) -> None:
         """Write an entry, taking out of it what has been written."""
 
     @property
@@ -106,13 +106,13 @@ class Writer:
         self._delays_s = tuple(delays_s)
         default_s = _PATIENCE_S if spool is not None else _PATIENCE_WITHOUT_SPOOL_S
         self._patience_s = default_s if patience_s is None else patience_s
-        self._backlog: dict[str, Held] = {}
+        self._backlog: dict[str, PendingUpdate] = {}
         self._succeeded = -math.inf
         self._outages = 0
         self._reported = False
 
         self._changed = threading.Condition()  # of what follows: several threads use it
-        self._queue = EntryQueue(spool, capacity, self._changed)
+        self._queue = UpdateQueue(spool, capacity, self._changed)
         self._idle = True
         self._flushes: list[_Flush] = []
         self._closing: float | None = None
@@ -134,7 +134,7 @@ class Writer:
             held = sum(held.count for held in self._backlog.copy().values())
             return held + self._queue.num_waiting
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: RunUpdate) -> None:
         """Take an entry, which now is the writer's; blocks only while there is no room for it."""
         with self._changed:
             while not self._queue.put(entry):
@@ -149,7 +149,7 @@ class Writer:
             if self._idle:
                 self._changed.notify_all()
 
-    def unwritten(self) -> list[Entry]:
+    def unwritten(self) -> list[RunUpdate]:
         """Return what was put, may not be written yet and is in no spool; never waits."""
         with self._changed:
             return self._queue.unwritten()
@@ -267,7 +267,7 @@ class Writer:
             for number, entry in entries:
                 held = self._backlog.get(entry.run)
                 if held is None:
-                    held = self._backlog[entry.run] = Held(now, number)
+                    held = self._backlog[entry.run] = PendingUpdate(now, number)
                 held.take(number, entry)
         with self._changed:
             self._changed.notify_all()
@@ -319,12 +319,12 @@ class Writer:
             self._down = False
             _logger.info("MLflow can be written to again; all that waited is being written")
 
-    def _failed(self, held: Held, error: Exception) -> None:
+    def _failed(self, held: PendingUpdate, error: Exception) -> None:
         held.attempts += 1
         held.due = time.monotonic() + self._delay_s(held)
         self._note_failure(error, first=held.attempts == 1)
 
-    def _delay_s(self, held: Held) -> float:
+    def _delay_s(self, held: PendingUpdate) -> float:
         return self._delays_s[min(held.attempts, len(self._delays_s)) - 1]
 
     def _note_failure(self, error: Exception, *, first: bool = False) -> None:

@@ -19,10 +19,10 @@ from tune_tf.trainables.multi_process.checkpoint_files import Files
 from tune_tf.trainables.multi_process.gradient_worker import GradientWorkerActor, WorkReport
 from tune_tf.trainables.multi_process.heartbeat import Pulses, Watch, verdict
 from tune_tf.trainables.multi_process.parameter_server import ParameterServerActor, UpdateReport
-from tune_tf.trainables.multi_process.worker import Assignment, EpochReport, TrialStart
+from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart, WorkerAssignment
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
 from tune_tf.training.peak_memory import with_summed_peak
-from tune_tf.training.rendezvous import WorkerFacts, addresses_of
+from tune_tf.training.rendezvous import WorkerInfo, addresses_of
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class GroupWorker:
     bundle: int
     actor: Any
     answers: list[Any]
-    facts: WorkerFacts | None = None
+    facts: WorkerInfo | None = None
     watched: bool = False
     load: dict[str, float] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class AsynchronousGroup:
 
     def __init__(
         self,
-        assignment: Assignment,
+        assignment: WorkerAssignment,
         parallelism: Asynchronous,
         *,
         placement_group: PlacementGroup,
@@ -94,7 +94,7 @@ class AsynchronousGroup:
         self._workers: list[GroupWorker] = []
         self._server = self._start_server()
         self._workers = [self._hired(bundle) for bundle in range(parallelism.num_workers)]
-        server: WorkerFacts = self._ask(("meet", self._server_assignment), watched=False)
+        server: WorkerInfo = self._ask(("meet", self._server_assignment), watched=False)
         self._server_facts = replace(server, rank=parallelism.num_workers)
         self._ask(("prepare", parallelism.max_staleness), watched=False)
         self._await_workers()
@@ -173,7 +173,7 @@ class AsynchronousGroup:
             ray.kill(server)
 
     @property
-    def _server_assignment(self) -> Assignment:
+    def _server_assignment(self) -> WorkerAssignment:
         share = TrialResources(max(1, self._parallelism.server_cpus))
         return replace(self._assignment, resources=share)
 
@@ -226,7 +226,7 @@ class AsynchronousGroup:
                 self._lose(worker, error)
                 continue
             del worker.answers[0]
-            if isinstance(told, WorkerFacts):
+            if isinstance(told, WorkerInfo):
                 self._welcome(worker, told)
             elif isinstance(told, WorkReport):
                 worker.load = told.system_metrics
@@ -235,7 +235,7 @@ class AsynchronousGroup:
         self._feel_pulses()
         return rested
 
-    def _welcome(self, worker: GroupWorker, facts: WorkerFacts) -> None:
+    def _welcome(self, worker: GroupWorker, facts: WorkerInfo) -> None:
         worker.facts = facts
         known = [each.facts for each in self._workers if each.facts is not None]
         known.append(replace(self._server_facts, num_gpus=facts.num_gpus))

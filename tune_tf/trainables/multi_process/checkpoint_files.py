@@ -11,7 +11,7 @@ Files = dict[str, bytes]
 """Files by name."""
 
 
-def write_files(folder: str | Path, files: Mapping[str, bytes]) -> None:
+def write_checkpoint_files(folder: str | Path, files: Mapping[str, bytes]) -> None:
     """Write files in their order; a crash leaves each as it was or whole."""
     for name, content in files.items():
         partial = Path(folder, f".{name}.{os.getpid()}")
@@ -19,7 +19,7 @@ def write_files(folder: str | Path, files: Mapping[str, bytes]) -> None:
         partial.replace(Path(folder, name))
 
 
-def read_files(folder: Any) -> Files:
+def read_checkpoint_files(folder: Any) -> Files:
     """Return the files of a folder.
 
     Raises:

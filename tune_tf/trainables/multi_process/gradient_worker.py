@@ -9,7 +9,7 @@ from ray.exceptions import RayActorError
 from tune_tf.errors import WorkerLostError
 from tune_tf.trainables.multi_process.worker import Worker
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.training.parameter_server.messages import Outcome, Rest
+from tune_tf.training.parameter_server.messages import Idle, TaskResult
 from tune_tf.training.peak_memory import told_peak_memory
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ class GradientWorker(Worker):
             WorkerLostError: The server is gone.
         """
         self._enter()
-        outcome: Outcome | None = None
+        outcome: TaskResult | None = None
         while True:
             errand = self._exchange(outcome)
-            if isinstance(errand, Rest):
+            if isinstance(errand, Idle):
                 recycle = self._is_recycled(self._loop.num_programs)
                 return WorkReport(errand.epoch, recycle, self._sampled() | told_peak_memory())
             outcome = self._loop.do(errand)
 
-    def _exchange(self, outcome: Outcome | None) -> Any:
+    def _exchange(self, outcome: TaskResult | None) -> Any:
         try:
             return ray.get(
                 self._server.do.remote("exchange", self._number, self._loop.version, outcome)

@@ -9,8 +9,8 @@ import numpy as np
 
 from tune_tf.trainables.multi_process.worker import EpochReport, Worker
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.training.parameter_server.batch_scheduler import BatchDealer, DealerStatistics
-from tune_tf.training.parameter_server.messages import Array, Errand, Outcome, Rest
+from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler, StalenessStatistics
+from tune_tf.training.parameter_server.messages import Array, Idle, Task, TaskResult
 
 if TYPE_CHECKING:
     from tune_tf.training.parameter_server.update_loop import UpdateLoop
@@ -28,7 +28,7 @@ class _Epoch:
         validation: Metrics of the validation; None before it.
     """
 
-    dealer: BatchDealer
+    dealer: BatchScheduler
     begun: float
     took_s: float = 0.0
     increments: list[Array] = field(default_factory=list)
@@ -46,7 +46,7 @@ class UpdateReport:
     """
 
     epoch: EpochReport
-    statistics: DealerStatistics
+    statistics: StalenessStatistics
     gradients_per_s: float
 
 
@@ -89,13 +89,13 @@ class ParameterServer(Worker):
         # Weights may have been restored or changed by a callback since: no worker has these.
         self._version += 1
         num_batches = self._loop.program.num_batches
-        dealer = BatchDealer(num_batches, self._max_staleness, self._version)
+        dealer = BatchScheduler(num_batches, self._max_staleness, self._version)
         self._epoch = _Epoch(dealer, self._clock())
         return self._num_epochs
 
     def exchange(
-        self, worker: int, held: int | None, outcome: Outcome | None = None
-    ) -> Errand | Rest:
+        self, worker: int, held: int | None, outcome: TaskResult | None = None
+    ) -> Task | Idle:
         """Take what a worker brings and tell it what to do next.
 
         Args:
@@ -107,12 +107,12 @@ class ParameterServer(Worker):
             self._take(worker, outcome)
         epoch = self._epoch
         if epoch is None:
-            return Rest(self._num_epochs)
+            return Idle(self._num_epochs)
         batch = epoch.dealer.deal(worker)
         if batch is None and not self._validates(epoch):
-            return Rest(self._num_epochs)
+            return Idle(self._num_epochs)
         program = self._loop.program
-        return Errand(
+        return Task(
             self._num_epochs,
             batch,
             None if batch is None else self._loop.rows_of(batch),
@@ -140,7 +140,7 @@ class ParameterServer(Worker):
             self._report(metrics), statistics, len(statistics.staleness) / epoch.took_s
         )
 
-    def _take(self, worker: int, outcome: Outcome) -> None:
+    def _take(self, worker: int, outcome: TaskResult) -> None:
         epoch = self._epoch
         if epoch is None or outcome.epoch != self._num_epochs:
             return  # of an epoch that others have completed

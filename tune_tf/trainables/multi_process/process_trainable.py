@@ -19,13 +19,17 @@ from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.memory.memory_saving import micro_batches_of
 from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
 from tune_tf.trainables.multi_process.bundles import Bundles
-from tune_tf.trainables.multi_process.checkpoint_files import Files, read_files, write_files
+from tune_tf.trainables.multi_process.checkpoint_files import (
+    Files,
+    read_checkpoint_files,
+    write_checkpoint_files,
+)
 from tune_tf.trainables.multi_process.heartbeat import Watch
 from tune_tf.trainables.multi_process.worker import (
-    Assignment,
     EpochReport,
     PickledWorkload,
     TrialStart,
+    WorkerAssignment,
 )
 from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.workload import Config
@@ -54,7 +58,7 @@ class Processes(Protocol):
         """End all processes, after the trial if told to ``finish``."""
 
 
-class InProcesses(tune.Trainable, abc.ABC):
+class ProcessTrainable(tune.Trainable, abc.ABC):
     """Trains in processes of their own.
 
     It asks them and stays free of TensorFlow, so that a crash of one leaves it alive to deal with
@@ -66,7 +70,7 @@ class InProcesses(tune.Trainable, abc.ABC):
     @abc.abstractmethod
     def make_processes(
         self,
-        assignment: Assignment,
+        assignment: WorkerAssignment,
         shares: Sequence[TrialResources],
         placement_group: PlacementGroup,
         watch: Watch,
@@ -133,7 +137,7 @@ class InProcesses(tune.Trainable, abc.ABC):
         shares = self._bundles.shares
         try:
             self._processes = self.make_processes(
-                Assignment(
+                WorkerAssignment(
                     workload,
                     shares[0],
                     replace(parallelism.in_a_worker, micro_batches=self._micro_batches),
@@ -184,7 +188,7 @@ class InProcesses(tune.Trainable, abc.ABC):
         self.begin(TrialStart(self.trial_id, dict(config), seed, log))
 
 
-class OneModelInProcesses(InProcesses):
+class SingleModelTrainable(ProcessTrainable):
     """Trains one model in processes of their own, an epoch an iteration."""
 
     _processes: Processes
@@ -196,12 +200,12 @@ class OneModelInProcesses(InProcesses):
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write everything needed to go on into a folder of this node."""
-        write_files(checkpoint_dir, self._processes.state())
+        write_checkpoint_files(checkpoint_dir, self._processes.state())
         self._last_checkpoint = self._clock()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from a folder that any Trainable of tune_tf wrote, with any number of replicas."""
-        self._processes.restore(ray.put(read_files(checkpoint)))
+        self._processes.restore(ray.put(read_checkpoint_files(checkpoint)))
         self._last_checkpoint = self._clock()
 
     def begin(self, trial: TrialStart) -> None:

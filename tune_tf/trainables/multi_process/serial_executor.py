@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 
-class OneThread:
+class SerialExecutor:
     """Does in a thread of its own what others ask for, in the order in which they ask.
 
     An act that raises is the last that counts: whoever waits then, or later, is told of it.

@@ -26,9 +26,13 @@ from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.trainables.mirrored import make_system_metrics
-from tune_tf.trainables.multi_process.checkpoint_files import Files, read_files, write_files
+from tune_tf.trainables.multi_process.checkpoint_files import (
+    Files,
+    read_checkpoint_files,
+    write_checkpoint_files,
+)
 from tune_tf.training.peak_memory import told_peak_memory
-from tune_tf.training.rendezvous import WorkerFacts
+from tune_tf.training.rendezvous import WorkerInfo
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
@@ -86,7 +90,7 @@ class PickledWorkload:
 
 
 @dataclass(frozen=True)
-class Assignment:
+class WorkerAssignment:
     """What a worker does for all the trials that it serves.
 
     Args:
@@ -156,7 +160,7 @@ class TrialProcess:
         self._node = node
         self._trial_id = ""
         self._log = TrialLog()
-        self._assignment: Assignment
+        self._assignment: WorkerAssignment
         self._system_metrics: SystemMetrics | None
         self._workload: Workload
         self._floatx: str
@@ -167,7 +171,7 @@ class TrialProcess:
         """Return who this is, for a message."""
         return f"worker {self._rank} on {self._node}"
 
-    def _claim(self, assignment: Assignment) -> None:
+    def _claim(self, assignment: WorkerAssignment) -> None:
         """Take over the workload and claim this process' devices.
 
         Raises:
@@ -221,7 +225,7 @@ def files_of(state: "Checkpoint") -> Files:
     """Return a checkpoint as files."""
     with tempfile.TemporaryDirectory() as folder:
         state.write(Path(folder))
-        return read_files(folder)
+        return read_checkpoint_files(folder)
 
 
 def checkpoint_of(files: Files) -> "Checkpoint":
@@ -233,7 +237,7 @@ def checkpoint_of(files: Files) -> "Checkpoint":
     from tune_tf.training.core.checkpoint import Checkpoint
 
     with tempfile.TemporaryDirectory() as folder:
-        write_files(folder, files)
+        write_checkpoint_files(folder, files)
         return Checkpoint.read(Path(folder))
 
 
@@ -252,7 +256,7 @@ class Worker(TrialProcess):
         self._loop: GraphLoop
         self._data: LoadCache[Any]
 
-    def meet(self, assignment: Assignment) -> WorkerFacts:
+    def meet(self, assignment: WorkerAssignment) -> WorkerInfo:
         """Take over the workload, claim this process' devices and say who this is.
 
         Raises:
@@ -265,7 +269,7 @@ class Worker(TrialProcess):
         # Bound until TensorFlow takes over, so that nobody nearby is given the same port.
         self._port = socket.socket()
         self._port.bind(("", 0))
-        return WorkerFacts(
+        return WorkerInfo(
             self._rank,
             self._node,
             f"{self._host}:{self._port.getsockname()[1]}",
@@ -332,10 +336,10 @@ class Worker(TrialProcess):
             replicas: On whose devices the rows of a trial are; None to keep none of them.
         """
         from tune_tf.data import LoadCache, rows_of
-        from tune_tf.training.input.device_rows import place
+        from tune_tf.training.input.device_rows import place_rows
 
         def load(config: Config) -> Any:
-            return place(rows_of(self._loads.load(config), floatx=self._floatx), replicas)
+            return place_rows(rows_of(self._loads.load(config), floatx=self._floatx), replicas)
 
         self._loop = loop
         self._data = LoadCache(load)

@@ -11,7 +11,7 @@ from ray.util.placement_group import PlacementGroup
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkerLostError
 from tune_tf.trainables.multi_process.heartbeat import Pulses, Watch, verdict
-from tune_tf.trainables.multi_process.worker import Assignment
+from tune_tf.trainables.multi_process.worker import WorkerAssignment
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor, started
 from tune_tf.training.rendezvous import PortTakenError, addresses_of
 
@@ -39,7 +39,7 @@ class WorkerGroup:
 
     def __init__(
         self,
-        assignment: Assignment,
+        assignment: WorkerAssignment,
         *,
         num_workers: int,
         placement_group: PlacementGroup,

@@ -12,19 +12,19 @@ from ray.util.placement_group import PlacementGroup
 
 from tune_tf.errors import TuneTfError, WorkerError
 from tune_tf.trainables.multi_process.heartbeat import Pulse, Watch
-from tune_tf.trainables.multi_process.serial_executor import OneThread
+from tune_tf.trainables.multi_process.serial_executor import SerialExecutor
 from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart
 from tune_tf.trainables.multi_process.worker_actor import started
 from tune_tf.trainables.subtasks.device import SubtaskDevice, is_death, judged, may_be_retried
 from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
 from tune_tf.trainables.subtasks.results import Metrics, SubtaskResults, has_diverged
 from tune_tf.trainables.subtasks.states import SubtaskStates, told_by
-from tune_tf.trainables.subtasks.worker import Snapshot, SubtaskActor, SubtaskAssignment
+from tune_tf.trainables.subtasks.worker import SubtaskActor, SubtaskAssignment, SubtaskSnapshot
 
 _log = logging.getLogger(__name__)
 
 
-class SubtaskCrew:
+class SubtaskPool:
     """Starts a process on each device of a trial and keeps them all busy.
 
     Everything here happens in one thread, in the order in which it comes: what a process has done,
@@ -67,7 +67,7 @@ class SubtaskCrew:
         self._queue = SubtaskQueue(self._subtasks.num_subtasks, num_devices)
         self._results = SubtaskResults(self._subtasks.num_subtasks)
         self._devices = [SubtaskDevice(self._hire(rank)) for rank in range(num_devices)]
-        self._thread = OneThread(self._dispatch, "subtasks")
+        self._thread = SerialExecutor(self._dispatch, "subtasks")
         try:
             names = ray.get([each.actor.do.remote("prepare", assignment) for each in self._devices])
         except RayError as error:
@@ -92,7 +92,7 @@ class SubtaskCrew:
         *,
         reported: int = 0,
         results: SubtaskResults | None = None,
-        snapshots: Mapping[int, Snapshot] | None = None,
+        snapshots: Mapping[int, SubtaskSnapshot] | None = None,
     ) -> None:
         """Begin a trial in place of the one before; nothing trains until a result is asked for.
 
@@ -116,7 +116,7 @@ class SubtaskCrew:
         self._wait(lambda: self._results.is_complete(number))
         return self._thread.do(self._told, number)
 
-    def snapshots(self) -> tuple[dict[int, Snapshot], SubtaskResults]:
+    def snapshots(self) -> tuple[dict[int, SubtaskSnapshot], SubtaskResults]:
         """Return the state of each subtask that has begun, and the results up to these states.
 
         Raises:
@@ -158,7 +158,7 @@ class SubtaskCrew:
         trial: TrialStart,
         reported: int,
         results: SubtaskResults | None,
-        snapshots: dict[int, Snapshot],
+        snapshots: dict[int, SubtaskSnapshot],
     ) -> None:
         for device in self._devices:
             device.actor.do_aside.remote("make_void", self._number)
@@ -227,7 +227,11 @@ class SubtaskCrew:
         self._follow(state, self._is_handed_over, device, self._number, unit)
 
     def _is_handed_over(
-        self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[Snapshot | None]"
+        self,
+        device: SubtaskDevice,
+        number: int,
+        unit: Unit,
+        answer: "Future[SubtaskSnapshot | None]",
     ) -> None:
         if number != self._number or device not in self._devices:
             return
@@ -353,7 +357,7 @@ class SubtaskCrew:
                 states[subtask] = self._devices[rank].actor.do.remote("state", subtask)
         return self._number, states
 
-    def _read(self, subtask: int, state: Any) -> Snapshot | None:
+    def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
         """Return a subtask's state from where it is, or the last one known; None for none."""
         snapshot = told_by(state)
         if snapshot is not None:

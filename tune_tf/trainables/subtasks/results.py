@@ -94,7 +94,7 @@ def has_diverged(metrics: Mapping[str, float]) -> bool:
     return not math.isfinite(metrics.get("loss", 0.0))
 
 
-def best_of(metrics: Sequence[Mapping[str, float]]) -> int:
+def best_subtask(metrics: Sequence[Mapping[str, float]]) -> int:
     """Return the subtask with the lowest ``val_loss``, or ``loss`` where none is validated."""
 
     def loss(subtask: int) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from tune_tf.trainables.subtasks.worker import Snapshot
+from tune_tf.trainables.subtasks.worker import SubtaskSnapshot
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class _Known:
 
     Args:
         epoch: Epochs done.
-        snapshot: Where Ray has it, a :class:`Snapshot`.
+        snapshot: Where Ray has it, a :class:`SubtaskSnapshot`.
         before: The one before, while it is not sure that this one was made.
     """
 
@@ -36,7 +36,7 @@ class SubtaskStates:
         Args:
             subtask: Whose.
             epoch: Epochs done.
-            snapshot: Where Ray has it, a :class:`Snapshot`.
+            snapshot: Where Ray has it, a :class:`SubtaskSnapshot`.
         """
         self._known[subtask] = _Known(epoch, snapshot)
 
@@ -91,7 +91,7 @@ class SubtaskStates:
         return False
 
 
-def told_by(state: Any) -> Snapshot | None:
+def told_by(state: Any) -> SubtaskSnapshot | None:
     """Return the state that Ray has somewhere; None if it was lost."""
     try:
         return ray.get(state)

@@ -13,10 +13,10 @@ from tune_tf.parallelism import Ensemble, Folds
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.trainables.multi_process.checkpoint_files import Files
 from tune_tf.trainables.multi_process.worker import (
-    Assignment,
     EpochReport,
     TrialProcess,
     TrialStart,
+    WorkerAssignment,
     checkpoint_of,
     files_of,
 )
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from tune_tf.data import LoadCache
     from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
-    from tune_tf.training.input.device_rows import Placed
+    from tune_tf.training.input.device_rows import DeviceRows
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubtaskAssignment(Assignment):
+class SubtaskAssignment(WorkerAssignment):
     """What a process does for all the trials that it serves.
 
     Args:
@@ -46,7 +46,7 @@ class SubtaskAssignment(Assignment):
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class SubtaskSnapshot:
     """The state of a subtask between two epochs.
 
     Args:
@@ -117,7 +117,7 @@ class SubtaskWorker(TrialProcess):
             self._placing = self._data.get(trial.config)
 
     def epoch(
-        self, number: int, subtask: int, begins: bool = False, state: Snapshot | None = None
+        self, number: int, subtask: int, begins: bool = False, state: SubtaskSnapshot | None = None
     ) -> EpochReport | None:
         """Train and validate a subtask for one epoch.
 
@@ -150,15 +150,15 @@ class SubtaskWorker(TrialProcess):
         load = self._sampled() | running.loop.performance | told_peak_memory()
         return EpochReport(numbers, running.has_ended, recycle, load)
 
-    def state(self, subtask: int) -> Snapshot | None:
+    def state(self, subtask: int) -> SubtaskSnapshot | None:
         """Return the state of a subtask; None if it is not here."""
         running = self._running.get(subtask)
         if running is None:
             return None
         checkpoint = running.loop.state()
-        return Snapshot(checkpoint.epoch, files_of(checkpoint))
+        return SubtaskSnapshot(checkpoint.epoch, files_of(checkpoint))
 
-    def hand_over(self, subtask: int) -> Snapshot | None:
+    def hand_over(self, subtask: int) -> SubtaskSnapshot | None:
         """Return the state of a subtask that goes on elsewhere, or has ended."""
         state = self.state(subtask)
         self._end(subtask)
@@ -173,7 +173,7 @@ class SubtaskWorker(TrialProcess):
         self._end_all()
         leave_trial()
 
-    def _begin(self, subtask: int, state: Snapshot | None) -> None:
+    def _begin(self, subtask: int, state: SubtaskSnapshot | None) -> None:
         self._end(subtask)
         rows = self._placing.rows(subtask)
         running = self._idle_loop(rows.spec)
@@ -234,16 +234,16 @@ class _Placing:
         self._rows = rows
         self._placed = functools.cache(self._place)
 
-    def rows(self, subtask: int) -> "Placed":
+    def rows(self, subtask: int) -> "DeviceRows":
         """Return the rows of a subtask."""
         from tune_tf.data import FoldedRows
 
         return self._placed(subtask if isinstance(self._rows, FoldedRows) else None)
 
-    def _place(self, fold: int | None) -> "Placed":
-        from tune_tf.training.input.device_rows import place
+    def _place(self, fold: int | None) -> "DeviceRows":
+        from tune_tf.training.input.device_rows import place_rows
 
-        return place(self._rows if fold is None else self._rows.rows(fold), self._replicas)
+        return place_rows(self._rows if fold is None else self._rows.rows(fold), self._replicas)
 
 
 class SubtaskActor(WorkerActor):

@@ -15,7 +15,7 @@ from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import example_seeds
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Config, Workload
 
@@ -33,17 +33,17 @@ class Validator:
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._replicas = replicas
         self._programs = _Programs(workload, Replicas(Devices((_DEVICE,))))
-        self._trial: tuple[Config, Placed, int] | None = None
+        self._trial: tuple[Config, DeviceRows, int] | None = None
         self._program: Program | None = None
-        self._source: Placed | None = None
-        self._placed: Placed | None = None
+        self._source: DeviceRows | None = None
+        self._placed: DeviceRows | None = None
 
     @property
     def num_programs(self) -> int:
         """Programs that were traced."""
         return self._programs.num_programs
 
-    def start(self, config: Config, rows: Placed, seed: int) -> None:
+    def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial.
 
         Args:
@@ -86,15 +86,15 @@ class _Programs(GraphLoop):
     def _can_check_reuse(self) -> bool:
         return False
 
-    def prepared(self, config: Config, rows: Placed) -> Placed:
+    def prepared(self, config: Config, rows: DeviceRows) -> DeviceRows:
         """Return a trial's rows with what it computes of them."""
         return self._per_examples.of(config, rows)
 
-    def program_for(self, config: Config, rows: Placed, seed: int) -> Program:
+    def program_for(self, config: Config, rows: DeviceRows, seed: int) -> Program:
         """Return the program of a trial's structure, with its scalars."""
         return self._program_for(config, rows, seed)[0]
 
-    def plain_program_for(self, config: Config, rows: Placed, seed: int) -> Program:
+    def plain_program_for(self, config: Config, rows: DeviceRows, seed: int) -> Program:
         """Return a program of a trial's own numbers, now and for all of its structure."""
         model = self._build(config, seed, rows)
         key = self._structure(model, scalars_of(model), config, rows).key
@@ -103,7 +103,7 @@ class _Programs(GraphLoop):
         return self.program_for(config, rows, seed)
 
 
-def _validated(program: Program, snapshot: Checkpoint, rows: Placed) -> Metrics:
+def _validated(program: Program, snapshot: Checkpoint, rows: DeviceRows) -> Metrics:
     for variable, value in zip(program.model.variables, snapshot.model, strict=True):
         variable.assign(value)
     seeds = example_seeds(snapshot.seed, snapshot.epoch) if rows.per_example else None
@@ -114,7 +114,7 @@ def _is_finite(metrics: Metrics) -> bool:
     return math.isfinite(metrics.get("val_loss", 0.0))
 
 
-class AheadLoop:
+class AsyncValidationLoop:
     """Trains the next epoch while a snapshot of the last one is validated on the CPU.
 
     Each epoch is reported once with its own numbers, in order: they are those of validation that
@@ -134,7 +134,7 @@ class AheadLoop:
         self._ahead: Future[Metrics] | None = None
         self._snapshot: Checkpoint | None = None  # of the epoch reported last
         self._untold: tuple[int, Metrics] | None = None  # that epoch, for the callbacks
-        self._begun: tuple[Config, Placed, int] | None = None  # until it is validated first
+        self._begun: tuple[Config, DeviceRows, int] | None = None  # until it is validated first
 
     @property
     def num_programs(self) -> int:
@@ -151,12 +151,12 @@ class AheadLoop:
         """Whether a callback asked to end the trial."""
         return self._inner.stop_training
 
-    def start(self, config: Config, rows: Placed, seed: int) -> None:
+    def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial.
 
         Args:
             config: The trial's values.
-            rows: Its data, placed by :func:`tune_tf.training.input.device_rows.place`.
+            rows: Its data, placed by :func:`tune_tf.training.input.device_rows.place_rows`.
             seed: Of weights, dropout and data order.
 
         Raises:

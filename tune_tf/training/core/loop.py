@@ -33,7 +33,7 @@ from tune_tf.training.core.seeds import (
 )
 from tune_tf.training.core.step import has_own_train_step
 from tune_tf.training.core.structure import structure_of
-from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.per_example import PerExamples
 from tune_tf.training.input.stream import Stream
 from tune_tf.training.reuse import reuse_check
@@ -84,7 +84,7 @@ class LoopTrial:
     """A trial in a loop, from its start to its end."""
 
     config: Config
-    rows: Placed
+    rows: DeviceRows
     seed: int
     program: Program
     callbacks: EpochCallbacks
@@ -148,12 +148,12 @@ class GraphLoop:
             raise RuntimeError("no trial was started")
         return self._trial
 
-    def start(self, config: Config, rows: Placed, seed: int) -> None:
+    def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial: fresh seeded weights, zeroed optimizer, and no trace if one is there.
 
         Args:
             config: The trial's values.
-            rows: Its data, placed by :func:`tune_tf.training.input.device_rows.place`.
+            rows: Its data, placed by :func:`tune_tf.training.input.device_rows.place_rows`.
             seed: Of weights, dropout and data order.
         """
         trial = self._trial = self._prepared(config, rows, seed)
@@ -168,7 +168,7 @@ class GraphLoop:
             trial.program.trace_anew()
             trial.key = None
 
-    def _prepared(self, config: Config, rows: Placed, seed: int) -> LoopTrial:
+    def _prepared(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
         """Return a trial that has not begun."""
         rows = self._per_examples.of(config, rows)
         program, key, is_first = self._program_for(config, rows, seed)
@@ -258,7 +258,7 @@ class GraphLoop:
                 self._forget(trial.program, trial.key)  # its model was changed on the way
 
     def _program_for(
-        self, config: Config, rows: Placed, seed: int
+        self, config: Config, rows: DeviceRows, seed: int
     ) -> tuple[Program, str | None, bool]:
         """Return the program that serves a trial, its key, and whether it was made for it."""
         model = self._build(config, seed, rows)
@@ -302,7 +302,9 @@ class GraphLoop:
             return program, key, False
         self._forget(program, key)
         self._unshared.add(key or "")
-        _log.warning(reuse_check.report(type(self._workload).__name__, parameters, differences))
+        _log.warning(
+            reuse_check.difference_report(type(self._workload).__name__, parameters, differences)
+        )
         return traced, None, True
 
     def _tried(self, program: Program, fresh: "_Fresh") -> tuple[Program, list[str]]:
@@ -416,7 +418,7 @@ class GraphLoop:
         callbacks.test_end(validated)
         return metrics | validated
 
-    def _inputs(self, config: Config, rows: Placed, seed: int, epoch: int) -> Inputs:
+    def _inputs(self, config: Config, rows: DeviceRows, seed: int, epoch: int) -> Inputs:
         """Return what an epoch of a trial is done with."""
         train, validation = rows.train, rows.validation
         order: np.ndarray[Any, Any] | None = None
@@ -431,17 +433,19 @@ class GraphLoop:
         seeds = example_seeds(seed, epoch) if rows.per_example else None
         return Inputs(train, validation, order, seeds, unseeded_state(seed, epoch))
 
-    def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
+    def _callbacks(self, config: Config, rows: DeviceRows, model: Any) -> EpochCallbacks:
         num_batches = -(-rows.num_train // self._workload.global_batch_size(config))
         return EpochCallbacks(self._workload.callbacks(config), model, num_batches)
 
-    def _order(self, config: Config, rows: Placed, seed: int, epoch: int) -> "np.ndarray[Any, Any]":
+    def _order(
+        self, config: Config, rows: DeviceRows, seed: int, epoch: int
+    ) -> "np.ndarray[Any, Any]":
         """Return the numbers of the training rows in the order of an epoch."""
         if self._workload.shuffle(config):
             return epoch_order(seed, epoch, rows.num_train)
         return np.arange(rows.num_train, dtype=np.int32)
 
-    def _build(self, config: Config, seed: int, rows: Placed) -> Any:
+    def _build(self, config: Config, seed: int, rows: DeviceRows) -> Any:
         with self._state_of_workload.building(self._workload, self):
             model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
         if self._spread.synchronized_batch_norm and self._replicas.num > 1:
@@ -451,14 +455,24 @@ class GraphLoop:
         return model
 
     def _make_program(
-        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
+        self,
+        model: Any,
+        scalars: list[Scalar],
+        config: Config,
+        rows: DeviceRows,
+        found: Fingerprint,
     ) -> Program:
         self.num_programs += 1
         self._state_of_workload.note_trained(each for each in found.variables if each.trainable)
         return self._program_of(model, scalars, config, rows, found)
 
     def _program_of(
-        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
+        self,
+        model: Any,
+        scalars: list[Scalar],
+        config: Config,
+        rows: DeviceRows,
+        found: Fingerprint,
     ) -> Program:
         return self.program_class(
             self._workload,
@@ -477,7 +491,7 @@ class GraphLoop:
         )
 
     def _structure(
-        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed
+        self, model: Any, scalars: list[Scalar], config: Config, rows: DeviceRows
     ) -> Fingerprint:
         """Return what makes trials one program, with the variables of a model."""
         computed = rows.per_example and rows.per_example.number
@@ -492,7 +506,7 @@ class _Fresh(NamedTuple):
     model: Any
     found: Fingerprint
     config: Config
-    rows: Placed
+    rows: DeviceRows
     seed: int
 
 
@@ -509,7 +523,7 @@ def _are_alike(one: Metrics, other: Metrics) -> bool:
     )
 
 
-class RehearsedLoop(GraphLoop, abc.ABC):
+class DryRunLoop(GraphLoop, abc.ABC):
     """Tries a new program once when a trial is prepared, which also traces it.
 
     A carried scalar is NaN to code that takes its number while tracing. A program that fails or
@@ -521,7 +535,7 @@ class RehearsedLoop(GraphLoop, abc.ABC):
     def _rehearse(self, trial: LoopTrial) -> bool:
         """Run a trial's new program once, to no effect; return whether its numbers are finite."""
 
-    def _prepared(self, config: Config, rows: Placed, seed: int) -> LoopTrial:
+    def _prepared(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
         if rows.is_streamed:
             raise WorkloadError(
                 "asynchronous workers pick rows by number, but Data holds a Pipeline: return "

@@ -8,14 +8,14 @@ from typing import Any
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.replicas import AsIfAlone, Replicas
+from tune_tf.training.core.replicas import Replicas, SingleReplicaMixin
 from tune_tf.training.core.row_weights import split
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.rendezvous import PortTakenError
 
 
-class _Strategy(AsIfAlone, tf.distribute.MultiWorkerMirroredStrategy):
+class _Strategy(SingleReplicaMixin, tf.distribute.MultiWorkerMirroredStrategy):
     """Replicas in several processes."""
 
 

@@ -25,7 +25,7 @@ from tune_tf.training.core.step import (
     test_step,
     train_step,
 )
-from tune_tf.training.core.traced_scalar import CarriedScalars
+from tune_tf.training.core.traced_scalar import TracedScalars
 from tune_tf.training.core.update import prepare_optimizer
 from tune_tf.training.input.per_example import PerExample
 from tune_tf.training.input.reader import Reader, ResidentReader, StreamReader
@@ -153,7 +153,7 @@ class Program:
 
     def trace_anew(self) -> None:
         """Forget the traces: the next epoch sees the model as it is then, and carries nothing."""
-        self._carried = CarriedScalars((), (), ())
+        self._carried = TracedScalars((), (), ())
         self._trace()
 
     def structure(self) -> str | None:
@@ -190,7 +190,7 @@ class Program:
         if self._draws_unseeded:
             self._unseeded.assign(unseeded)
         order, seeds = (a if a is None else tf.constant(a) for a in (order, seeds))
-        return plain(epoch(train, validation, order, seeds, most))
+        return plain_metrics(epoch(train, validation, order, seeds, most))
 
     def state(self) -> "list[np.ndarray[Any, Any]]":
         """Return the values of all variables of the model, its step and its optimizer."""
@@ -211,7 +211,7 @@ class Program:
             validation: Placed validation rows.
             seeds: As for :meth:`epoch`.
         """
-        return plain(self._validation(validation, seeds, self._all_batches))
+        return plain_metrics(self._validation(validation, seeds, self._all_batches))
 
     def serves(self, scalars: Sequence[Scalar]) -> bool:
         """Return whether what was traced holds for other numbers of the carried scalars."""
@@ -270,10 +270,10 @@ class Program:
     def _end(self, *, training: bool) -> None:
         """Bring together what going over all rows gave, in the graph."""
 
-    def _carry(self, scalars: list[Scalar]) -> CarriedScalars:
+    def _carry(self, scalars: list[Scalar]) -> TracedScalars:
         return self._carrying([[scalar] for scalar in scalars])
 
-    def _carrying(self, owners: Sequence[Sequence[Scalar]]) -> CarriedScalars:
+    def _carrying(self, owners: Sequence[Sequence[Scalar]]) -> TracedScalars:
         """Return scalars to carry, each with its owners in all copies of the model."""
         # A clip threshold was divided by prepare_optimizer.
         divisors = [
@@ -284,7 +284,7 @@ class Program:
                 tf.Variable(scalar.value, dtype=tf.float64, trainable=False)
                 for scalar, *_ in owners
             ]
-        return CarriedScalars(owners, divisors, variables)
+        return TracedScalars(owners, divisors, variables)
 
     def _traced(self, body: Callable[..., Any], **options: Any) -> Any:
         """Return a function that runs as a graph, in which carried scalars are read anew."""
@@ -507,7 +507,7 @@ def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":
     return value if np.any(value) else None
 
 
-def plain(logs: Mapping[str, Any]) -> Metrics:
+def plain_metrics(logs: Mapping[str, Any]) -> Metrics:
     """Return metrics outside of TensorFlow, scalars as floats."""
     arrays = {name: value.numpy() for name, value in logs.items()}
     return {name: float(a) if np.ndim(a) == 0 else a for name, a in arrays.items()}

@@ -133,7 +133,7 @@ class _ReplicaThread(threading.local):
 _replica = _ReplicaThread()
 
 
-class AsIfAlone:
+class SingleReplicaMixin:
     """Mixed into a strategy, lets its replicas run as if they were alone."""
 
     @property
@@ -142,7 +142,7 @@ class AsIfAlone:
         return super().num_replicas_in_sync if _replica.share is None else 1  # type: ignore[misc]
 
 
-class _Strategy(AsIfAlone, tf.distribute.MirroredStrategy):
+class _Strategy(SingleReplicaMixin, tf.distribute.MirroredStrategy):
     """Replicas on one node."""
 
 

@@ -1,7 +1,7 @@
 """A Python float that a traced program reads anew at every call.
 
 Keras keeps most hyperparameters (momentum, weight decay, a dropout rate, ...) as Python floats,
-which tracing turns into constants. While a graph is traced, a :class:`CarriedFloat` stands in their
+which tracing turns into constants. While a graph is traced, a :class:`TracedFloat` stands in their
 place: its number lives in a float64 variable, so one traced program serves every value. At all
 other times the plain number of the trial stands there, for callbacks and whoever else looks.
 """
@@ -20,7 +20,7 @@ from tune_tf.training.core.scalars import Scalar
 Thunk = Callable[[], tf.Tensor]
 
 
-class CarriedFloat(float):
+class TracedFloat(float):
     """A float whose number is read from a variable when a traced program runs.
 
     Arithmetic with Python numbers stays lazy and in float64, as Python would do it, and is cast to
@@ -42,12 +42,12 @@ class CarriedFloat(float):
     _number: Callable[[], float]
     _read: Thunk
     _comparisons: list[Callable[[], bool]]
-    _derived: "dict[tuple[Any, ...], CarriedFloat]"
+    _derived: "dict[tuple[Any, ...], TracedFloat]"
     _cast: dict[tuple[int, str, tf.DType], tf.Tensor]
 
     def __new__(
         cls, number: Callable[[], float], read: Thunk, comparisons: list[Callable[[], bool]]
-    ) -> "CarriedFloat":
+    ) -> "TracedFloat":
         """Make a float that holds NaN where C code looks for its number."""
         self = super().__new__(cls, float("nan"))
         self._number = number
@@ -81,9 +81,9 @@ class CarriedFloat(float):
         def pick(first: Any, second: Any) -> Any:
             return op(second, first) if swapped else op(first, second)
 
-        if isinstance(other, CarriedFloat):
+        if isinstance(other, TracedFloat):
             number, read = other._number, other._read  # noqa: SLF001  of its own kind
-            return CarriedFloat(
+            return TracedFloat(
                 lambda: pick(self._number(), number()),
                 lambda: pick(self._read(), read()),
                 self._comparisons,
@@ -92,7 +92,7 @@ class CarriedFloat(float):
             plain = float(other)
             key = (op, plain, swapped)
             if key not in self._derived:
-                self._derived[key] = CarriedFloat(
+                self._derived[key] = TracedFloat(
                     lambda: pick(self._number(), plain),
                     lambda: pick(self._read(), tf.constant(plain, tf.float64)),
                     self._comparisons,
@@ -101,16 +101,16 @@ class CarriedFloat(float):
         tensor = tf.convert_to_tensor(other)
         return pick(self.__tf_tensor__(tensor.dtype), tensor)
 
-    def __neg__(self) -> "CarriedFloat":
+    def __neg__(self) -> "TracedFloat":
         """Return the negated value, still carried."""
-        return CarriedFloat(lambda: -self._number(), lambda: -self._read(), self._comparisons)
+        return TracedFloat(lambda: -self._number(), lambda: -self._read(), self._comparisons)
 
-    def __pos__(self) -> "CarriedFloat":
+    def __pos__(self) -> "TracedFloat":
         """Return itself."""
         return self
 
     @property
-    def real(self) -> "CarriedFloat":
+    def real(self) -> "TracedFloat":
         """Itself."""
         return self
 
@@ -120,9 +120,9 @@ class CarriedFloat(float):
         """Copy and pickle as a plain float."""
         return float, (self._fixed(),)
 
-    def __abs__(self) -> "CarriedFloat":
+    def __abs__(self) -> "TracedFloat":
         """Return the absolute value, still carried."""
-        return CarriedFloat(
+        return TracedFloat(
             lambda: abs(self._number()), lambda: tf.abs(self._read()), self._comparisons
         )
 
@@ -138,13 +138,13 @@ class CarriedFloat(float):
         return number
 
 
-def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[CarriedFloat, Any], Any]:
+def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[TracedFloat, Any], Any]:
     return lambda self, other: self._apply(op, other, swapped=swapped)
 
 
-def _comparison(op: Callable[[Any, Any], bool]) -> Callable[[CarriedFloat, Any], Any]:
-    def compare(self: CarriedFloat, other: Any) -> Any:
-        if isinstance(other, CarriedFloat):
+def _comparison(op: Callable[[Any, Any], bool]) -> Callable[[TracedFloat, Any], Any]:
+    def compare(self: TracedFloat, other: Any) -> Any:
+        if isinstance(other, TracedFloat):
             return self._compared(op, other._number)  # noqa: SLF001
         if isinstance(other, numbers.Real):
             return self._compared(op, lambda: float(other))
@@ -156,8 +156,8 @@ def _comparison(op: Callable[[Any, Any], bool]) -> Callable[[CarriedFloat, Any],
 def _answer(name: str) -> Callable[..., Any]:
     method = getattr(float, name)
 
-    def answer(self: CarriedFloat, *others: Any) -> Any:
-        plain = (each._fixed() if isinstance(each, CarriedFloat) else each for each in others)  # noqa: SLF001
+    def answer(self: TracedFloat, *others: Any) -> Any:
+        plain = (each._fixed() if isinstance(each, TracedFloat) else each for each in others)  # noqa: SLF001
         return method(self._fixed(), *plain)
 
     return answer
@@ -165,20 +165,20 @@ def _answer(name: str) -> Callable[..., Any]:
 
 for _name in ("add", "sub", "mul", "truediv", "pow"):
     _op = getattr(operator, _name)
-    setattr(CarriedFloat, f"__{_name}__", _arithmetic(_op, swapped=False))
-    setattr(CarriedFloat, f"__r{_name}__", _arithmetic(_op, swapped=True))
+    setattr(TracedFloat, f"__{_name}__", _arithmetic(_op, swapped=False))
+    setattr(TracedFloat, f"__r{_name}__", _arithmetic(_op, swapped=True))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(CarriedFloat, f"__{_name}__", _comparison(getattr(operator, _name)))
+    setattr(TracedFloat, f"__{_name}__", _comparison(getattr(operator, _name)))
 for _name in (
     *("float", "int", "trunc", "floor", "ceil", "round", "hash", "repr", "format", "getnewargs"),
     *("mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod"),
 ):
-    setattr(CarriedFloat, f"__{_name}__", _answer(f"__{_name}__"))
+    setattr(TracedFloat, f"__{_name}__", _answer(f"__{_name}__"))
 for _name in ("as_integer_ratio", "hex", "is_integer"):
-    setattr(CarriedFloat, _name, _answer(_name))
+    setattr(TracedFloat, _name, _answer(_name))
 
 
-class CarriedScalars:
+class TracedScalars:
     """The scalars of a program: the variables that its graphs read, and the objects they are of.
 
     Args:
@@ -200,7 +200,7 @@ class CarriedScalars:
         self._comparisons: list[Callable[[], bool]] = []
         self._numbers = [owners[0].value for owners in scalars]
         self._in_graph = [
-            CarriedFloat(partial(self._number, i), variable.read_value, self._comparisons)
+            TracedFloat(partial(self._number, i), variable.read_value, self._comparisons)
             for i, variable in enumerate(variables)
         ]
 

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class DeviceRows:
     """Training and validation rows, resident on every replica's device.
 
     Args:
@@ -49,7 +49,7 @@ class Placed:
         return isinstance(self.train, Stream) or isinstance(self.validation, Stream)
 
 
-def place(rows: Any, replicas: Replicas | None) -> Placed:
+def place_rows(rows: Any, replicas: Replicas | None) -> DeviceRows:
     """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None: nowhere.
 
     Those of a pipeline stay where they are, and so do arrays that take more than half of a GPU's
@@ -61,7 +61,7 @@ def place(rows: Any, replicas: Replicas | None) -> Placed:
     if rows.validation is not None:
         validation = _placed(rows.validation, "validation", replicas)
     count = min(_SAMPLE_ROWS, rows.num_train)
-    return Placed(
+    return DeviceRows(
         train=train,
         validation=validation,
         sample=(

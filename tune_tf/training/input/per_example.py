@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tune_tf.data import LoadCache, rows_of, vectorized
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
-from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.row_function import checked_row
 from tune_tf.workload import Config, Data, Workload
 
@@ -89,7 +89,7 @@ class PerExamples:
         self._cache = LoadCache(self._made, _KEPT)
         self._count = 0
 
-    def of(self, config: Config, rows: Placed) -> Placed:
+    def of(self, config: Config, rows: DeviceRows) -> DeviceRows:
         """Return a trial's rows with what it computes of them, if it does."""
         if not self._workload.computes_rows:
             return rows

@@ -15,7 +15,7 @@ from tune_tf.data.nested import leaves_of
 from tune_tf.data.node_cache.node_actor import node_actor
 from tune_tf.data.node_cache.shared_loads import KEEP_S, is_actor
 from tune_tf.data.pipeline import Pipeline
-from tune_tf.data.prepare.leases import BEATS, Heartbeat, Leases, end_when_unwanted
+from tune_tf.data.prepare.leases import BEATS, ActorHeartbeat, Leases, end_when_unwanted
 from tune_tf.data.prepare.preparation import pickled
 from tune_tf.errors import WorkloadError
 
@@ -192,7 +192,7 @@ def _address() -> str:
     for _ in range(_TRIES):
         try:
             service = node_actor(EpochService, "epochs", KEEP_S, _free_ports(), max_restarts=-1)
-            asker = Heartbeat.to(service, KEEP_S / BEATS, "epochs").asker
+            asker = ActorHeartbeat.to(service, KEEP_S / BEATS, "epochs").asker
             address: str = ray.get(service.address.remote(asker))
         except ray.exceptions.RayActorError as error:  # others may have taken its ports
             lost = error

@@ -4,12 +4,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-Verdict = Literal["apply", "stale", "late"]
+GradientVerdict = Literal["apply", "stale", "late"]
 """Whether a gradient counts; it does not if it is too old, or if its batch was done before."""
 
 
 @dataclass
-class DealerStatistics:
+class StalenessStatistics:
     """What became of the gradients of an epoch.
 
     Args:
@@ -33,7 +33,7 @@ class DealerStatistics:
         return max(self.staleness, default=0)
 
 
-class BatchDealer:
+class BatchScheduler:
     """Deals out the batches of an epoch so that each is applied exactly once.
 
     A batch whose worker died, or whose gradient came too old, is dealt again. When none is left to
@@ -48,7 +48,7 @@ class BatchDealer:
 
     def __init__(self, num_batches: int, max_staleness: int, version: int = 0) -> None:
         self.version = version
-        self.statistics = DealerStatistics()
+        self.statistics = StalenessStatistics()
         self._max_staleness = max_staleness
         self._waiting = deque(range(num_batches))
         self._under_way: dict[int, set[int]] = {}  # by batch, oldest first: who computes it
@@ -70,7 +70,7 @@ class BatchDealer:
         self._under_way[batch].add(worker)
         return batch
 
-    def judge(self, worker: int, batch: int, version: int) -> Verdict:
+    def judge(self, worker: int, batch: int, version: int) -> GradientVerdict:
         """Take a gradient in.
 
         Args:

@@ -3,15 +3,15 @@
 from typing import Any
 
 from tune_tf.training.callbacks import EpochCallbacks
-from tune_tf.training.core.loop import LoopTrial, RehearsedLoop
+from tune_tf.training.core.loop import DryRunLoop, LoopTrial
 from tune_tf.training.core.program import Program
-from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.parameter_server.gradient_program import GradientProgram
-from tune_tf.training.parameter_server.messages import Array, Errand, Outcome
+from tune_tf.training.parameter_server.messages import Array, Task, TaskResult
 from tune_tf.workload import Config
 
 
-class GradientLoop(RehearsedLoop):
+class GradientLoop(DryRunLoop):
     """Gradients of one trial after another, with programs shared by trials of one structure.
 
     A workload's callbacks are the server's.
@@ -29,12 +29,12 @@ class GradientLoop(RehearsedLoop):
         """Of the weights that this worker has; None if it has none."""
         return self._version
 
-    def start(self, config: Config, rows: Placed, seed: int) -> None:
+    def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial, whose weights come with the first errand."""
         super().start(config, rows, seed)
         self._values, self._version = {}, None
 
-    def do(self, errand: Errand) -> Outcome:
+    def do(self, errand: Task) -> TaskResult:
         """Return what came of an errand."""
         self._values.update(errand.weights)
         self._version = errand.version
@@ -43,15 +43,15 @@ class GradientLoop(RehearsedLoop):
         done = (errand.epoch, errand.batch, errand.version)
         if errand.batch is None or errand.rows is None:
             program.load(self._values)
-            return Outcome(*done, validation=program.validate(trial.rows.validation))
+            return TaskResult(*done, validation=program.validate(trial.rows.validation))
         program.load(self._values, batch=errand.batch)
         gradient = program.gradient(trial.rows.train, errand.rows, errand.loss_scale)
-        return Outcome(*done, gradient, program.increments)
+        return TaskResult(*done, gradient, program.increments)
 
     def _rehearse(self, trial: LoopTrial) -> bool:
         return gradient_program_of(trial).rehearse(trial.rows.train)
 
-    def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
+    def _callbacks(self, config: Config, rows: DeviceRows, model: Any) -> EpochCallbacks:
         return EpochCallbacks((), model)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.program import Program, plain
+from tune_tf.training.core.program import Program, plain_metrics
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.update import refuse_other_optimizers
 from tune_tf.training.parameter_server.messages import Array, Gradient, SparseGradient
@@ -108,7 +108,7 @@ class GradientProgram(Program):
             [_plain_gradient(value) for value in found["values"]],
             [move.numpy() for move in found["moves"]],
             [counted.numpy() for counted in found["metrics"]],
-            None if found["logs"] is None else plain(found["logs"]),
+            None if found["logs"] is None else plain_metrics(found["logs"]),
         )
 
     def _run_gradient(self, train: Any, rows: tf.Tensor) -> dict[str, Any]:

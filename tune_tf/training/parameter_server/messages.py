@@ -16,7 +16,7 @@ class SparseGradient(NamedTuple):
     indices: Array
 
 
-Values = list[Array | SparseGradient | None]
+GradientValues = list[Array | SparseGradient | None]
 """Gradients by trainable variable; None where a variable has none."""
 
 
@@ -32,14 +32,14 @@ class Gradient:
         logs: What a training step of the user's own returned; None for Keras'.
     """
 
-    values: Values
+    values: GradientValues
     moves: list[Array]
     metrics: list[Array]
     logs: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Errand:
+class Task:
     """A batch to compute the gradient of, or the validation.
 
     Args:
@@ -61,7 +61,7 @@ class Errand:
 
 
 @dataclass(frozen=True, eq=False)
-class Rest:
+class Idle:
     """Nothing to do until the next epoch.
 
     Args:
@@ -72,7 +72,7 @@ class Rest:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TaskResult:
     """What came of an errand.
 
     Args:

@@ -4,15 +4,15 @@ from typing import Any
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.callbacks import EpochCallbacks
-from tune_tf.training.core.loop import LoopTrial, RehearsedLoop
+from tune_tf.training.core.loop import DryRunLoop, LoopTrial
 from tune_tf.training.core.program import Metrics, Program
-from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.parameter_server.messages import Array, Gradient
 from tune_tf.training.parameter_server.update_program import UpdateProgram
 from tune_tf.workload import Config
 
 
-class UpdateLoop(RehearsedLoop):
+class UpdateLoop(DryRunLoop):
     """Updates of one trial after another, with programs shared by trials of one structure."""
 
     program_class: type[Program] = UpdateProgram
@@ -57,7 +57,7 @@ class UpdateLoop(RehearsedLoop):
             trial.callbacks.train_end()
         return metrics
 
-    def _callbacks(self, config: Config, rows: Placed, model: Any) -> EpochCallbacks:
+    def _callbacks(self, config: Config, rows: DeviceRows, model: Any) -> EpochCallbacks:
         callbacks = super()._callbacks(config, rows, model)
         if callbacks.watch_validation and rows.num_validation and rows.validation is None:
             raise WorkloadError(

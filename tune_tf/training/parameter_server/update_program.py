@@ -6,9 +6,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.training.core.program import Metrics, Program, plain
+from tune_tf.training.core.program import Metrics, Program, plain_metrics
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.parameter_server.messages import Array, Gradient, SparseGradient, Values
+from tune_tf.training.parameter_server.messages import (
+    Array,
+    Gradient,
+    GradientValues,
+    SparseGradient,
+)
 from tune_tf.training.parameter_server.variable_roles import VariableRoles
 from tune_tf.workload import Workload
 
@@ -57,7 +62,9 @@ class UpdateProgram(Program):
         """Trace the update by small gradients and undo it; return whether it gave real numbers."""
         variables = [*self.model.variables, *self.model.optimizer.variables]
         before = [variable.numpy() for variable in variables]
-        small: Values = [np.full(v.shape, _SMALL, v.dtype) for v in self.model.trainable_variables]
+        small: GradientValues = [
+            np.full(v.shape, _SMALL, v.dtype) for v in self.model.trainable_variables
+        ]
         self.apply(
             Gradient(
                 small,
@@ -98,7 +105,7 @@ class UpdateProgram(Program):
 
     def metrics(self) -> Metrics:
         """Return the metrics of the batches that were applied, as ``fit`` would log them."""
-        metrics = plain(
+        metrics = plain_metrics(
             {k: tf.convert_to_tensor(v) for k, v in self.model.get_metrics_result().items()}
         )
         logs = self._last_logs
@@ -118,7 +125,7 @@ class UpdateProgram(Program):
         optimizer = model.optimizer
         scale = getattr(optimizer, "dynamic_scale", None)
         whole = [
-            scaled(gradient, variable, scale)
+            scaled_for_optimizer(gradient, variable, scale)
             for gradient, variable in zip(gradients, trainable, strict=True)
         ]
         optimizer.apply(whole, trainable)
@@ -129,7 +136,7 @@ class UpdateProgram(Program):
             metric.assign(metric + counted)
 
 
-def scaled(gradient: Any, variable: Any, scale: Any) -> Any:
+def scaled_for_optimizer(gradient: Any, variable: Any, scale: Any) -> Any:
     """Return a gradient as the optimizer expects it: times its scale, which it divides by."""
     if gradient is None:
         return None

@@ -108,7 +108,7 @@ def differences(program: "Program", traced: "Program", inputs: "Inputs") -> list
     return [] if repeated else found
 
 
-def report(workload: str, parameters: Sequence[str], differences: Sequence[str]) -> str:
+def difference_report(workload: str, parameters: Sequence[str], differences: Sequence[str]) -> str:
     """Return what is to be logged of a program that gave other numbers.
 
     Args:

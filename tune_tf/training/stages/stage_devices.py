@@ -13,7 +13,7 @@ from tune_tf.training.input.array_tensor import tensor_of
 _HOST = "CPU:0"
 
 
-class Grid(Replicas):
+class StageDevices(Replicas):
     """Replicas by stages, a device each; no strategy is involved.
 
     ``tf.distribute.MirroredStrategy`` ignores where a layer wants to be, so the copies are models

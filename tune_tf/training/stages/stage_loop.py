@@ -15,16 +15,16 @@ from tune_tf.training.core.build import build_model
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program import Program
 from tune_tf.training.core.scalars import Scalar, scalars_of
-from tune_tf.training.input.device_rows import Placed
+from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.reuse.fingerprint import Fingerprint
 from tune_tf.training.stages.model_graph import calls_of
-from tune_tf.training.stages.stage_devices import Grid
+from tune_tf.training.stages.stage_devices import StageDevices
 from tune_tf.training.stages.stage_plan import stage_plan
-from tune_tf.training.stages.stage_program import StagedProgram
+from tune_tf.training.stages.stage_program import StageProgram
 from tune_tf.workload import Config, Workload
 
 
-class StagedLoop(GraphLoop):
+class StageLoop(GraphLoop):
     """Epochs as single graph calls over a grid of devices.
 
     A trial's model is built on the host, which has room for it; the one that trains is built again
@@ -36,7 +36,9 @@ class StagedLoop(GraphLoop):
         spread: How many replicas and stages that is, and in how many pieces batches go through.
     """
 
-    def __init__(self, workload: Workload, grid: Grid, spread: ModelParallel | Hybrid) -> None:
+    def __init__(
+        self, workload: Workload, grid: StageDevices, spread: ModelParallel | Hybrid
+    ) -> None:
         super().__init__(workload, grid)
         self._grid = grid
         self._micro_batches = spread.micro_batches
@@ -47,7 +49,7 @@ class StagedLoop(GraphLoop):
     def _can_check_reuse(self) -> bool:
         return False
 
-    def _build(self, config: Config, seed: int, rows: Placed) -> Any:
+    def _build(self, config: Config, seed: int, rows: DeviceRows) -> Any:
         self._seed = seed
         with self._state_of_workload.building(self._workload, self):
             model, self._created = self._grid.build(
@@ -65,7 +67,12 @@ class StagedLoop(GraphLoop):
         return model
 
     def _make_program(
-        self, model: Any, scalars: list[Scalar], config: Config, rows: Placed, found: Fingerprint
+        self,
+        model: Any,
+        scalars: list[Scalar],
+        config: Config,
+        rows: DeviceRows,
+        found: Fingerprint,
     ) -> Program:
         self.num_programs += 1
         calls = calls_of(model)
@@ -83,7 +90,7 @@ class StagedLoop(GraphLoop):
             )[0]
             for row in self._grid.rows
         ]
-        return StagedProgram(
+        return StageProgram(
             self._workload,
             copies,
             self._grid,

@@ -25,7 +25,7 @@ class _Stage:
         return list(keras.tree.flatten(self.model(inputs, training=training)))
 
 
-class Pipeline:
+class StagePipeline:
     """Runs a model stage by stage; what one stage makes goes to the device of the next.
 
     TensorFlow puts the gradients of an operation wherever it likes, so each stage has a tape of its

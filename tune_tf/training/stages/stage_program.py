@@ -13,13 +13,13 @@ from tune_tf.training.core.program import Program
 from tune_tf.training.core.row_weights import loss_metric, split, track_loss, unpack
 from tune_tf.training.core.scalars import Scalar, inner_optimizer, scalars_of
 from tune_tf.training.core.step import Step
-from tune_tf.training.core.traced_scalar import CarriedScalars
-from tune_tf.training.stages.stage_devices import Grid
-from tune_tf.training.stages.stage_pipeline import Pipeline
+from tune_tf.training.core.traced_scalar import TracedScalars
+from tune_tf.training.stages.stage_devices import StageDevices
+from tune_tf.training.stages.stage_pipeline import StagePipeline
 from tune_tf.workload import Workload
 
 
-class StagedProgram(Program):
+class StageProgram(Program):
     """One epoch on a grid of devices.
 
     The first copy of the model has the optimizer, the metrics and all state that a checkpoint
@@ -40,20 +40,20 @@ class StagedProgram(Program):
         self,
         workload: Workload,
         copies: Sequence[keras.Model],
-        grid: Grid,
+        grid: StageDevices,
         plan: Sequence[int],
         **settings: Any,
     ) -> None:
         self._copies = tuple(copies)
         self._pipelines = [
-            Pipeline(copy, plan, row) for copy, row in zip(copies, grid.rows, strict=True)
+            StagePipeline(copy, plan, row) for copy, row in zip(copies, grid.rows, strict=True)
         ]
         _build_optimizer(copies[0], grid)
         for copy in copies[1:]:
             build_losses(copy, settings["sample"], grid)
         super().__init__(workload, copies[0], grid, **settings)
 
-    def _carry(self, scalars: list[Scalar]) -> CarriedScalars:
+    def _carry(self, scalars: list[Scalar]) -> TracedScalars:
         others = [scalars_of(copy) for copy in self._copies[1:]] if scalars else []
         return self._carrying(list(zip(scalars, *others, strict=True)))
 
@@ -94,7 +94,7 @@ class StagedProgram(Program):
 
     def _pieces(
         self, batch: Any, num_rows: int, micro_batches: int
-    ) -> Iterator[tuple[Pipeline, Any, float]]:
+    ) -> Iterator[tuple[StagePipeline, Any, float]]:
         """Return each replica's rows, piece by piece, with their share of the batch."""
         for replica, pipeline in enumerate(self._pipelines):
             begin, end = split(num_rows, replica, len(self._pipelines))
@@ -160,7 +160,7 @@ def _seed_offset(variable: Any, replica: int) -> Any:
     return tf.zeros([], variable.dtype)
 
 
-def _build_optimizer(model: keras.Model, grid: Grid) -> None:
+def _build_optimizer(model: keras.Model, grid: StageDevices) -> None:
     """Create the optimizer's slots, and let it compute, beside the variable that it updates."""
     optimizer = inner_optimizer(model)
     create, update = optimizer.add_variable_from_reference, optimizer.update_step

@@ -11,8 +11,8 @@ from tune_tf.data.node_cache.load_cache import LoadCache
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.space import SearchSpace, nested
 from tune_tf.workload import Config, Data, Workload
-from tune_tf.workloads.keras_tuner.hypermodel_space import HypermodelSpace, space_of
-from tune_tf.workloads.keras_tuner.hyperparameter import Assignment
+from tune_tf.workloads.keras_tuner.hypermodel_space import HypermodelSpace, hypermodel_space
+from tune_tf.workloads.keras_tuner.hyperparameter import HyperparameterValues
 from tune_tf.workloads.keras_tuner.probing import Probing
 from tune_tf.workloads.keras_tuner.recorded_fit import FitArguments, FitRecorder
 from tune_tf.workloads.keras_tuner.trial_hyperparameters import trial_hyperparameters
@@ -24,7 +24,7 @@ def from_hypermodel(
     hypermodel: Any,
     data: Data | Callable[[Config], Data],
     *,
-    probes: Iterable[Assignment] = (),
+    probes: Iterable[HyperparameterValues] = (),
     **fit_arguments: Any,
 ) -> "HypermodelWorkload":
     """Return a workload, with its search space, of an unmodified KerasTuner hypermodel.
@@ -98,7 +98,7 @@ class HypermodelWorkload(Workload):
         self,
         hypermodel: Any,
         data: Data | Callable[[Config], Data],
-        probes: Sequence[Assignment],
+        probes: Sequence[HyperparameterValues],
         fit_arguments: Mapping[str, Any],
     ) -> None:
         self._hypermodel = hypermodel
@@ -175,7 +175,9 @@ class HypermodelWorkload(Workload):
         if not probing.found:
             text = "the hypermodel declares no hyperparameters (with tunable=False it shows none)"
             raise InvalidSettingsError([f"{text}: there is nothing to search"])
-        return space_of(probing.found, {key: probing.inferred(key) for key in probing.found})
+        return hypermodel_space(
+            probing.found, {key: probing.inferred(key) for key in probing.found}
+        )
 
     @functools.cached_property
     def _loads(self) -> LoadCache[Data]:

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space import Parameter, SearchSpace
 from tune_tf.space.declaration import KINDS, WHEN
 from tune_tf.space.paths import SEPARATOR
-from tune_tf.workloads.keras_tuner.hyperparameter import Hyperparameter, Key
+from tune_tf.workloads.keras_tuner.hyperparameter import Hyperparameter, HyperparameterKey
 
 When = dict[str, tuple[Any, ...]]
 
@@ -40,8 +40,9 @@ class _Entry:
     when: When
 
 
-def space_of(
-    found: Mapping[Key, Hyperparameter], inferred: Mapping[Key, Mapping[Key, tuple[Any, ...]]]
+def hypermodel_space(
+    found: Mapping[HyperparameterKey, Hyperparameter],
+    inferred: Mapping[HyperparameterKey, Mapping[HyperparameterKey, tuple[Any, ...]]],
 ) -> HypermodelSpace:
     """Return the search space of hyperparameters.
 
@@ -53,8 +54,8 @@ def space_of(
         InvalidSettingsError: One name stands for different values in scopes that can be active
             together, so that KerasTuner itself would give it either.
     """
-    entries: dict[Key, _Entry] = {}
-    faults: list[Fault] = []
+    entries: dict[HyperparameterKey, _Entry] = {}
+    faults: list[ErrorDetail] = []
     groups = {
         group for name, _ in found for group in _groups(SEPARATOR.join(map(_cleaned, _parts(name))))
     }
@@ -74,7 +75,7 @@ def space_of(
                 "is declared with different values, or in different scopes, that can be active "
                 "together: it then has one value for both; give each a name of its own"
             )
-            faults.append(Fault(hp.name, text))
+            faults.append(ErrorDetail(hp.name, text))
             continue
         entries[key] = joined
     if faults:
@@ -92,7 +93,9 @@ def space_of(
 
 
 def _when(
-    hp: Hyperparameter, inferred: Mapping[Key, tuple[Any, ...]], entries: Mapping[Key, _Entry]
+    hp: Hyperparameter,
+    inferred: Mapping[HyperparameterKey, tuple[Any, ...]],
+    entries: Mapping[HyperparameterKey, _Entry],
 ) -> When | None:
     """Return when a hyperparameter is active, by path; None where it never is."""
     when: When = {}

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tune_tf.errors import Fault, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
 
-Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
+HyperparameterConditions = tuple[tuple[str, tuple[Any, ...]], ...]
 """Names of hyperparameters, outermost scope first, each with the values that it may have."""
 
-Key = tuple[str, Conditions]
+HyperparameterKey = tuple[str, HyperparameterConditions]
 """What tells hyperparameters apart: KerasTuner lets one name stand in several scopes."""
 
-Assignment = Mapping[str, Any]
+HyperparameterValues = Mapping[str, Any]
 """Values by hyperparameter name."""
 
 _MAX_LISTED = 64
@@ -34,7 +34,7 @@ class Hyperparameter:
     """
 
     name: str
-    conditions: Conditions
+    conditions: HyperparameterConditions
     parameter: Parameter
     default: Any
     record: Mapping[str, Any]
@@ -54,12 +54,12 @@ class Hyperparameter:
         return cls(hp.name, conditions, _parameter(hp), hp.default, record)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> HyperparameterKey:
         """Return what tells it apart."""
         return self.name, self.conditions
 
     @property
-    def parents(self) -> tuple[tuple[Key, tuple[Any, ...]], ...]:
+    def parents(self) -> tuple[tuple[HyperparameterKey, tuple[Any, ...]], ...]:
         """Return the hyperparameters it hangs on, with the values they may have.
 
         A scope's parent always stands in the scopes around that scope: KerasTuner demands it.
@@ -69,7 +69,7 @@ class Hyperparameter:
             for depth, (name, values) in enumerate(self.conditions)
         )
 
-    def active(self, values: Assignment) -> bool:
+    def active(self, values: HyperparameterValues) -> bool:
         """Return whether all its scopes are active."""
         return all(name in values and values[name] in those for name, those in self.conditions)
 
@@ -113,7 +113,7 @@ def _parameter(hp: Any) -> Parameter:
         f"hyperparameters of the class {type(hp).__name__} have no counterpart: use hp.Int, "
         "hp.Float, hp.Choice, hp.Boolean or hp.Fixed"
     )
-    raise InvalidSettingsError([Fault(hp.name, text)])
+    raise InvalidSettingsError([ErrorDetail(hp.name, text)])
 
 
 def _range(hp: Any, *, whole: bool) -> Parameter:

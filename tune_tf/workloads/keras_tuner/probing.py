@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tune_tf.errors import Fault, InvalidSettingsError, WorkloadError
-from tune_tf.workloads.keras_tuner.hyperparameter import Assignment, Hyperparameter, Key
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError
+from tune_tf.workloads.keras_tuner.hyperparameter import (
+    Hyperparameter,
+    HyperparameterKey,
+    HyperparameterValues,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +24,7 @@ _MAX_PROBES = 1000
 
 
 @dataclass(frozen=True)
-class Probe:
+class BuildProbe:
     """What one build declared.
 
     Args:
@@ -30,9 +34,9 @@ class Probe:
         error: What it raised, if it did.
     """
 
-    asked: Assignment
-    declared: Mapping[Key, Hyperparameter]
-    taken: Mapping[Key, Any]
+    asked: HyperparameterValues
+    declared: Mapping[HyperparameterKey, Hyperparameter]
+    taken: Mapping[HyperparameterKey, Any]
     error: Exception | None = None
 
     @property
@@ -64,12 +68,12 @@ class Probing:
     """
 
     build: Callable[[Any], Any]
-    asked: Iterable[Assignment] = ()
-    found: dict[Key, Hyperparameter] = field(default_factory=dict)
-    probes: list[Probe] = field(default_factory=list)
+    asked: Iterable[HyperparameterValues] = ()
+    found: dict[HyperparameterKey, Hyperparameter] = field(default_factory=dict)
+    probes: list[BuildProbe] = field(default_factory=list)
     _done: set[str] = field(default_factory=set)
-    _told: set[Key] = field(default_factory=set)
-    _witness: dict[Key, Assignment] = field(default_factory=dict)
+    _told: set[HyperparameterKey] = field(default_factory=set)
+    _witness: dict[HyperparameterKey, HyperparameterValues] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Probe until nothing new appears."""
@@ -100,11 +104,11 @@ class Probing:
             )
 
     @property
-    def structural(self) -> list[Key]:
+    def structural(self) -> list[HyperparameterKey]:
         """Return the hyperparameters of few values that change what is declared."""
         return [key for key in self.found if self._is_structural(key)]
 
-    def inferred(self, key: Key) -> dict[Key, tuple[Any, ...]]:
+    def inferred(self, key: HyperparameterKey) -> dict[HyperparameterKey, tuple[Any, ...]]:
         """Return the values of others under which builds declare a hyperparameter, outside scopes.
 
         As for ``units_3`` in ``for i in range(hp.Int("layers", 1, 4))``. Nothing is returned where
@@ -116,7 +120,7 @@ class Probing:
         declaring = [each for each in due if key in each.declared]
         if len(declaring) == len(due):
             return {}
-        conditions: dict[Key, tuple[Any, ...]] = {}
+        conditions: dict[HyperparameterKey, tuple[Any, ...]] = {}
         for parent in self.structural:
             if parent == key:
                 break  # it cannot hang on what comes after it
@@ -134,7 +138,7 @@ class Probing:
         )
         return conditions if agree else {}
 
-    def _is_structural(self, key: Key) -> bool:
+    def _is_structural(self, key: HyperparameterKey) -> bool:
         hp = self.found[key]
         listed = hp.all_values
         if listed is None or len(listed) < 2:
@@ -157,7 +161,9 @@ class Probing:
             for key in list(self.found):
                 self._try_each(parent, values, self._witness[key])
 
-    def _try_each(self, key: Key, values: Iterable[Any], beside: Assignment) -> None:
+    def _try_each(
+        self, key: HyperparameterKey, values: Iterable[Any], beside: HyperparameterValues
+    ) -> None:
         for value in values:
             self._probe({**beside, key[0]: value})
 
@@ -169,7 +175,7 @@ class Probing:
                 values[hp.name] = pick(hp)
         return values
 
-    def _probe(self, asked: Assignment) -> None:
+    def _probe(self, asked: HyperparameterValues) -> None:
         """Build once, and remember what is new."""
         text = repr(sorted(asked.items()))
         if text in self._done or len(self.probes) >= _MAX_PROBES:
@@ -192,7 +198,7 @@ class Probing:
             self._witness.setdefault(key, reached)
 
 
-def probed(build: Callable[[Any], Any], asked: Assignment) -> Probe:
+def probed(build: Callable[[Any], Any], asked: HyperparameterValues) -> BuildProbe:
     """Return what a build declares when it is given some values; the others have their defaults.
 
     Raises:
@@ -210,9 +216,9 @@ def probed(build: Callable[[Any], Any], asked: Assignment) -> Probe:
     except Exception as raised:  # noqa: BLE001  not every combination can be built
         error = raised
         _log.debug("building with %s raised %r", asked, raised)
-    declared: dict[Key, Hyperparameter] = {}
-    taken: dict[Key, Any] = {}
-    faults: list[Fault] = []
+    declared: dict[HyperparameterKey, Hyperparameter] = {}
+    taken: dict[HyperparameterKey, Any] = {}
+    faults: list[ErrorDetail] = []
     for hp, record in zip(hps.space, hps.get_config()["space"], strict=True):
         try:
             made = Hyperparameter.of(hp, record)
@@ -224,4 +230,4 @@ def probed(build: Callable[[Any], Any], asked: Assignment) -> Probe:
             taken[made.key] = hps.values[made.name]
     if faults:
         raise InvalidSettingsError(faults)
-    return Probe(dict(asked), declared, taken, error)
+    return BuildProbe(dict(asked), declared, taken, error)
