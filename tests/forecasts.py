@@ -52,7 +52,7 @@ def forecast(**how):
     return Forecast(**given | how)
 
 
-def outturn(**how):
+def actuals(**how):
     """Return what such a sweep took."""
     given = {
         "wall_s": 125.0,

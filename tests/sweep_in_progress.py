@@ -47,7 +47,7 @@ class SweepInProgress:
         self.is_driven = False
 
     def finish(self, *, interrupted=False, run_ids=None):
-        self.diary.over(interrupted=interrupted, run_ids=run_ids or {})
+        self.diary.record_session_end(interrupted=interrupted, run_ids=run_ids or {})
         self.leave()
 
     def config_of(self, number):
@@ -56,7 +56,7 @@ class SweepInProgress:
         return {"optimizer": optimizer, "momentum": momentum, "block": {"width": 8 + number}}
 
     def start(self, number):
-        self.diary.started(IDS[number], number, self.config_of(number))
+        self.diary.record_start(IDS[number], number, self.config_of(number))
         (self.path / f"trial_{number:05d}").mkdir(exist_ok=True)
 
     def report(self, number, *values, done=None, **more):
@@ -86,7 +86,7 @@ class SweepInProgress:
                 file.write(json.dumps(line) + "\n")
 
     def end(self, number, outcome=Outcome.COMPLETED, cause=None):
-        self.diary.ended(IDS[number], number, self.config_of(number), outcome, cause)
+        self.diary.record_end(IDS[number], number, self.config_of(number), outcome, cause)
 
     def run(self, number, *values, outcome=Outcome.COMPLETED, **more):
         """Run a trial from its start to its end."""

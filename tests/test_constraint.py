@@ -29,9 +29,9 @@ def test_a_bound_that_is_not_finite_is_refused(text):
 
 
 def test_all_faults_are_told_at_once():
-    with pytest.raises(InvalidSettingsError, match="3 faults") as caught:
+    with pytest.raises(InvalidSettingsError, match="3 errors") as caught:
         Constraint("", "<", "3")
-    assert len(caught.value.faults) == 3
+    assert len(caught.value.details) == 3
 
 
 def test_a_mapping_gives_one_constraint_a_bound():
@@ -43,9 +43,9 @@ def test_a_mapping_gives_one_constraint_a_bound():
 
 
 def test_faults_of_a_mapping_are_placed_by_metric():
-    with pytest.raises(InvalidSettingsError, match="2 faults") as caught:
+    with pytest.raises(InvalidSettingsError, match="2 errors") as caught:
         Constraint.from_dict({"size": "2e6", "speed": "<= 3", "heat": "< 4"})
-    assert [fault.where for fault in caught.value.faults] == ["size", "heat"]
+    assert [error.where for error in caught.value.details] == ["size", "heat"]
 
 
 def test_what_is_no_mapping_is_refused():

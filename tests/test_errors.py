@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from tune_tf import errors
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, TuneTfError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, TuneTfError, did_you_mean, one_of
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ def test_a_fault_shows_the_parts_that_are_known(fault, text):
     ("faults", "source", "text"),
     [
         pytest.param(["is bad"], None, "is bad", id="one"),
-        pytest.param(["a", "b"], None, "2 faults\n  a\n  b", id="two"),
-        pytest.param(["a"], "x.yaml", "x.yaml: 1 fault\n  a", id="one-of-a-file"),
-        pytest.param(["a", "b"], "x.yaml", "x.yaml: 2 faults\n  a\n  b", id="two-of-a-file"),
+        pytest.param(["a", "b"], None, "2 errors\n  a\n  b", id="two"),
+        pytest.param(["a"], "x.yaml", "x.yaml: 1 error\n  a", id="one-of-a-file"),
+        pytest.param(["a", "b"], "x.yaml", "x.yaml: 2 errors\n  a\n  b", id="two-of-a-file"),
     ],
 )
 def test_invalid_settings_tell_all_faults(faults, source, text):
@@ -39,7 +39,7 @@ def test_invalid_settings_tell_all_faults(faults, source, text):
 def test_invalid_settings_cross_processes_whole():
     error = InvalidSettingsError([ErrorDetail("name", "is bad", 4), "is odd"], "x.yaml")
     copy = pickle.loads(pickle.dumps(error))
-    assert (copy.faults, copy.source, str(copy)) == (error.faults, error.source, str(error))
+    assert (copy.details, copy.source, str(copy)) == (error.details, error.source, str(error))
 
 
 LEAVES = [
@@ -64,7 +64,7 @@ def test_every_error_is_a_builtin_one_too(error):
     ],
 )
 def test_the_nearest_name_is_guessed(name, text):
-    assert near_ones(name, ["adam", "sgd"]) == text
+    assert did_you_mean(name, ["adam", "sgd"]) == text
 
 
 def test_one_of_lists_names():

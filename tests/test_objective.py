@@ -12,7 +12,7 @@ from tune_tf.objective import Objective
         pytest.param("", "max", "metric must be the name of a reported metric, not ''", id="empty"),
         pytest.param(None, "max", "metric must be the name .* not None", id="none"),
         pytest.param("loss", "maximize", "mode must be 'min' or 'max', not 'maximize'", id="mode"),
-        pytest.param("", "up", "2 faults", id="both"),
+        pytest.param("", "up", "2 errors", id="both"),
     ],
 )
 def test_bad_objectives_are_refused(metric, mode, match):

@@ -25,7 +25,7 @@ def test_all_faults_are_told_at_once():
     with pytest.raises(InvalidSettingsError, match="uneven") as caught:
         Mirrored(0, synchronized_batch_norm="yes", micro_batches=0, uneven="pad", max_replicas=0)
 
-    assert [fault.what for fault in caught.value.faults] == [
+    assert [fault.what for fault in caught.value.details] == [
         "num_replicas must be a whole number of at least 1, not 0",
         "micro_batches must be a whole number of at least 1, not 0",
         "synchronized_batch_norm must be true or false, not 'yes'",
@@ -91,7 +91,7 @@ def test_unusable_resources_are_refused(num_replicas, gpus, match):
         pytest.param({"min_workers": 0}, "min_workers must be a whole .* not 0", id="no worker"),
         pytest.param({"min_workers": 3}, "at most num_workers, 2, not 3", id="more than all"),
         pytest.param({"placement": "spred"}, "did you mean 'spread'", id="placement"),
-        pytest.param({"num_workers": 0, "placement": "no"}, "2 faults", id="both"),
+        pytest.param({"num_workers": 0, "placement": "no"}, "2 errors", id="both"),
     ],
 )
 def test_bad_settings_of_workers_are_refused(settings, match):
@@ -197,7 +197,7 @@ def test_stages_without_a_device_each_are_refused(resources, match):
         pytest.param(lambda: Folds(task_retries=-1), "task_retries must .* not -1", id="retries"),
         pytest.param(lambda: Folds(micro_batches=0), "micro_batches must .* not 0", id="pieces"),
         pytest.param(lambda: Ensemble(1), "num_members must be .* not 1", id="one member"),
-        pytest.param(lambda: Folds(0, num_devices=0, grouped=1), "3 faults", id="all at once"),
+        pytest.param(lambda: Folds(0, num_devices=0, grouped=1), "3 errors", id="all at once"),
         pytest.param(
             lambda: Folds(3, num_devices=4), "number of folds, 3, not 4", id="idle devices"
         ),
@@ -244,7 +244,7 @@ def test_all_faults_of_asynchronous_workers_are_told_at_once():
     with pytest.raises(InvalidSettingsError, match="placement") as caught:
         Asynchronous(0, max_staleness=1.5, server_cpus=-1, placement="spred", micro_batches=0)
 
-    assert [fault.what.split()[0] for fault in caught.value.faults] == [
+    assert [fault.what.split()[0] for fault in caught.value.details] == [
         "num_workers",
         "micro_batches",
         "max_staleness",

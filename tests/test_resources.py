@@ -18,7 +18,7 @@ from tune_tf.resources import TrialResources
         pytest.param(1, float("nan"), "gpus must be 0 or more, not nan", id="nan"),
         pytest.param(1, "1", "gpus must be a number, not '1'", id="text"),
         pytest.param(1, True, "gpus must be a number, not True", id="bool-gpu"),
-        pytest.param(0, -1, "2 faults", id="both"),
+        pytest.param(0, -1, "2 errors", id="both"),
     ],
 )
 def test_bad_resources_are_refused(cpus, gpus, match):

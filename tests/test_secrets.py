@@ -4,12 +4,12 @@ import pytest
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.secrets import (
-    all_masked,
-    expanded,
+    expand_references,
+    hide_password,
     is_secret_name,
-    masked,
-    referring,
-    values_in,
+    mask_all,
+    mask_secrets,
+    uri_passwords,
 )
 
 AWS = "AKIA" + "Q7" * 8
@@ -39,7 +39,7 @@ GITHUB = "ghp_" + "a1B2" * 9
     ],
 )
 def test_what_has_the_shape_of_a_secret_is_masked(text, shown):
-    assert masked(text, {}) == shown
+    assert mask_secrets(text, {}) == shown
 
 
 @pytest.mark.parametrize(
@@ -56,21 +56,21 @@ def test_what_has_the_shape_of_a_secret_is_masked(text, shown):
     ],
 )
 def test_what_is_no_secret_stays(text):
-    assert masked(text, {}) == text
+    assert mask_secrets(text, {}) == text
 
 
 def test_the_value_of_a_variable_named_like_a_secret_is_masked_wherever_it_stands():
     environ = {"MY_API_TOKEN": "p@ss/w0rd", "HOME": "/home/ann", "SHORT_KEY": "abc"}
     text = 'raw p@ss/w0rd, in a URI p%40ss%2Fw0rd, in JSON "p@ss/w0rd", /home/ann abc'
-    assert masked(text, environ) == 'raw ***, in a URI ***, in JSON "***", /home/ann abc'
+    assert mask_secrets(text, environ) == 'raw ***, in a URI ***, in JSON "***", /home/ann abc'
 
 
 def test_a_longer_secret_that_holds_a_shorter_one_is_masked_whole():
-    assert masked("abcdef-long", {"A_KEY": "abcdef", "B_KEY": "abcdef-long"}) == "***"
+    assert mask_secrets("abcdef-long", {"A_KEY": "abcdef", "B_KEY": "abcdef-long"}) == "***"
 
 
 def test_of_a_mapping_the_texts_are_masked_and_the_keys_stay():
-    assert all_masked({"key": "hunter2!"}, {"DB_PASSWORD": "hunter2!"}) == {"key": "***"}
+    assert mask_all({"key": "hunter2!"}, {"DB_PASSWORD": "hunter2!"}) == {"key": "***"}
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ ENVIRON = {"PASSWORD": "p@ss/w:rd", "HOST": "example.org:5000", "URI": "http://u
     ],
 )
 def test_a_reference_is_replaced_and_encoded_where_a_password_stands(uri, full):
-    assert expanded(uri, "mlflow.tracking_uri", ENVIRON) == full
+    assert expand_references(uri, "mlflow.tracking_uri", ENVIRON) == full
 
 
 def test_variables_that_are_not_set_are_all_named_with_the_setting():
     with pytest.raises(InvalidSettingsError, match=r"(?s)searcher.storage .* A, .*variable B,"):
-        expanded("postgresql://${A}:${B}@h", "searcher.storage", {})
+        expand_references("postgresql://${A}:${B}@h", "searcher.storage", {})
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_variables_that_are_not_set_are_all_named_with_the_setting():
     ],
 )
 def test_a_password_that_stands_in_a_uri_becomes_a_reference(uri, reference):
-    assert referring(uri, "DB_PW") == reference
+    assert hide_password(uri, "DB_PW") == reference
 
 
 @pytest.mark.parametrize("password", ["simple", "p@ss/w:rd", "ünïcode %41 &?#"])
 def test_a_reference_brings_back_the_uri_that_it_was_made_of(password):
     uri = f"postgresql://ann:{quote(password, safe='')}@host/db"
-    assert expanded(referring(uri, "PW"), "storage", {"PW": password}) == uri
+    assert expand_references(hide_password(uri, "PW"), "storage", {"PW": password}) == uri
 
 
 def test_passwords_in_uris_and_what_they_refer_to_are_found():
@@ -147,5 +147,5 @@ def test_passwords_in_uris_and_what_they_refer_to_are_found():
         "sqlite:///study.db",
         "http://ann:short@host",
     ]
-    found = values_in(uris, {"DB": "of-the-environment"})
+    found = uri_passwords(uris, {"DB": "of-the-environment"})
     assert found == {"hunt@er2", "s3cretly", "in-query", "of-the-environment"}

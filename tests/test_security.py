@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tune_tf.cli.terminal.local_ray import keep_ray_local, let_ray_out
+from tune_tf.cli.terminal.local_ray import allow_remote_ray, keep_ray_local
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
@@ -109,7 +109,7 @@ def test_what_data_call_a_secret_stays_in_the_folder(create):
     data = {"path": "a.csv", "api_token": "t0ken", "db": {"password": "pw"}, "key": "image"}
     folder = create(data=data | {"user_secret": "${SECRET}"})
     assert SweepFolder.open(folder.path).config.data["api_token"] == "t0ken"
-    shown = folder.shown_file
+    shown = folder.masked_file
     assert "t0ken" not in shown
     assert "password: '***'" in shown
     assert "key: image" in shown
@@ -133,9 +133,9 @@ def test_ray_keeps_to_this_machine_unless_a_cluster_is_named(environ, arguments,
 def test_ray_does_not_keep_to_this_machine_where_a_sweep_file_names_a_cluster():
     environ = {}
     keep_ray_local(environ, ["run", "a.yaml"])
-    let_ray_out(environ, None)
+    allow_remote_ray(environ, None)
     assert environ
-    let_ray_out(environ, "auto")
+    allow_remote_ray(environ, "auto")
     assert not environ
 
 

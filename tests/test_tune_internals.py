@@ -1,4 +1,4 @@
-"""What is read behind Ray Tune's public interface; these fail where a release of Ray moves it."""
+"""Private interfaces of Ray Tune; fails if a release of Ray moves them."""
 
 import inspect
 import pickle

@@ -87,7 +87,7 @@ __all__ = [
     "extend_sweep",
     "forecast_sweep",
     "from_hypermodel",
-    "list_sweeps",
+    "list_command",
     "mlflow_run",
     "resume_sweep",
     "run_sweep",

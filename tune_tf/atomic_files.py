@@ -1,17 +1,17 @@
-"""Files that a crash or a full disk leaves whole."""
+"""Atomic writes: a crash or a full disk leaves no partial file."""
 
 import errno
 import os
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str, *, on_disk: bool = True) -> None:
-    """Write a file in one step: a crash leaves the old one or the new one, never a part.
+def write_atomically(path: Path, text: str, *, on_disk: bool = True) -> None:
+    """Write a file atomically: a crash leaves the old file or the new one.
 
     Args:
         path: The file.
-        text: All of it.
-        on_disk: Whether to wait for the disk, so that the loss of power leaves no part either.
+        text: Its content.
+        on_disk: Whether to sync to disk, so that a power failure leaves no partial file either.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with partial.open("w") as file:
@@ -23,20 +23,20 @@ def write_whole(path: Path, text: str, *, on_disk: bool = True) -> None:
 
 
 def append_line(file: int, line: bytes, path: Path) -> None:
-    """Append a line in one step, after a torn one on a line of its own.
+    """Append a line atomically; after a partial line, start a new one.
 
     Args:
-        file: The open file; readable, and each write goes to its end.
-        line: The line without its end.
+        file: Descriptor of a file opened for reading and appending.
+        line: The line, without newline.
         path: The file, for the error.
 
     Raises:
-        OSError: There is no room; the file is as it was.
+        OSError: The disk is full; the file is unchanged.
     """
     data = line + b"\n"
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
-        data = b"\n" + data  # a kill or a full disk has torn the line before
+        data = b"\n" + data  # a crash or a full disk truncated the last line
     if os.write(file, data) < len(data):
         os.ftruncate(file, size)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

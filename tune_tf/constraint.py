@@ -1,4 +1,4 @@
-"""What a trial must keep to be of use: a bound on a metric that it reports."""
+"""Constraints: bounds on reported metrics."""
 
 import math
 import re
@@ -14,15 +14,15 @@ _FORM = "a bound such as '<= 2e6' or '>= 0.9'"
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a reported metric, itself included: ``latency_ms <= 3``.
+    """An inclusive bound on a reported metric: ``latency_ms <= 3``.
 
     Args:
-        metric: Name as it is reported.
+        metric: Name of the metric.
         relation: ``"<="`` or ``">="``.
         bound: A finite number, in the metric's unit.
 
     Raises:
-        InvalidSettingsError: One of them is not as above; all faults at once.
+        InvalidSettingsError: An argument is invalid; lists all errors.
     """
 
     metric: str
@@ -30,25 +30,25 @@ class Constraint:
     bound: float
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
-        faults = []
+        """Validate the values."""
+        errors = []
         if not isinstance(self.metric, str) or not self.metric:
-            faults.append(f"metric must be the name of a reported metric, not {self.metric!r}")
+            errors.append(f"metric must be the name of a reported metric, not {self.metric!r}")
         if self.relation not in ("<=", ">="):
-            faults.append(f"relation must be '<=' or '>=', not {self.relation!r}")
+            errors.append(f"relation must be '<=' or '>=', not {self.relation!r}")
         number = isinstance(self.bound, int | float) and not isinstance(self.bound, bool)
         if not number or not math.isfinite(self.bound):
-            faults.append(f"bound must be a finite number, not {self.bound!r}")
-        if faults:
-            raise InvalidSettingsError(faults)
+            errors.append(f"bound must be a finite number, not {self.bound!r}")
+        if errors:
+            raise InvalidSettingsError(errors)
         object.__setattr__(self, "bound", float(self.bound))
 
     @classmethod
     def parse(cls, metric: str, text: str) -> "Constraint":
-        """Return the constraint that a text such as ``"<= 2e6"`` puts on a metric.
+        """Parse a bound such as ``"<= 2e6"`` on a metric.
 
         Raises:
-            InvalidSettingsError: The text is no bound.
+            InvalidSettingsError: The text is not a bound.
         """
         match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
@@ -62,33 +62,33 @@ class Constraint:
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> "tuple[Constraint, ...]":
-        """Return the constraints of a mapping such as ``{params_count: "<= 2e6"}``.
+        """Parse a mapping such as ``{params_count: "<= 2e6"}``.
 
-        A metric with a bound on both sides has a list of two texts.
+        A metric with two bounds has a list of two texts.
 
         Raises:
-            InvalidSettingsError: With all faults, each placed by its metric.
+            InvalidSettingsError: With all errors, each placed by its metric.
         """
         if not isinstance(mapping, Mapping):
             raise InvalidSettingsError(
                 [f"constraints must be a mapping of metrics to bounds, not {mapping!r}"]
             )
         made: list[Constraint] = []
-        faults: list[ErrorDetail] = []
+        errors: list[ErrorDetail] = []
         for metric, bounds in mapping.items():
             for text in bounds if isinstance(bounds, list | tuple) else [bounds]:
                 try:
                     made.append(cls.parse(metric, text))
                 except InvalidSettingsError as error:
-                    faults += [ErrorDetail(str(metric), fault.what) for fault in error.faults]
-        if faults:
-            raise InvalidSettingsError(faults)
+                    errors += [ErrorDetail(str(metric), detail.what) for detail in error.details]
+        if errors:
+            raise InvalidSettingsError(errors)
         return tuple(made)
 
     def violation(self, value: object) -> float:
-        """Return by how much a value breaks the bound, in the metric's unit.
+        """Return by how much a value violates the bound, in the metric's unit.
 
-        Zero or less means that it is kept. What is no finite number breaks it by infinity.
+        Zero or less means that it is satisfied; a non-finite value violates it by infinity.
         """
         if not isinstance(value, int | float) and not hasattr(value, "__float__"):
             return math.inf
@@ -98,7 +98,7 @@ class Constraint:
         return number - self.bound if self.relation == "<=" else self.bound - number
 
     def holds(self, result: Mapping[str, Any]) -> bool:
-        """Return whether a result keeps the bound; one without the metric does not."""
+        """Return whether a result satisfies the bound; one without the metric does not."""
         return self.violation(result.get(self.metric)) <= 0
 
     def __str__(self) -> str:
@@ -107,5 +107,5 @@ class Constraint:
 
 
 def is_feasible(constraints: Iterable[Constraint], result: Mapping[str, Any]) -> bool:
-    """Return whether a result keeps all constraints."""
+    """Return whether a result satisfies all constraints."""
     return all(each.holds(result) for each in constraints)

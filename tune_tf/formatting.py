@@ -1,16 +1,18 @@
-"""Values as a reader of the report sees them."""
+"""Values, durations, sizes and counts as text for readers."""
 
 import json
 import math
 from typing import Any
 
+_BYTE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
 
 def value_text(value: Any, limit: int = 80) -> str:
-    """Return a value as text: numbers with six digits, text as it is, the rest as JSON.
+    """Format a config value or metric: numbers with six digits, text unchanged, the rest as JSON.
 
     Args:
-        value: A config's value, or a metric.
-        limit: Characters after which a text is cut, and marked so.
+        value: The value.
+        limit: Maximum number of characters; longer text ends in an ellipsis.
     """
     if isinstance(value, bool) or value is None:
         return str(value)
@@ -21,7 +23,7 @@ def value_text(value: Any, limit: int = 80) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time span in its two largest units: ``3 h 7 min``."""
+    """Format a duration in its two largest units: ``3 h 7 min``."""
     if not math.isfinite(seconds):
         return "an unknown time"
     whole = round(seconds)
@@ -35,6 +37,12 @@ def duration(seconds: float) -> str:
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)
 
 
+def bytes_text(num_bytes: float) -> str:
+    """Format bytes in the largest decimal unit that fits: ``1.2 GB``."""
+    name, size = next(((n, s) for n, s in _BYTE_UNITS if num_bytes >= s), ("B", 1.0))
+    return f"{num_bytes / size:.3g} {name}"
+
+
 def counted(count: int, noun: str) -> str:
-    """Return ``1 trial``, ``2,000 trials``."""
+    """Format a count with its noun: ``1 trial``, ``2,000 trials``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

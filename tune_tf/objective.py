@@ -1,36 +1,36 @@
-"""What a sweep optimises: a reported metric and a direction."""
+"""Objectives: reported metrics with a direction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tune_tf.errors import InvalidSettingsError, UnknownMetricError, near_ones
+from tune_tf.errors import InvalidSettingsError, UnknownMetricError, did_you_mean
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A metric that trials report, and whether a smaller or a larger value is better.
+    """A reported metric to minimize or maximize.
 
     Args:
-        metric: Name as it is reported, for example ``val_accuracy``.
+        metric: Name of the metric, such as ``val_accuracy``.
         mode: ``"min"`` or ``"max"``.
 
     Raises:
-        InvalidSettingsError: The name is empty or the mode is neither of the two.
+        InvalidSettingsError: An argument is invalid.
     """
 
     metric: str
     mode: Literal["min", "max"]
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
-        faults = []
+        """Validate the values."""
+        errors = []
         if not isinstance(self.metric, str) or not self.metric:
-            faults.append(f"metric must be the name of a reported metric, not {self.metric!r}")
+            errors.append(f"metric must be the name of a reported metric, not {self.metric!r}")
         if self.mode not in ("min", "max"):
-            faults.append(f"mode must be 'min' or 'max', not {self.mode!r}")
-        if faults:
-            raise InvalidSettingsError(faults)
+            errors.append(f"mode must be 'min' or 'max', not {self.mode!r}")
+        if errors:
+            raise InvalidSettingsError(errors)
 
     def better(self, first: float, second: float) -> bool:
         """Return whether ``first`` is strictly better than ``second``."""
@@ -40,16 +40,16 @@ class Objective:
         """Return the metric's value in a result.
 
         Raises:
-            UnknownMetricError: The result does not hold the metric; names those it does.
+            UnknownMetricError: The result lacks the metric; lists those it has.
         """
         if self.metric not in result:
             raise UnknownMetricError(self.missing(result))
         return float(result[self.metric])
 
     def missing(self, result: Mapping[str, Any]) -> str:
-        """Return the text that says the metric is not among a result's."""
+        """Return the message for a result without the metric."""
         reported = sorted(k for k, v in result.items() if isinstance(v, float | int))
         return (
             f"metric {self.metric!r} is not reported; the trial reports {', '.join(reported)}"
-            f"{near_ones(self.metric, reported)}"
+            f"{did_you_mean(self.metric, reported)}"
         )

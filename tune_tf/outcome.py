@@ -1,11 +1,10 @@
-"""How a trial can end, and what Tune, Optuna and MLflow call it.
+"""Outcomes of a trial, and their names in Tune, Optuna and MLflow.
 
-This table is the only place where the three vocabularies meet; every bridge reads it.
+This table is the only place where the three vocabularies meet.
 
-The reason of a stop travels in the trial's last result, under :data:`STOP_REASON`, which is what
-Ray Tune hands to the scheduler, the searcher and the callbacks alike when a trial completes. Who
-knows a reason writes it there: the Trainable its own end, the scheduler its stops, the callback
-what is left.
+The reason of a stop is part of the trial's last result, under :data:`STOP_REASON`, because Ray
+Tune passes that result to the scheduler, the searcher and the callbacks when a trial completes.
+The Trainable writes its own end there, the scheduler its stops, the callback the rest.
 """
 
 import enum
@@ -18,18 +17,18 @@ STOP_REASON = "stop_reason"
 """Key of a trial's last result that holds an :class:`Outcome` value."""
 
 STOP_CAUSE = "stop_cause"
-"""Key of a trial's last result that holds one sentence on why, where there is more to say."""
+"""Key of a trial's last result that holds a one-sentence cause, if there is one."""
 
 CONFIG_CHANGED_AT = "config_changed_at"
 """Key of a trial's result that holds the last iteration with the config it was started with, once a
-scheduler has given it another one and another trial's weights."""
+scheduler has given it another config and the weights of another trial."""
 
 MLFLOW_RUN_ID = "mlflow_run_id"
 """Key of a trial's last result that holds MLflow's id of its run, where there is one."""
 
 
 class Outcome(enum.Enum):
-    """The end of a trial. The value is what the MLflow tag ``tune_tf.stop_reason`` says.
+    """How a trial ended. The value is that of the MLflow tag ``tune_tf.stop_reason``.
 
     Attributes:
         tune: Status of the Ray Tune trial.
@@ -50,7 +49,7 @@ class Outcome(enum.Enum):
     INTERRUPTED = "interrupted", "RUNNING", "RUNNING", "KILLED"
 
     def __new__(cls, tag: str, tune: str, optuna: str, mlflow: str) -> "Outcome":
-        """Make a member whose value is its tag."""
+        """Create a member whose value is its tag."""
         member = object.__new__(cls)
         member._value_ = tag
         member.tune, member.optuna, member.mlflow = tune, optuna, mlflow
@@ -58,13 +57,13 @@ class Outcome(enum.Enum):
 
     @classmethod
     def of_result(cls, result: Mapping[str, Any] | None) -> "Outcome | None":
-        """Return the outcome written in a trial's last result, or None where there is none."""
+        """Return the outcome in a trial's last result, or None."""
         reason = (result or {}).get(STOP_REASON)
         return _BY_TAG.get(reason) if isinstance(reason, str) else None
 
     @classmethod
     def of_error(cls, text: str) -> "Outcome":
-        """Return OOM for the text of an error that says so, else ERROR."""
+        """Return OOM if the text of an error says so, else ERROR."""
         return cls.OOM if _OUT_OF_MEMORY.search(text) else cls.ERROR
 
     @classmethod
@@ -78,12 +77,12 @@ _BY_TAG: dict[str, Outcome] = {outcome.value: outcome for outcome in Outcome}
 
 _OUT_OF_MEMORY = re.compile(
     r"ResourceExhaustedError|MemoryError\b|OOM when allocating|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|running low on memory"  # what Ray's memory monitor tells of whom it ended
+    r"|running low on memory"  # Ray's memory monitor
 )
 
 
 def is_finite(value: object) -> bool:
-    """Return whether a reported metric is a finite number; None and text are not."""
+    """Return whether a value is a finite number."""
     try:
         return math.isfinite(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

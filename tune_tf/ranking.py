@@ -1,4 +1,4 @@
-"""Which trials of a sweep are the best: one rule for results, tracking and progress."""
+"""Ranking of trials: one rule for results, tracking and progress."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Candidate(Generic[Key]):
-    """A trial as far as the ranking looks at it.
+    """A trial in a ranking.
 
     Args:
-        key: Whatever the caller knows the trial by.
-        outcome: How it ended; None while it has not.
+        key: The caller's key of the trial.
+        outcome: How it ended; None if it has not.
         value: The objective's metric in its last result, which is what its checkpoint holds.
         feasible: Whether its last result keeps the sweep's constraints.
     """
@@ -30,19 +30,19 @@ class Candidate(Generic[Key]):
 def best_of(candidates: Iterable[Candidate[Key]], objective: Objective) -> Candidate[Key] | None:
     """Return the best candidate: by last value, among completed trials if there are any.
 
-    A trial that was stopped early is the best only where none was completed, as in Optuna. Of equal
-    ones the first is taken. Values that are not finite never win, nor do infeasible trials.
+    A trial that was stopped early is the best only if none completed, as in Optuna. Ties go to the
+    first. Infeasible trials and non-finite values never win.
     """
-    return min(_ranked(candidates), key=_place(objective), default=None)
+    return min(_ranked(candidates), key=_rank_key(objective), default=None)
 
 
 def best_first(candidates: Iterable[Candidate[Key]], objective: Objective) -> list[Candidate[Key]]:
-    """Return those that could be the best, the best first; see :func:`best_of`."""
-    return sorted(_ranked(candidates), key=_place(objective))
+    """Return the candidates sorted best first, without those that :func:`best_of` never takes."""
+    return sorted(_ranked(candidates), key=_rank_key(objective))
 
 
 def best_so_far(values: Iterable[float], objective: Objective) -> list[float]:
-    """Return the best value after each of some; those that are not finite are left out."""
+    """Return the running best of the finite values."""
     best: list[float] = []
     for value in values:
         if is_finite(value):
@@ -55,7 +55,7 @@ def _ranked(candidates: Iterable[Candidate[Key]]) -> list[Candidate[Key]]:
     return [each for each in candidates if each.feasible and is_finite(each.value)]
 
 
-def _place(objective: Objective) -> Callable[[Candidate[Any]], tuple[bool, float]]:
+def _rank_key(objective: Objective) -> Callable[[Candidate[Any]], tuple[bool, float]]:
     sign = 1.0 if objective.mode == "min" else -1.0
     return lambda each: (each.outcome is not Outcome.COMPLETED, sign * float(each.value))
 
@@ -67,11 +67,11 @@ def pareto_front(
 
     A point dominates another if it is at least as good in every objective and better in one
     (https://en.wikipedia.org/wiki/Pareto_front). Equal points do not dominate each other. Points
-    with a value that is not finite are never in the front.
+    with a non-finite value are never in the front.
 
     Args:
         points: Values by key, one for each objective.
-        objectives: What the values are, and which way is better.
+        objectives: The objectives, in the order of the values.
     """
     signs = [1.0 if objective.mode == "min" else -1.0 for objective in objectives]
     costs = {

@@ -1,4 +1,4 @@
-"""URIs of what lies in object stores and the like, which Ray Tune reaches by pyarrow."""
+"""URIs of checkpoints in object stores, accessed with pyarrow."""
 
 import contextlib
 import tempfile
@@ -8,25 +8,25 @@ from urllib.parse import urlsplit
 
 from tune_tf.errors import CheckpointError
 
-CheckpointPlace = Path | str
-"""Where a checkpoint is: its folder, or a URI."""
+CheckpointLocation = Path | str
+"""Location of a checkpoint: a folder or a URI."""
 
 
-def below(uri: str, *names: str) -> str:
-    """Return the URI of what lies below another; options after ``?`` stay at its end."""
+def join_uri(uri: str, *names: str) -> str:
+    """Append path components to a URI, before any options after ``?``."""
     parts = urlsplit(uri)
     return parts._replace(path="/".join([parts.path.rstrip("/"), *names])).geturl()
 
 
 @contextlib.contextmanager
-def local_copy(place: CheckpointPlace) -> Iterator[Path]:
-    """Have a checkpoint in a folder of this machine, for as long as the context is open.
+def local_copy(place: CheckpointLocation) -> Iterator[Path]:
+    """Provide a local folder with a checkpoint for the duration of the context.
 
     Args:
-        place: Its folder, which is used as it is, or its URI.
+        place: Its folder, which is used directly, or its URI.
 
     Raises:
-        CheckpointError: It cannot be fetched.
+        CheckpointError: It cannot be downloaded.
     """
     if isinstance(place, Path):
         yield place

@@ -1,4 +1,4 @@
-"""The CPUs and GPUs that one trial reserves."""
+"""CPUs and GPUs of a trial."""
 
 from dataclasses import dataclass
 
@@ -7,37 +7,37 @@ from tune_tf.errors import InvalidSettingsError
 
 @dataclass(frozen=True)
 class TrialResources:
-    """What Ray sets aside for one trial, for as long as it runs.
+    """Resources that Ray reserves for a running trial.
 
     Args:
-        cpus: CPU cores, at least 1 and whole: TensorFlow's threads are set to it.
-        gpus: GPUs; a whole number, or a fraction below 1 to share one card.
+        cpus: CPU cores, an integer of at least 1; also the number of TensorFlow's threads.
+        gpus: GPUs; an integer, or a fraction below 1 to share a GPU.
 
     Raises:
-        InvalidSettingsError: A number is negative, not finite, or a GPU share above 1 is not whole.
+        InvalidSettingsError: A number is invalid; lists all errors.
     """
 
     cpus: int = 1
     gpus: float = 0
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
-        faults = []
+        """Validate the values."""
+        errors = []
         if isinstance(self.cpus, bool) or not isinstance(self.cpus, int) or self.cpus < 1:
-            faults.append(f"cpus must be a whole number of at least 1, not {self.cpus!r}")
+            errors.append(f"cpus must be a whole number of at least 1, not {self.cpus!r}")
         if isinstance(self.gpus, bool) or not isinstance(self.gpus, int | float):
-            faults.append(f"gpus must be a number, not {self.gpus!r}")
+            errors.append(f"gpus must be a number, not {self.gpus!r}")
         elif not 0 <= self.gpus < float("inf"):
-            faults.append(f"gpus must be 0 or more, not {self.gpus!r}")
+            errors.append(f"gpus must be 0 or more, not {self.gpus!r}")
         elif self.gpus > 1 and self.gpus != int(self.gpus):
-            faults.append(
+            errors.append(
                 f"gpus must be whole above 1, not {self.gpus!r}: Ray shares a single card in "
                 "fractions, but never one card and a part of another"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)
 
     @property
     def bundle(self) -> dict[str, float]:
-        """The placement-group bundle of a process that has all of this."""
+        """Placement-group bundle of a process that has all of it."""
         return {"CPU": float(self.cpus)} | ({"GPU": float(self.gpus)} if self.gpus else {})

@@ -1,4 +1,4 @@
-"""What stands in a result beside the metrics that a trial reports."""
+"""Keys of a result other than the user's metrics."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from tune_tf.outcome import CONFIG_CHANGED_AT
 
 TRAINING_ITERATION: Final = "training_iteration"
-"""Key that counts a trial's results."""
+"""Key of the number of a trial's result, from 1."""
 
 BOOKKEEPING: Final = frozenset(
     {
@@ -37,26 +37,26 @@ BOOKKEEPING: Final = frozenset(
         "warmup_time",
     }
 )
-"""Keys that Ray Tune or a scheduler of ours fills in."""
+"""Keys that Ray Tune or one of our schedulers fills in."""
 
 SYSTEM_METRICS: Final = "system/"
-"""What the keys start with that hold the load of a trial's machine and process."""
+"""Prefix of the load of a trial's machine and process."""
 
 PERFORMANCE: Final = "perf/"
-"""What the keys start with that hold how fast a trial trains."""
+"""Prefix of a trial's training speed and memory."""
 
 ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
-"""Training rows by the seconds of an epoch, validation and tracing included."""
+"""Training rows per second of an epoch, validation and tracing included."""
 
 INPUT_WAIT: Final = f"{PERFORMANCE}input_wait"
-"""Part of an epoch, 0 to 1, in which it waited for rows."""
+"""Fraction of an epoch, 0 to 1, spent waiting for rows."""
 
 PEAK_MEMORY: Final = f"{PERFORMANCE}peak_memory_bytes"
-"""Most host memory that the processes of a trial have had, earlier trials of theirs included."""
+"""Peak host memory of a trial's processes, including earlier trials in them."""
 
 
-def reported(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a trial itself has put into a result, nested or flat."""
+def reported_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a result, nested or flat, that the trial itself reported."""
     return {
         name: value
         for name, value in result.items()
@@ -64,12 +64,12 @@ def reported(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def own_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a trial has reported of its training: not of its machine and its speed."""
-    own = reported(result)
-    return {name: value for name, value in own.items() if not is_of_machine(name)}
+def training_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a trial's metrics without those of its machine and speed."""
+    own = reported_metrics(result)
+    return {name: value for name, value in own.items() if not is_machine_metric(name)}
 
 
-def is_of_machine(name: str) -> bool:
-    """Whether a key holds the load of a trial's machine or its speed there."""
+def is_machine_metric(name: str) -> bool:
+    """Return whether a key holds the load of a trial's machine or its speed."""
     return name.startswith((SYSTEM_METRICS, PERFORMANCE))

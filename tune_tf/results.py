@@ -1,4 +1,4 @@
-"""A sweep's trials and what came of them, as plain data."""
+"""Results of a sweep and its trials as plain data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from tune_tf.errors import (
     CheckpointError,
     InvalidSettingsError,
     UnknownMetricError,
-    near_ones,
+    did_you_mean,
     one_of,
 )
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, pareto_front
-from tune_tf.remote_storage import CheckpointPlace
-from tune_tf.result_keys import is_of_machine, reported
+from tune_tf.remote_storage import CheckpointLocation
+from tune_tf.result_keys import is_machine_metric, reported_metrics
 from tune_tf.space import flat
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tune_tf.training.export import FileFormat
 
 SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite", "onnx": ".onnx"}
-"""How the path of an exported model ends, by its format."""
+"""Suffix of an exported model's path by format."""
 
 _NEEDED = {"onnx": ("tf2onnx", "onnx")}
 
@@ -41,11 +41,11 @@ class TrialResult:
 
     Args:
         trial_id: Ray Tune's id.
-        number: Place in the order of proposal, from 0.
-        config: Its sampled values, nested as the space is.
-        outcome: How it ended; None if it has not.
-        cause: Why, where there is more to say.
-        iterations: Iterations done.
+        number: Position in the order of proposal, from 0.
+        config: Sampled values, nested as the space is.
+        outcome: How the trial ended; None if it has not.
+        cause: Cause of the outcome, if known.
+        iterations: Number of iterations done.
         metrics: The last reported metrics.
         checkpoint: Folder of the last checkpoint; its URI where ``storage_path`` is one.
         feasible: Whether the last metrics keep the sweep's constraints.
@@ -59,41 +59,42 @@ class TrialResult:
     cause: str | None = None
     iterations: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
-    checkpoint: CheckpointPlace | None = None
+    checkpoint: CheckpointLocation | None = None
     feasible: bool = True
     checkpoints_removed: bool = False
 
 
-def told_metrics(
+def kept_metrics(
     last: Mapping[str, Any], constraints: Sequence[Constraint], objectives: Sequence[Objective]
 ) -> dict[str, float]:
-    """Return the metrics of a trial that are kept of its last result.
+    """Return the metrics in a trial's last result.
+
+    Metrics of the machine's load are left out unless a constraint or an objective names them.
 
     Args:
-        last: The result, flat.
-        constraints: What the sweep's trials are to keep.
-        objectives: What it optimises. The load of the machine is left out, apart from what these
-            or the constraints name.
+        last: The flat result.
+        constraints: The sweep's constraints.
+        objectives: The sweep's objectives.
     """
     named = {each.metric for each in constraints} | {each.metric for each in objectives}
     return {
         name: float(value)
-        for name, value in reported(last).items()
+        for name, value in reported_metrics(last).items()
         if isinstance(value, float | int)
         and not isinstance(value, bool)
-        and (name in named or not is_of_machine(name))
+        and (name in named or not is_machine_metric(name))
     }
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep found.
+    """Result of a sweep.
 
     Args:
         sweep_id: Name of the sweep's folder.
         path: The folder.
         config: The sweep's settings.
-        base_dir: What paths in the settings are relative to.
+        base_dir: Folder that paths in the settings are relative to.
         trials: In order of number.
         mlflow_run_id: The sweep's parent run in MLflow, if there is one.
         ended_early: Why it ended before all its trials had, like "its budget of 90 epochs is
@@ -112,17 +113,17 @@ class SweepResult:
 
     @property
     def objective(self) -> Objective:
-        """What the sweep optimised; the leading one of several."""
+        """The objective; with several, the leading one."""
         return self.config.leading_objective
 
     @property
     def report_path(self) -> Path:
-        """The page that tells what came of the sweep, with its pictures and tables beside it."""
+        """The HTML report, beside its pictures and tables."""
         return self.path / "report" / "report.html"
 
     @property
     def interrupted(self) -> bool:
-        """Whether trials are left that a resume would go on with."""
+        """Whether a resume would have trials to run."""
         left = any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
         return left or self.unasked
 
@@ -152,7 +153,7 @@ class SweepResult:
 
     @cached_property
     def pareto_front(self) -> tuple[TrialResult, ...]:
-        """The feasible completed trials that no other one beats in every objective.
+        """The feasible completed trials that no other trial dominates.
 
         In order of number. With one objective these are the trials that share the best value.
         """
@@ -178,7 +179,7 @@ class SweepResult:
         return self.best_trial.config
 
     @property
-    def best_checkpoint(self) -> CheckpointPlace:
+    def best_checkpoint(self) -> CheckpointLocation:
         """The folder of the best trial's last checkpoint; its URI where ``storage_path`` is one.
 
         Raises:
@@ -190,11 +191,11 @@ class SweepResult:
         return checkpoint
 
     def count(self, outcome: Outcome) -> int:
-        """Count the trials that ended in a way."""
+        """Count the trials with an outcome."""
         return sum(trial.outcome is outcome for trial in self.trials)
 
     def dataframe(self) -> "pd.DataFrame":
-        """Return one row a trial: number, id, how it ended, ``config/...`` and metrics."""
+        """Return one row a trial: number, id, outcome, ``config/...`` and metrics."""
         import pandas as pd  # comes with Ray Tune; slow to import
 
         rows = [
@@ -241,7 +242,7 @@ class SweepResult:
         """
         trial = trial or self.best_trial
         if trial.checkpoint is None:
-            told = f"{trial.outcome.value}; " if trial.outcome else ""
+            outcome = f"{trial.outcome.value}; " if trial.outcome else ""
             having = [str(each.number) for each in self.trials if each.checkpoint is not None]
             there = f"trials {', '.join(having)} have one" if having else "no trial has one"
             if trial.checkpoints_removed:
@@ -253,7 +254,7 @@ class SweepResult:
                     "train` trains this one's config again"
                 )
             raise CheckpointError(
-                f"trial {trial.number} ({trial.trial_id}) has no checkpoint to export ({told}"
+                f"trial {trial.number} ({trial.trial_id}) has no checkpoint to export ({outcome}"
                 f"{trial.iterations} iterations); {there}"
             )
         path = Path(path)
@@ -268,7 +269,7 @@ class SweepResult:
 
 
 def check_export(path: Path, file_format: str) -> None:
-    """Refuse to export a model where it cannot be, before it is built.
+    """Check path and format of an export before the model is built.
 
     Raises:
         InvalidSettingsError: The format is unknown, needs packages that are not installed, or does
@@ -277,7 +278,10 @@ def check_export(path: Path, file_format: str) -> None:
     if file_format not in SUFFIXES:
         known = list(SUFFIXES)
         raise InvalidSettingsError(
-            [f"format must be {one_of(known)}, not {file_format!r}{near_ones(file_format, known)}"]
+            [
+                f"format must be {one_of(known)}, not {file_format!r}"
+                f"{did_you_mean(file_format, known)}"
+            ]
         )
     suffix = SUFFIXES[file_format]
     if path.suffix != suffix:

@@ -1,8 +1,8 @@
-"""Secrets: what must never stand where others read it, and how a sweep file refers to one.
+"""Masking of secrets, and references to environment variables in a sweep file.
 
-Masking knows a secret by its shape (a password in a URI, a bearer token, the keys of well-known
-services) or by its value, where an environment variable whose name says so holds it. A password
-that is only a word in a sentence is nothing that it could know.
+A secret is recognized by its shape (a password in a URI, a bearer token, the keys of well-known
+services) or by its value, if an environment variable with a telling name holds it. A password that
+is a plain word in a sentence is not recognized.
 """
 
 import functools
@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from tune_tf.errors import InvalidSettingsError
 
 HIDDEN: Final = "***"
-"""What stands in the place of a secret."""
+"""Replacement of a secret."""
 
 _SHORTEST_VALUE = 6
 _NAMES = (
@@ -52,7 +52,7 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?=-----END|\Z)", r"\1", ""),
     ]
 )  # fmt: skip
-# One look that spares most texts the many: each shape holds one of these.
+# One search that spares most texts the many: each shape contains one of these.
 _HINT = re.compile(
     r"://|auth|bearer|token|passw|passphrase|secret|credential|key|akia|asia|gh[pousr]_|github_pat"
     r"|glpat|xox|slack\.com|sk-|aiza|hf_|eyj",
@@ -65,31 +65,31 @@ _USER_INFO = re.compile(
 _IN_QUERY = re.compile(r"([?&]password=)([^&#]*)", re.IGNORECASE)
 
 
-def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return ``text`` with ``***`` in the place of each secret.
+def mask_secrets(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Replace each secret in a text by ``***``.
 
     Args:
-        text: What is to be written or logged.
-        environ: The environment, whose variables with a name like ``..._TOKEN`` or
+        text: Text to write or log.
+        environ: The environment; variables with a name like ``..._TOKEN`` or
             ``..._PASSWORD`` and a value of at least 6 characters are secrets.
     """
     return _masked(text, secret_values(environ))
 
 
-def all_masked(texts: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return a mapping with the secrets in its texts masked; its keys stay."""
+def mask_all(texts: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Mask the secrets in the values of a mapping."""
     values = secret_values(environ)
     return {name: _masked(text, values) for name, text in texts.items()}
 
 
 def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """Return the values of the environment that are secrets by the name of their variable."""
+    """Return the values of environment variables whose names denote secrets."""
     values = (environ[name] for name in environ if is_secret_name(name))
     return frozenset(value for value in values if len(value) >= _SHORTEST_VALUE)
 
 
-def values_in(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """Return the passwords in URIs, and what the environment holds of what they refer to."""
+def uri_passwords(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """Return the passwords in URIs, and the values of the variables that they reference."""
     found = set()
     for uri in uris:
         found |= {environ.get(name, "") for name in _REFERENCE.findall(uri)}
@@ -102,23 +102,23 @@ def values_in(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> f
 
 @functools.lru_cache(maxsize=1024)  # asked for each text that is written
 def is_secret_name(name: str) -> bool:
-    """Return whether an environment variable's name says that its value is a secret."""
+    """Return whether the name of an environment variable denotes a secret."""
     words = re.split(r"[^A-Za-z0-9]+", name)
     return name not in _NO_SECRETS and any(map(_ends_like_a_secret, words))
 
 
-def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with ``***`` for each text whose name says that it is a secret.
+def mask_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace settings whose names denote secrets by ``***``.
 
     Args:
-        settings: Plain data, in groups or not. A text that refers to the environment stays.
+        settings: Plain data, nested or not. References to the environment are kept.
     """
     return {name: _hidden(name, value) for name, value in settings.items()}
 
 
 def _hidden(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return without_secrets(value)
+        return mask_settings(value)
     if isinstance(value, list | tuple):
         return [_hidden(name, each) for each in value]
     secret = isinstance(value, str) and _SECRET_SETTING.search(name) is not None
@@ -130,8 +130,8 @@ def _masked(text: str, values: frozenset[str]) -> str:
         text = _any_of(values).sub(HIDDEN, text)
     if _HINT.search(text) is None:
         return text
-    for shape, shown in _SHAPES:
-        text = shape.sub(shown, text)
+    for shape, replacement in _SHAPES:
+        text = shape.sub(replacement, text)
     return text
 
 
@@ -142,26 +142,26 @@ def _ends_like_a_secret(word: str) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def _any_of(values: frozenset[str]) -> re.Pattern[str]:
-    """Return what finds the values, also as they stand in a URI and in JSON."""
+    """Return a pattern for the values, also as encoded in a URI or in JSON."""
     forms = {
         form for value in values for form in (value, quote(value, safe=""), json.dumps(value)[1:-1])
     }
     return re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
 
 
-def expanded(uri: str, where: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return a URI with its ``${NAME}`` references replaced by what the environment holds.
+def expand_references(uri: str, where: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Expand the ``${NAME}`` references to environment variables in a URI.
 
-    A value within ``user:password@`` or the query is percent-encoded, so that the variable holds
-    the password as it is; elsewhere it is taken as it stands.
+    Values in ``user:password@`` or the query are percent-encoded, so the variable holds the plain
+    password; elsewhere they are inserted unchanged.
 
     Args:
-        uri: What a sweep file says.
-        where: The setting, for the error.
+        uri: URI in a sweep file.
+        where: Name of the setting, for the error.
         environ: The environment.
 
     Raises:
-        InvalidSettingsError: Variables are not set; names all of them.
+        InvalidSettingsError: Variables are not set; lists all of them.
     """
     missing = [name for name in _REFERENCE.findall(uri) if name not in environ]
     if missing:
@@ -183,8 +183,8 @@ def expanded(uri: str, where: str, environ: Mapping[str, str] = os.environ) -> s
     return _REFERENCE.sub(value, uri)
 
 
-def referring(uri: str, name: str) -> str:
-    """Return a URI with ``${name}`` in the place of a password that stands in it."""
+def hide_password(uri: str, name: str) -> str:
+    """Replace the password in a URI by ``${name}``."""
 
     def reference(match: re.Match[str]) -> str:
         kept, password = (group for group in match.groups() if group is not None)

@@ -1,4 +1,4 @@
-"""The folder of a sweep: what a resume needs, beside what Ray Tune keeps there itself."""
+"""Folder of a sweep: its settings and what else a resume needs besides Tune's own files."""
 
 import json
 import logging
@@ -9,16 +9,16 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from tune_tf.atomic_files import write_whole
+from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig, yaml_text
-from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, near_ones
-from tune_tf.secrets import expanded, referring, values_in, without_secrets
+from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, did_you_mean
+from tune_tf.secrets import expand_references, hide_password, mask_settings, uri_passwords
 from tune_tf.space.document import YamlDocument
 from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"
-_ABOUT = "about-sweep"  # Tune copies every .json and .pkl of the folder about at a resume
-_ABOUT_TOO = ".about-sweep"  # the same once more, should one be damaged
+_INFO = "sweep-info"  # without .json: Tune copies every .json and .pkl around at a resume
+_INFO_COPY = ".sweep-info"  # a copy, in case one is damaged
 _JOURNAL = "study.journal"
 _FORMAT = 1
 _PRIVATE, _SHARED = 0o700, 0o777
@@ -28,21 +28,21 @@ _log = logging.getLogger(__name__)
 TRACKING_VARIABLE = "TUNE_TF_TRACKING_PASSWORD"
 STORAGE_VARIABLE = "TUNE_TF_STORAGE_PASSWORD"
 WARM_START_VARIABLE = "TUNE_TF_WARM_START_PASSWORD"
-"""Environment variables that a resume reads a password from, which stood in the sweep file."""
+"""Environment variables from which a resume reads passwords of the original sweep file."""
 
 
 @dataclass(frozen=True)
 class SweepFolder:
     """One sweep's folder; its name is the sweep's id.
 
-    A URI of the settings may hold references ``${NAME}`` to environment variables. They are
-    replaced only where the URI is used, so that what they stand for is nowhere written.
+    URIs in the settings may refer to environment variables as ``${NAME}``. References are expanded
+    only where a URI is used, so that their values are written nowhere.
 
     Args:
         path: Absolute path.
         config: The sweep's settings.
-        base_dir: What the workload's path in the settings is relative to.
-        working_dir: Where the sweep was started; what a relative SQLite file is relative to.
+        base_dir: Folder that the workload's path is relative to.
+        working_dir: Folder in which the sweep was started; a relative SQLite path starts there.
     """
 
     path: Path
@@ -57,34 +57,34 @@ class SweepFolder:
 
     @property
     def study_storage(self) -> str:
-        """Optuna storage: what the settings name, or a journal file in the folder.
+        """Optuna storage: that of the settings, or a journal file in the folder.
 
         Raises:
-            InvalidSettingsError: It refers to an environment variable that is not set.
+            InvalidSettingsError: An environment variable that it refers to is not set.
         """
         storage = self.config.searcher.storage or str(self.path / _JOURNAL)
-        return expanded(storage, "searcher.storage")
+        return expand_references(storage, "searcher.storage")
 
     @property
     def warm_start_from(self) -> str | None:
         """Earlier results to learn from; None for none.
 
         Raises:
-            InvalidSettingsError: It refers to an environment variable that is not set.
+            InvalidSettingsError: An environment variable that it refers to is not set.
         """
         earlier = self.config.searcher.warm_start_from
-        return earlier and expanded(earlier, "searcher.warm_start_from")
+        return earlier and expand_references(earlier, "searcher.warm_start_from")
 
     @property
     def tracking_uri(self) -> str | None:
         """MLflow's store with an absolute path; None where tracking is off.
 
         Raises:
-            InvalidSettingsError: It refers to an environment variable that is not set.
+            InvalidSettingsError: An environment variable that it refers to is not set.
         """
         if self.config.mlflow is None:
             return None
-        uri = expanded(self.config.mlflow.tracking_uri, "mlflow.tracking_uri")
+        uri = expand_references(self.config.mlflow.tracking_uri, "mlflow.tracking_uri")
         scheme, slashes, path = uri.partition(":///")
         if scheme == "sqlite" and slashes and not path.startswith("/"):
             return f"sqlite:///{self.working_dir / path}"
@@ -92,46 +92,46 @@ class SweepFolder:
 
     @property
     def sweep_file(self) -> str:
-        """Text of the sweep file with every default written out and no password in it.
+        """Text of the sweep file with all defaults and without passwords.
 
-        What a resume has to find in the environment in the place of a password is named
-        :data:`TRACKING_VARIABLE`, :data:`STORAGE_VARIABLE` and :data:`WARM_START_VARIABLE`.
+        References to :data:`TRACKING_VARIABLE`, :data:`STORAGE_VARIABLE` and
+        :data:`WARM_START_VARIABLE` take the places of passwords.
         """
         searcher, mlflow = self.config.searcher, self.config.mlflow
         references = {
-            "storage": searcher.storage and referring(searcher.storage, STORAGE_VARIABLE),
+            "storage": searcher.storage and hide_password(searcher.storage, STORAGE_VARIABLE),
             "warm_start_from": searcher.warm_start_from
-            and referring(searcher.warm_start_from, WARM_START_VARIABLE),
+            and hide_password(searcher.warm_start_from, WARM_START_VARIABLE),
         }
         sections: dict[str, Any] = {"searcher": searcher.model_copy(update=references)}
         if mlflow is not None:
-            uri = referring(mlflow.tracking_uri, TRACKING_VARIABLE)
+            uri = hide_password(mlflow.tracking_uri, TRACKING_VARIABLE)
             sections["mlflow"] = mlflow.model_copy(update={"tracking_uri": uri})
         return self.config.model_copy(update=sections).to_yaml()
 
     @property
-    def shown_file(self) -> str:
-        """The same text for others to read, without what names in ``data`` say is secret."""
+    def masked_file(self) -> str:
+        """The sweep file without values in ``data`` whose names mark them as secret."""
         data = self.config.data
         if data is None:
             return self.sweep_file
         settings = YAML(typ="safe", pure=True).load(self.sweep_file)
-        return yaml_text({**settings, "data": without_secrets(settings["data"])})
+        return yaml_text({**settings, "data": mask_settings(settings["data"])})
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What the settings' URIs hold or refer to that nobody else is to read."""
+        """Secrets that the URIs of the settings contain or refer to."""
         searcher, mlflow = self.config.searcher, self.config.mlflow
         uris = (searcher.storage, searcher.warm_start_from, mlflow and mlflow.tracking_uri)
-        return values_in(uri for uri in uris if uri)
+        return uri_passwords(uri for uri in uris if uri)
 
     def edited(self) -> SweepConfig | None:
-        """Return the settings of ``sweep.yaml`` if they are others than the sweep's.
+        """Return the settings of ``sweep.yaml`` if they differ from the sweep's.
 
-        A file that is missing or cut short is none: it is written anew.
+        A missing or truncated file is written again.
 
         Raises:
-            InvalidSettingsError: It was edited, and is wrong.
+            InvalidSettingsError: The file was edited and is invalid.
         """
         path = self.path / _CONFIG
         try:
@@ -147,15 +147,15 @@ class SweepFolder:
         return None if config.to_dict() == self.config.to_dict() else config
 
     def with_config(self, config: SweepConfig) -> "SweepFolder":
-        """Give the sweep other settings, from its next resume on."""
+        """Save new settings, which hold from the next resume on."""
         changed = replace(self, config=config)
         changed.save()
         return changed
 
     @property
     def began_s(self) -> float:
-        """When it was made, in seconds since 1970."""
-        return (self.path / _ABOUT).stat().st_mtime
+        """Time of creation in seconds since 1970."""
+        return (self.path / _INFO).stat().st_mtime
 
     @classmethod
     def create(
@@ -166,16 +166,16 @@ class SweepFolder:
         *,
         private: bool = True,
     ) -> "SweepFolder":
-        """Make the folder of a new sweep, named by its name and the time.
+        """Create the folder of a new sweep, named after the sweep and the time.
 
         Args:
             config: The sweep's settings.
-            base_dir: What the workload's path is relative to.
-            now: The time.
-            private: Whether nobody but the user may look into it; else as the umask says.
+            base_dir: Folder that the workload's path is relative to.
+            now: Time of creation.
+            private: Whether only the user may read it; otherwise the umask decides.
 
         Raises:
-            InvalidSettingsError: The folder cannot be made.
+            InvalidSettingsError: The folder cannot be created.
         """
         root = config.sweeps_path
         stamp = (now or datetime.now(UTC).astimezone()).strftime("%Y%m%d-%H%M%S")
@@ -196,82 +196,78 @@ class SweepFolder:
 
     @classmethod
     def open(cls, sweep: str | Path, storage_path: str | Path = "sweeps") -> "SweepFolder":
-        """Return the folder of an earlier sweep.
+        """Open the folder of an existing sweep.
 
         Args:
-            sweep: Its path, or its id below ``storage_path``, or a sweep's name for the latest one
-                of that name.
+            sweep: Its path, its id below ``storage_path``, or its name for the latest sweep of that
+                name.
             storage_path: Where sweeps are looked for by id or name.
 
         Raises:
-            UnknownSweepError: There is none; names those that there are.
-            SweepConflictError: A newer version of tune_tf has written it.
+            UnknownSweepError: There is no such sweep; the message lists the existing ones.
+            SweepConflictError: A newer version of tune_tf wrote it.
         """
         path = _find(str(sweep), Path(storage_path))
-        about = _read_about(path)
+        about = _read_info(path)
         if about["format"] > _FORMAT:
             raise SweepConflictError(
                 f"{path} was written by tune_tf {about.get('tune_tf')}, which is newer than this "
                 f"{__version__}: update, then go on"
             )
-        settings = about.get("settings")
-        # Whoever only looks at a sweep runs none of its code.
-        if settings is None:  # an earlier version kept them in the file alone
-            config = SweepConfig.from_yaml(path / _CONFIG, trusted=False)
-        else:
-            config = SweepConfig.from_dict(YamlDocument.parse(settings).data)
+        # Opening a sweep runs none of its code.
+        config = SweepConfig.from_dict(YamlDocument.parse(about["settings"]).data)
         return cls(path.absolute(), config, Path(about["base_dir"]), Path(about["working_dir"]))
 
     def save(self) -> None:
-        """Write the settings into the folder.
+        """Write the settings to the folder.
 
         Raises:
-            OSError: They cannot be written; those that were there stay.
+            OSError: They cannot be written; the old ones remain.
         """
         about: dict[str, Any] = {
             "format": _FORMAT,
             "tune_tf": __version__,
             "base_dir": str(self.base_dir),
             "working_dir": str(self.working_dir),
-            "settings": self.sweep_file,  # what the sweep has, whatever becomes of the file
+            "settings": self.sweep_file,  # independent of edits of the file
         }
         text = json.dumps(about, indent=2) + "\n"
-        write_whole(self.path / _CONFIG, self.sweep_file)
-        for name in (_ABOUT_TOO, _ABOUT):
-            write_whole(self.path / name, text)
+        write_atomically(self.path / _CONFIG, self.sweep_file)
+        for name in (_INFO_COPY, _INFO):
+            write_atomically(self.path / name, text)
 
 
 def sweep_paths(storage_path: Path) -> list[Path]:
     """Return the folders of all sweeps under a storage path, in order of their names."""
-    return sorted(path.parent for path in storage_path.glob(f"*/{_ABOUT}"))
+    return sorted(path.parent for path in storage_path.glob(f"*/{_INFO}"))
 
 
-def _read_about(path: Path) -> dict[str, Any]:
-    """Return what the sweep's folder tells of itself.
+def _read_info(path: Path) -> dict[str, Any]:
+    """Read the file ``sweep-info`` or its copy.
 
     Raises:
-        UnknownSweepError: It is damaged.
+        UnknownSweepError: Both are damaged.
     """
-    faults = []
-    for name in (_ABOUT, _ABOUT_TOO):
+    errors = []
+    for name in (_INFO, _INFO_COPY):
         try:
             about = json.loads((path / name).read_text())
             about["format"] = int(about["format"])
             if about["format"] <= _FORMAT:
                 Path(about["base_dir"]), Path(about["working_dir"])
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            faults.append(error)
+            errors.append(error)
         else:
             return dict(about)
     raise UnknownSweepError(
-        f"{path} holds no sweep that can be read: its files {_ABOUT} and {_ABOUT_TOO} are damaged "
-        f"({faults[0]}), and with them what its paths are relative to"
+        f"{path} holds no sweep that can be read: its files {_INFO} and {_INFO_COPY} are damaged "
+        f"({errors[0]}), and with them what its paths are relative to"
     )
 
 
 def _find(sweep: str, root: Path) -> Path:
     for path in (Path(sweep), root / sweep):
-        if (path / _ABOUT).is_file():
+        if (path / _INFO).is_file():
             return path
     known = [path.name for path in sweep_paths(root)]
     of_that_name = [name for name in known if name.rpartition("-")[0].rpartition("-")[0] == sweep]
@@ -281,5 +277,5 @@ def _find(sweep: str, root: Path) -> Path:
     if Path(sweep).is_dir():
         raise UnknownSweepError(f"{sweep} is a folder, but not that of a sweep; {there}")
     names = [name.rpartition("-")[0].rpartition("-")[0] for name in known]
-    near = near_ones(sweep, [*known, *names])
+    near = did_you_mean(sweep, [*known, *names])
     raise UnknownSweepError(f"there is no sweep {sweep!r}{near}; {there}")

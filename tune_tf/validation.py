@@ -1,4 +1,4 @@
-"""How a trial validates."""
+"""Validation settings of a trial."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from tune_tf.errors import InvalidSettingsError
 
 @dataclass(frozen=True)
 class Validation:
-    """When the validation rows are evaluated.
+    """When validation rows are evaluated.
 
     Args:
         asynchronous: Whether a snapshot of the weights is evaluated on the CPU while the next epoch
-            is trained already. Each iteration reports the same numbers as without, in order.
-            Callbacks hear of an epoch's end when the next one has been trained. It pays where
-            training is on GPUs, or leaves CPUs of the trial idle.
+            trains. Results are the same and in the same order. Callbacks are notified of the end
+            of an epoch once the next one has been trained. It pays off where training uses GPUs
+            or leaves CPUs of the trial idle.
 
     Raises:
         InvalidSettingsError: A value is not allowed.
@@ -22,7 +22,7 @@ class Validation:
     asynchronous: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the value."""
         if not isinstance(self.asynchronous, bool):
             raise InvalidSettingsError(
                 [f"asynchronous must be true or false, not {self.asynchronous!r}"]

@@ -1,4 +1,4 @@
-"""What a user writes: the data and the model of a search."""
+"""User-defined data and model of a search."""
 
 import abc
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import keras
 
 Config = Mapping[str, Any]
-"""A trial's sampled values, nested as the search space is."""
+"""Values of a trial, nested like the search space."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Data:
     Args:
         train: Rows to train on.
         validation: Rows to validate on after every epoch; None for no validation.
-        test: Rows that no trial ever sees; for the final model.
+        test: Rows that no trial uses; for the final model.
         class_weight: Weight of each class label in the loss, as in ``keras.Model.fit``.
         groups: The group of each row (a patient, a day, ...), those of ``train`` first and then
             those of ``validation``, shape ``[rows]``; for ``Folds(grouped=True)``, which keeps the
@@ -39,12 +39,12 @@ class Data:
 
 
 class Workload(abc.ABC):
-    """Data and model of a search. Subclass it; instances are pickled to the trials.
+    """Base class of the data and model of a search; instances are pickled to the trials.
 
     ``load_data`` and ``build_model`` read the trial's values from ``config``, a dict. ``load_data``
-    runs again only when a value that it read has changed. It runs on a copy of the instance as that
-    was before the first trial; what it sets on ``self`` is there for the other methods of each
-    trial with these data.
+    runs again only when a value that it read has changed. It runs on a copy of the instance in its
+    initial state; attributes that it sets are available to the other methods of each trial with
+    these data.
     """
 
     @abc.abstractmethod
@@ -59,33 +59,32 @@ class Workload(abc.ABC):
     def from_settings(cls, data: Mapping[str, Any], base_dir: Path) -> Self:
         """Return the workload of the settings ``data`` in a sweep file; default ``cls(**data)``.
 
-        It is called in many processes, before any data are there: read none.
+        It is called in many processes, before any data exist: read none.
 
         Args:
-            data: The settings, as the file holds them.
-            base_dir: What relative paths in them are relative to.
+            data: Settings as in the file.
+            base_dir: Base of relative paths in them.
 
         Raises:
-            InvalidSettingsError: With all faults; they are told below ``data.``.
+            InvalidSettingsError: All errors; they are reported with the prefix ``data.``.
         """
         return cls(**data)
 
-    def check_data(self) -> None:  # noqa: B027  nothing is known of any data
-        """Raise what can be known to be wrong with the data before any trial is started.
+    def check_data(self) -> None:  # noqa: B027  no check by default
+        """Check the data before any trial starts; default: no check.
 
-        It runs once, where the sweep is started; default nothing. What an instance keeps of what
-        it found out is pickled along to the trials.
+        It runs once, where the sweep is started. Attributes that it sets are pickled to the trials.
 
         Raises:
-            WorkloadError: Tells the file, row or column.
+            WorkloadError: The data are invalid; names the file, row or column.
         """
 
     def structure(self, config: Config) -> Hashable:
-        """Tell configs apart whose models only seem to be alike; default: nothing more.
+        """Return a key that distinguishes configs whose models only look alike; default: None.
 
-        A traced program is shared by trials whose models and training steps are alike in all that
-        can be seen of them, apart from scalars such as the learning rate. What code reads from
-        files, environment variables or attributes by computed names cannot be seen: return it.
+        Trials share a traced program if their models and training steps look alike, apart from
+        scalars such as the learning rate. Values that code reads from files, environment variables
+        or attributes with computed names are not visible: return them here.
         """
         return None
 
@@ -127,7 +126,7 @@ class Workload(abc.ABC):
         It is ``fn(example, seed)``. ``example`` is a row ``(x, y)`` or ``(x, y, sample_weight)`` of
         ``Data`` without the axis of the rows, and so is what it returns, whose shapes and types may
         be others: the model sees those. It runs vectorised inside the graph of an epoch, on each
-        replica's own rows of a batch (:func:`tune_tf.data.vectorized` tells what it may do).
+        replica's own rows of a batch (:func:`tune_tf.data.vectorized` lists what it may do).
 
         ``seed`` is an int32 tensor of shape ``[2]`` for ``tf.random.stateless_uniform`` and
         ``tf.image.stateless_random_*``: another for each row and epoch, the same for any number of
@@ -142,18 +141,19 @@ class Workload(abc.ABC):
 
     @property
     def computes_rows(self) -> bool:
-        """Whether :meth:`per_example` computes anything, whatever the config.
+        """Whether :meth:`per_example` is used for any config.
 
-        Ways to train that have no place for it ask. Replace it where that depends on an instance.
+        Kinds of training without support for it check this. Override it if it depends on the
+        instance.
         """
         return type(self).per_example is not Workload.per_example
 
     def serving_model(self, model: "keras.Model", config: Config) -> "keras.Model":
-        """Return the model that is served in place of a trained one; default: that itself.
+        """Return the model to serve in place of the trained one; default: the trained one.
 
-        It is what MLflow gets, and what is exported as ``keras`` and ``saved_model``; ``tflite``
-        and ``onnx`` get the trained one. For callers who have other rows than ``load_data`` gives:
-        texts that training sees as codes, say, or the columns of a table by name.
+        MLflow, ``keras`` and ``saved_model`` get this model; ``tflite`` and ``onnx`` get the
+        trained one. Override it if callers have other rows than ``load_data`` returns, such as text
+        that training sees as codes, or the columns of a table by name.
 
         Args:
             model: The trained model.
@@ -162,9 +162,9 @@ class Workload(abc.ABC):
         return model
 
     def serving_rows(self, rows: Any) -> Any:
-        """Return a few rows as :meth:`serving_model` takes them; default: as they are.
+        """Convert a few rows for :meth:`serving_model`; default: unchanged.
 
-        They are MLflow's input example, and tell its signature.
+        They become MLflow's input example and determine the signature.
 
         Args:
             rows: Input of the trained model: an array ``[rows, ...]``, or such arrays by name.
@@ -174,16 +174,16 @@ class Workload(abc.ABC):
     def callbacks(self, config: Config) -> "Sequence[keras.callbacks.Callback]":
         """Return Keras callbacks for a trial; those for batches need ``loop="fit"``.
 
-        They are called as by ``fit``, with None for ``params["epochs"]``, which Tune decides. What
-        they add to the logs of an epoch is reported with its metrics. Checkpoints keep their
+        They are called as by ``fit``, with None for ``params["epochs"]``, which Tune decides.
+        Values that they add to an epoch's logs are reported with its metrics. Checkpoints keep
         attributes that are numbers, text, NumPy arrays, or lists, tuples, sets and dictionaries of
-        these; other objects, variables and open files begin anew. One object that is returned for
-        several trials is set back to how it was made, or refused where that cannot be.
+        these; other objects, variables and open files start anew. An object returned for several
+        trials is reset to its initial state, or refused if that is impossible.
         """
         return ()
 
     def shuffle(self, config: Config) -> bool:
-        """Return whether rows come in a new order every epoch; default True."""
+        """Return whether to shuffle the training rows every epoch; default True."""
         return True
 
     def global_batch_size(self, config: Config) -> int:
@@ -191,15 +191,16 @@ class Workload(abc.ABC):
         return int(config.get("batch_size", 32))
 
 
-def mixed_in(mixin: type, workload: Workload, **attributes: Any) -> Workload:
-    """Return a workload of which a mixin replaces some methods; the given one stays as it is.
+def with_mixin(mixin: type, workload: Workload, **attributes: Any) -> Workload:
+    """Return a copy of a workload whose class has a mixin in front.
 
-    It is of a subclass, and no wrapper: what else the user's class replaces is still seen.
+    It is a subclass, not a wrapper, so that other overridden methods of the user's class remain
+    visible.
 
     Args:
-        mixin: Comes before the workload's own class; its ``super()`` is that.
-        workload: The user's.
-        attributes: More attributes of the instance, for the mixin.
+        mixin: Class that comes first; its ``super()`` is the workload's own class.
+        workload: The user's workload, which is not changed.
+        attributes: Additional attributes of the instance, for the mixin.
     """
     base = type(workload)
     made: Workload = object.__new__(type(base.__name__, (mixin, base), {}))

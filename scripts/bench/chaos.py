@@ -21,7 +21,7 @@ from pathlib import Path
 import mlflow
 from measuring.verdict import Target, print_table, print_verdict
 
-from tune_tf.testing.chaos import ChaosDrill, assert_as_without_faults, draw_kills
+from tune_tf.testing.chaos import ChaosDrill, assert_same_as_undisturbed, draw_kills
 
 _COMMAND = [sys.executable, str(Path(__file__).parents[1] / "sweep.py")]
 _PATIENCE_S = 300
@@ -111,7 +111,7 @@ def main() -> None:
                 told = "as without faults"
                 try:
                     faulty = drill.run(draw_kills(counts, seed))
-                    assert_as_without_faults(faulty, quiet, mlflow.MlflowClient(server.uri))
+                    assert_same_as_undisturbed(faulty, quiet, mlflow.MlflowClient(server.uri))
                 except AssertionError as error:
                     wrong += 1
                     told = str(error)

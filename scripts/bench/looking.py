@@ -1,7 +1,7 @@
 """How long it takes to look at a sweep of two thousand trials.
 
 A real sweep of a few trials is run; its folder is multiplied to as many trials as are asked for:
-each trial's folder is copied with what Tune and this package have written in it, the diary and
+each trial's folder is copied with what Tune and this package have written in it, the event log and
 Tune's own snapshot grow by as many entries. Then each verb is called as a user calls it, in a
 process of its own, and timed from its start to its end.
 """
@@ -43,7 +43,7 @@ def run_one(storage_path: Path) -> Path:
 
 def multiply(folder: Path, num_trials: int) -> None:
     """Let a sweep's folder hold copies of its trials, up to so many."""
-    sources = list(EventHistory.of(folder).trials.values())
+    sources = list(EventHistory.read(folder).trials.values())
     lines = (folder / EVENT_LOG).read_text().splitlines()
     told = {page.trial_id: [line for line in lines if page.trial_id in line] for page in sources}
     over = lines.pop()

@@ -33,9 +33,9 @@ MINIMAL = {
 }
 
 
-def fault_of(changes):
-    """Return the one fault of the smallest settings with some changes."""
+def error_of(changes):
+    """Return the one error of the smallest settings with some changes."""
     with pytest.raises(InvalidSettingsError, match=r"\w") as caught:
         SweepConfig.from_dict({**MINIMAL, **changes})
-    (fault,) = caught.value.faults
-    return fault
+    (error,) = caught.value.details
+    return error

@@ -1,7 +1,7 @@
 """What a sweep file says of tracking."""
 
 import pytest
-from sweep_files import fault_of
+from sweep_files import error_of
 
 from tune_tf.config import MLflowSettings
 
@@ -17,19 +17,19 @@ def test_the_best_model_can_be_registered_under(name):
 
 @pytest.mark.parametrize("name", WRONG_MODEL_NAMES)
 def test_a_name_that_mlflow_refuses_is_refused_before_the_sweep(name):
-    fault = fault_of({"mlflow": {"register_best": name}})
+    error = error_of({"mlflow": {"register_best": name}})
 
-    assert fault.where == "mlflow.register_best"
-    assert "without '/' and ':'" in fault.what
-    assert "put a name such as digits-cnn" in fault.what
+    assert error.where == "mlflow.register_best"
+    assert "without '/' and ':'" in error.what
+    assert "put a name such as digits-cnn" in error.what
 
 
 @pytest.mark.parametrize("alias", WRONG_ALIASES)
 def test_an_alias_that_mlflow_refuses_is_refused_before_the_sweep(alias):
-    fault = fault_of({"mlflow": {"best_alias": alias}})
+    error = error_of({"mlflow": {"best_alias": alias}})
 
-    assert fault.where == "mlflow.best_alias"
-    assert "put an alias such as champion" in fault.what
+    assert error.where == "mlflow.best_alias"
+    assert "put an alias such as champion" in error.what
 
 
 @pytest.mark.parametrize("name", [*MODEL_NAMES, *WRONG_MODEL_NAMES])
@@ -47,10 +47,10 @@ def test_a_model_name_is_judged_as_mlflow_judges_it(name):
 
 
 def test_a_model_that_is_not_logged_cannot_be_registered():
-    fault = fault_of({"mlflow": {"log_best_model": False, "register_best": "digits"}})
+    error = error_of({"mlflow": {"log_best_model": False, "register_best": "digits"}})
 
-    assert fault.where == "mlflow.register_best"
-    assert "log_best_model is false" in fault.what
+    assert error.where == "mlflow.register_best"
+    assert "log_best_model is false" in error.what
 
 
 def test_a_version_may_go_without_an_alias():

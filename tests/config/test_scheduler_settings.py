@@ -1,7 +1,7 @@
-"""What each scheduler can be told, and how a mistake is told."""
+"""What each scheduler can be expected, and how a mistake is expected."""
 
 import pytest
-from sweep_files import MINIMAL, fault_of
+from sweep_files import MINIMAL, error_of
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
@@ -101,9 +101,9 @@ BAD = {
 
 @pytest.mark.parametrize(("changes", "where", "text"), BAD.values(), ids=BAD)
 def test_a_bad_setting_is_told_with_its_place_and_what_is_allowed(changes, where, text):
-    fault = fault_of(changes)
-    assert fault.where == where
-    assert text in fault.what
+    error = error_of(changes)
+    assert error.where == where
+    assert text in error.what
 
 
 def test_the_json_schema_tells_schedulers_apart_by_their_name():
@@ -118,9 +118,9 @@ def test_the_json_schema_tells_schedulers_apart_by_their_name():
 
 def test_all_faults_of_a_scheduler_are_told_at_once():
     scheduler = {"name": "pbt", "max_t": 3, "hard_stop": True, "sync": 1, "quantile_fraction": -1}
-    with pytest.raises(InvalidSettingsError, match="4 faults") as caught:
+    with pytest.raises(InvalidSettingsError, match="4 errors") as caught:
         SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler})
-    assert {fault.where for fault in caught.value.faults} == {
+    assert {error.where for error in caught.value.details} == {
         "scheduler.hard_stop",
         "scheduler.sync",
         "scheduler.quantile_fraction",

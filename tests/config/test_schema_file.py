@@ -14,8 +14,8 @@ FILES = sorted(READY.glob("*.yaml"))
 
 
 @pytest.fixture(scope="module")
-def faults_in():
-    """Return the faults that an editor finds in the text of a sweep file."""
+def errors_in():
+    """Return the errors that an editor finds in the text of a sweep file."""
     schema = SweepConfig.json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
@@ -24,10 +24,10 @@ def faults_in():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_ready_sweep_file_names_the_schema_and_keeps_it(path, faults_in):
+def test_a_ready_sweep_file_names_the_schema_and_keeps_it(path, errors_in):
     text = path.read_text()
     assert text.splitlines()[0] == FIRST_LINE
-    assert faults_in(text) == []
+    assert errors_in(text) == []
 
 
 def test_the_schema_beside_the_ready_sweep_files_is_that_of_the_settings():
@@ -35,7 +35,7 @@ def test_the_schema_beside_the_ready_sweep_files_is_that_of_the_settings():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         (("num_samples", "num_sample"), "num_sample"),
         (("mode: max", "mode: up"), "up"),
@@ -44,14 +44,14 @@ def test_the_schema_beside_the_ready_sweep_files_is_that_of_the_settings():
     ],
     ids=["an unknown key", "a wrong mode", "a wrong scheduler", "text for a number"],
 )
-def test_an_editor_finds_a_fault(change, told, faults_in):
+def test_an_editor_finds_a_fault(change, expected, errors_in):
     text = (READY / "digits_cnn.yaml").read_text()
-    assert any(told in fault for fault in faults_in(text.replace(*change)))
+    assert any(expected in error for error in errors_in(text.replace(*change)))
 
 
-def test_a_sweep_file_may_leave_the_space_to_its_workload(faults_in):
+def test_a_sweep_file_may_leave_the_space_to_its_workload(errors_in):
     text = "{name: a, workload: a:b, objective: {metric: m, mode: min}, budget: {num_samples: 1}}"
-    assert faults_in(text) == []
+    assert errors_in(text) == []
 
 
 def test_every_setting_tells_what_it_is():
@@ -64,8 +64,8 @@ def test_every_setting_tells_what_it_is():
         if not setting.get("description")
     ]
     assert silent == []
-    told = schema["$defs"]["BudgetSettings"]["properties"]["cpu_hours"]["description"]
-    assert told == "Hours of reserved CPUs, of all trials together; None for no limit."
+    expected = schema["$defs"]["BudgetSettings"]["properties"]["cpu_hours"]["description"]
+    assert expected == "Hours of reserved CPUs, of all trials together; None for no limit."
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from sweep_files import MINIMAL, SWEEP, fault_of
+from sweep_files import MINIMAL, SWEEP, error_of
 
 from tune_tf.config import (
     BudgetSettings,
@@ -298,15 +298,15 @@ BAD = {
 
 @pytest.mark.parametrize(("changes", "where", "text"), BAD.values(), ids=BAD)
 def test_a_bad_setting_is_told_with_its_place_and_what_is_allowed(changes, where, text):
-    fault = fault_of(changes)
-    assert fault.where == where
-    assert text in fault.what
+    error = error_of(changes)
+    assert error.where == where
+    assert text in error.what
 
 
 def test_an_empty_mapping_lacks_what_has_no_default():
-    with pytest.raises(InvalidSettingsError, match="5 faults") as caught:
+    with pytest.raises(InvalidSettingsError, match="5 errors") as caught:
         SweepConfig.from_dict({})
-    missing = [fault.where for fault in caught.value.faults]
+    missing = [error.where for error in caught.value.details]
     assert missing == ["name", "workload", "objective", "space", "budget"]
 
 

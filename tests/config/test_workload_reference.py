@@ -100,7 +100,7 @@ def test_a_class_may_look_at_paths_from_the_folder_of_the_file(workloads):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "told"),
+    ("name", "data", "expected"),
     [
         pytest.param(
             "Sized",
@@ -116,12 +116,14 @@ def test_a_class_may_look_at_paths_from_the_folder_of_the_file(workloads):
         ),
     ],
 )
-def test_data_that_a_workload_does_not_take_are_faults_of_the_settings(name, data, told, workloads):
+def test_data_that_a_workload_does_not_take_are_faults_of_the_settings(
+    name, data, expected, workloads
+):
     with pytest.raises(InvalidSettingsError, match="data") as caught:
         import_workload(f"my_workloads.py:{name}", workloads, data)
-    found = [str(fault) for fault in caught.value.faults]
-    assert len(found) == len(told)
-    assert all(text.startswith(start) for text, start in zip(found, told, strict=True))
+    found = [str(error) for error in caught.value.details]
+    assert len(found) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True))
 
 
 def test_data_that_are_needed_and_missing_are_one_fault():

@@ -33,7 +33,7 @@ def test_all_faults_are_told_at_once():
     with pytest.raises(InvalidSettingsError) as raised:
         Pipeline(ROWS, map=3, prefetch=-1)
 
-    assert len(raised.value.faults) == 2
+    assert len(raised.value.details) == 2
 
 
 def test_rows_are_counted():

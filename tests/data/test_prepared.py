@@ -144,7 +144,7 @@ def test_no_records_at_all_are_an_error():
 
 
 def test_all_wrong_arguments_are_told_at_once():
-    with pytest.raises(InvalidSettingsError, match="4 faults") as caught:
+    with pytest.raises(InvalidSettingsError, match="4 errors") as caught:
         prepared("a.jpg", None, on_bad_record="skipp", version=2)
     text = str(caught.value)
     assert "not one str" in text

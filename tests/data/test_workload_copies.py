@@ -13,7 +13,7 @@ import pytest
 from tune_tf.data import LoadCache, SharedLoads
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
-from tune_tf.workload import Data, Workload, mixed_in
+from tune_tf.workload import Data, Workload, with_mixin
 
 ROWS = np.arange(4.0)
 
@@ -338,7 +338,7 @@ def test_a_workload_that_was_mixed_in_is_copied_as_well():
             self.mixed = config["a"]
             return super().load_data(config)
 
-    workload = mixed_in(Mixin, Sets(setting))
+    workload = with_mixin(Mixin, Sets(setting))
     attributes = seen(workload, A, B, A)
     assert [(each["mixed"], each["mean"]) for each in attributes] == [(1, 10), (2, 20), (1, 10)]
 

@@ -21,12 +21,12 @@ def _has_reported(self: OutcomeTracker, trial: Any) -> bool:
     return bool(latest_result(trial))
 
 
-def _hand_out_unlinked(self: TrialRegistry, tune_id: str, number: int) -> dict[str, Any]:
+def _assign_unlinked(self: TrialRegistry, tune_id: str, number: int) -> dict[str, Any]:
     with mock.patch.object(self.study, "set_user_attr", _nothing):
-        return _hand_out(self, tune_id, number)
+        return _assign_orphan(self, tune_id, number)
 
 
-_hand_out = TrialRegistry._hand_out
+_assign_orphan = TrialRegistry._assign_orphan
 
 OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
     # aebe3f6
@@ -39,17 +39,22 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (
         OutcomeTracker,
-        "_note_earlier",
+        "_add_earlier_outcomes",
         _nothing,
         22,
     ),
     # 1f913d8
-    "a run that is known too late is not kept with the study": (TrialRegistry, "link", _nothing, 5),
+    "a run that is known too late is not kept with the study": (
+        TrialRegistry,
+        "link_runs",
+        _nothing,
+        5,
+    ),
     # e13d457
     "a trial that ended unsaved and runs again is not linked to its new trial": (
         TrialRegistry,
-        "_hand_out",
-        _hand_out_unlinked,
+        "_assign_orphan",
+        _assign_unlinked,
         1364,
     ),
     # 0434b1a

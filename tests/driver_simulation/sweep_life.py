@@ -36,12 +36,12 @@ MAX_CALM_SESSIONS = 3
 """How many sessions without a fault a sweep may need to come to its end."""
 
 _SITES = (
-    "about",
+    "sweep-info",
     "callback-states",
-    "diary",
+    "events",
     "experiment_state",
     "journal",
-    "lines",
+    "jsonl",
     "log_batch",
     "log_text",
     "mlflow",
@@ -260,11 +260,11 @@ class SimulatedSweep:
             if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
                 signal.raise_signal(signal.SIGINT)
             return
-        running = sorted(EventHistory.of(self._folder).trials)
-        letter: dict[str, Any] = {"stop": what}
+        running = sorted(EventHistory.read(self._folder).trials)
+        request: dict[str, Any] = {"stop": what}
         if what == "trial":
-            letter = {"trial_ids": [self._rng.choice(running)]} if running else {}
-        ControlChannel(self._folder).post(letter)
+            request = {"trial_ids": [self._rng.choice(running)]} if running else {}
+        ControlChannel(self._folder).post(request)
 
     def _check_not_ended(self, trial_id: str) -> None:
         """Refuse to train a trial that the sweep's event log says has ended."""

@@ -20,13 +20,13 @@ from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
 from tune_tf.results import SweepResult
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
 from tune_tf.sweep.state.recovery import recover
-from tune_tf.testing.truth import TrialStates, assert_one_truth
-from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID, TRIAL_ID
+from tune_tf.testing.truth import TrialStates, assert_consistent_states
+from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:
     from sweep_life import SimulatedSweep
 
-_GIVEN_UP = ("never taken up again", "the storage lost its end")
+_GIVEN_UP = ("never resumed", "the storage lost its end")
 
 
 class WrongError(AssertionError):
@@ -50,7 +50,7 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     tune = _tune(folder.path, folder.config)
     study = _study(folder.path, folder.sweep_id)
     runs, parent = _runs(sweep.store, folder.sweep_id)
-    pages = EventHistory.of(folder.path)
+    pages = EventHistory.read(folder.path)
     ended_early = pages.sessions[-1].ended_early is not None
     attrs = study.user_attrs
     told: dict[str, optuna.trial.FrozenTrial] = {}
@@ -80,9 +80,9 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
             optuna=trial.state.name,
             mlflow=run.status,
             reason=run.tags.get(STOP_REASON_TAG),
-            told=trial.user_attrs.get("stop_reason"),
+            optuna_reason=trial.user_attrs.get("stop_reason"),
             curve=curve,
-            shown=_shown(sweep, trial_id, trial, curve),
+            optuna_values=_shown(sweep, trial_id, trial, curve),
         )
         _check_curve(sweep, result, trial_id, config, last, curve)
     stopped_at_once = {
@@ -94,7 +94,7 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     twice = {str(trial_id) for trial_id in attrs.get(RELINKED, {}).values()}
     # Optuna has nothing to learn of trials that are stopped at once: they are FAIL there.
     others = standings.keys() - stopped_at_once - twice
-    assert_one_truth({trial_id: standings[trial_id] for trial_id in sorted(others)})
+    assert_consistent_states({trial_id: standings[trial_id] for trial_id in sorted(others)})
     for trial_id in stopped_at_once - twice:
         right = standings[trial_id].optuna in ("FAIL", "PRUNED")
         check(right, f"{trial_id}: {standings[trial_id]}")
@@ -152,8 +152,8 @@ def _runs(store: Store, sweep_id: str) -> tuple[dict[str, StoredRun], StoredRun]
     for run in store.runs.values():
         if run.deleted:
             continue
-        check(run.tags.get(SWEEP_ID) == sweep_id, f"a run of no sweep: {run}")
-        trial_id = run.tags.get(TRIAL_ID)
+        check(run.tags.get(SWEEP_ID_TAG) == sweep_id, f"a run of no sweep: {run}")
+        trial_id = run.tags.get(TRIAL_ID_TAG)
         if trial_id is None:
             parents.append(run)
             continue

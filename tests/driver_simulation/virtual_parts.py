@@ -37,7 +37,7 @@ import tune_tf.sweep_folder
 import tune_tf.tracking.callback
 import tune_tf.tracking.run_writer
 import tune_tf.trainables.memory.oom_retries
-from tune_tf.atomic_files import write_whole
+from tune_tf.atomic_files import write_atomically
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
 from tune_tf.space.document import YamlDocument
@@ -169,22 +169,22 @@ class _NoKernelKills:
 
 class _Environment:
     @staticmethod
-    def texts(repository: Any) -> dict[str, str]:
+    def environment_artifacts(repository: Any) -> dict[str, str]:
         return {"environment.txt": "virtual"}
 
     @staticmethod
-    def digest(texts: dict[str, str]) -> str:
+    def environment_digest(texts: dict[str, str]) -> str:
         return "digest"
 
     @staticmethod
-    def of_a_resume(texts: dict[str, str]) -> dict[str, str]:
+    def resume_artifacts(texts: dict[str, str]) -> dict[str, str]:
         return texts
 
 
 def _report(result: SweepResult, folder: Path) -> dict[str, Path]:
     folder.mkdir(exist_ok=True)
     path = folder / "report.html"
-    write_whole(path, f"<html>{len(result.trials)} trials</html>")
+    write_atomically(path, f"<html>{len(result.trials)} trials</html>")
     return {"report.html": path}
 
 

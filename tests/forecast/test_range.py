@@ -47,10 +47,10 @@ def test_a_limit_cuts_all_three():
     assert Range(1, 5, 9).at_most(4) == Range(1, 4, 4)
 
 
-def test_it_holds_its_ends():
-    assert Range(1, 2, 3).holds(1)
-    assert Range(1, 2, 3).holds(3)
-    assert not Range(1, 2, 3).holds(3.1)
+def test_it_contains_its_ends():
+    assert Range(1, 2, 3).contains(1)
+    assert Range(1, 2, 3).contains(3)
+    assert not Range(1, 2, 3).contains(3.1)
 
 
 def test_it_is_read_back_as_it_was_written():

@@ -65,9 +65,9 @@ class FolderWithoutModel:
         """Write the folder."""
         from mlflow.models import Model
 
-        from tune_tf.sweep.model.export_process import ModelFolder, _in_place_of
+        from tune_tf.sweep.model.export_process import ModelFolder, _replace_folder
 
-        with _in_place_of(path) as folder:
+        with _replace_folder(path) as folder:
             (folder / "data").mkdir()
             (folder / "data" / "weights").write_text("of no model")
             time.sleep(1)  # long enough to be seen at it
@@ -154,7 +154,7 @@ def _until_the_process_writes(writer: Any, *arguments: Any) -> None:
 
 _CONTROLLER = "ray.tune.execution.tune_controller:TuneController"
 _SEARCHER = "tune_tf.searchers.optuna_searcher:OptunaSearcher"
-_DIARY = "tune_tf.events.event_log:EventLog"
+_EVENT_LOG = "tune_tf.events.event_log:EventLog"
 _SNAPSHOTS = "tune_tf.sweep.state.snapshots"
 _KEEP = "tune_tf.sweep.callbacks.state_saver:StateSaver"
 _CALLBACK = "tune_tf.tracking.callback:MLflowCallback"
@@ -164,12 +164,14 @@ _RESULT = "tune_tf.sweep.sweep_result"
 
 MOMENTS = {
     # Before any trial runs.
-    "before the diary begins": Moment(f"{_DIARY}.__enter__"),
+    "before the event log begins": Moment(f"{_EVENT_LOG}.__enter__"),
     "the first config is drawn and Tune has it not": Moment(f"{_SEARCHER}.suggest", after=True),
     "the parent's run is made and nobody knows its id": Moment(f"{_CLIENT}.create_run", after=True),
     # While trials run.
-    "the first trial has started and the diary has it not": Moment(f"{_DIARY}.started"),
-    "after the second start": Moment(f"{_DIARY}.started", 2, after=True),
+    "the first trial has started and the event log has it not": Moment(
+        f"{_EVENT_LOG}.record_start"
+    ),
+    "after the second start": Moment(f"{_EVENT_LOG}.record_start", 2, after=True),
     "before the first snapshot is written": Moment(f"{_SNAPSHOTS}:Snapshots._write"),
     "a snapshot is half written": Moment("zipfile:ZipFile.writestr", 7),
     "a line of results is half written": Moment(
@@ -182,14 +184,16 @@ MOMENTS = {
     "the study has the first end and MLflow has it not": Moment(
         f"{_SEARCHER}.on_trial_complete", after=True
     ),
-    "after the first end": Moment(f"{_DIARY}.ended", after=True),
+    "after the first end": Moment(f"{_EVENT_LOG}.record_end", after=True),
     # When the last trial ends.
     "before the study has the last end": Moment(f"{_SEARCHER}.on_trial_complete", NUM_TRIALS),
     "the study has the last end and MLflow has it not": Moment(
         f"{_SEARCHER}.on_trial_complete", NUM_TRIALS, after=True
     ),
-    "MLflow has the last end and the diary has it not": Moment(f"{_DIARY}.ended", NUM_TRIALS),
-    "after the last end": Moment(f"{_DIARY}.ended", NUM_TRIALS, after=True),
+    "MLflow has the last end and the event log has it not": Moment(
+        f"{_EVENT_LOG}.record_end", NUM_TRIALS
+    ),
+    "after the last end": Moment(f"{_EVENT_LOG}.record_end", NUM_TRIALS, after=True),
     # When Tune ends.
     "before Tune's last state": Moment(f"{_CONTROLLER}.checkpoint", only=_is_forced),
     "after Tune's last state": Moment(f"{_CONTROLLER}.checkpoint", after=True, only=_is_forced),
@@ -198,7 +202,7 @@ MOMENTS = {
     ),
     "the queue is half drained": Moment(f"{_RUNS}.write", only=_is_last_write),
     "the parent's run has ended and the queue still has that": Moment(
-        "tune_tf.tracking.writing.writer:Writer._done_with", only=_is_of_closing
+        "tune_tf.tracking.writing.writer:Writer._finish_entries", only=_is_of_closing
     ),
     "before the study is settled": Moment(f"{_SEARCHER}.finish"),
     "after the study is settled": Moment(f"{_SEARCHER}.finish", after=True),
@@ -208,9 +212,9 @@ MOMENTS = {
     # When report and best model are written.
     "while the pictures are drawn": Moment("tune_tf.report.report:_write_picture", 3),
     "the report is half written": Moment(
-        "tune_tf.report.report:write_whole", only=_is_page, instead=_half_of_a_page
+        "tune_tf.report.report:write_atomically", only=_is_page, instead=_half_of_a_page
     ),
-    "after the report": Moment(f"{_RESULT}:_reported", after=True),
+    "after the report": Moment(f"{_RESULT}:_write_report", after=True),
     "while the best model's process writes": Moment(
         "tune_tf.sweep.model.export_process:ModelExportProcess.write",
         instead=_until_the_process_writes,
@@ -229,7 +233,7 @@ MOMENTS = {
         f"{_CLIENT}.set_registered_model_alias", after=True
     ),
     "before the report is attached": Moment(f"{_CALLBACK}.attach"),
-    "before the diary is closed": Moment(f"{_DIARY}.over"),
+    "before the event log is closed": Moment(f"{_EVENT_LOG}.record_session_end"),
     "before the process ends": Moment(
         "tune_tf.cli.terminal.result_tables:print_result", after=True
     ),
@@ -251,19 +255,18 @@ def main() -> None:
 def train_nothing() -> None:
     """Have the sweeps of this process train nothing."""
     from tune_tf.outcome import Outcome
-    from tune_tf.sweep import runner
-    from tune_tf.sweep.callbacks import budget_limit
+    from tune_tf.sweep import callbacks, runner
     from tune_tf.sweep.model import export_process
 
-    class Stopping(budget_limit.BudgetLimit):
+    class Stopping(callbacks.BudgetLimit):
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             super().on_trial_start(iteration, trials, trial, **info)
             if trial.config["batch_size"] == IS_PRUNED:
                 self._end.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
 
-    runner.BudgetKeeper = Stopping
+    callbacks.BudgetLimit = Stopping
     runner.trainable = lambda *_, **__: Untrained
-    export_process._Process = FolderWithoutModel
+    export_process._ExportActor = FolderWithoutModel
 
 
 if __name__ == "__main__":

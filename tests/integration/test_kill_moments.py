@@ -101,11 +101,11 @@ def assert_settled(folder, result):
     assert {name: count for name, count in counts.items() if count} == result["trials"]
     assert_one_best_model(folder, parent, result)
     assert_whole_report(folder, parent)
-    sessions = EventHistory.of(folder).sessions
+    sessions = EventHistory.read(folder).sessions
     assert (sessions[-1].over, sessions[-1].interrupted, sessions[-1].left) == (True, False, ())
-    outturn = read_actuals(folder).outturn
+    actuals = read_actuals(folder).actuals
     steps = [len(trial.steps) for trial in trials.values()]
-    assert (outturn.closed, outturn.trials, outturn.epochs) == (True, NUM_TRIALS, sum(steps))
+    assert (actuals.closed, actuals.trials, actuals.epochs) == (True, NUM_TRIALS, sum(steps))
     settled = settled_result(SweepFolder.open(folder))
     assert settled is not None
     assert {trial.number: trial.iterations for trial in settled.trials} == {
@@ -181,7 +181,7 @@ def assert_left_alone(folder, result, verb):
     before = contents_of(folder.parents[1])
     code, out, err = verb("resume", str(folder), "--json", cwd=folder)
     assert code == 0, err
-    assert "has ended: there is nothing to go on with" in err
+    assert "has ended: there is nothing to resume" in err
     assert json.loads(out) == result
     assert contents_of(folder.parents[1]) == before
 
@@ -204,7 +204,7 @@ def contents_of(root):
         "before the study is settled",
         "after the last snapshot",
         "the report is half written",
-        "before the diary is closed",
+        "before the event log is closed",
     ],
 )
 def test_a_resume_that_is_killed_itself_is_followed_by_one_that_settles(moment, sweep_file):
@@ -228,7 +228,7 @@ def test_a_resume_that_is_killed_itself_is_followed_by_one_that_settles(moment, 
         "after tune.run",
         "while the pictures are drawn",
         "while the best model's process writes",
-        "before the diary is closed",
+        "before the event log is closed",
     ],
 )
 def test_an_interrupt_at_the_end_of_a_sweep_costs_nothing(moment, sweep_file):
@@ -256,7 +256,7 @@ def test_what_a_store_has_not_taken_at_the_end_is_delivered_by_a_resume(tmp_path
         server.kill()
         code, _, err = drive(tmp_path, "resume", folder)
         assert code == 0, err
-        assert "MLflow has not taken" in err
+        assert "not written to MLflow" in err
         assert "The best model was not logged" in err
         server.start()
         code, out, err = drive(tmp_path, "resume", folder, "--json")
@@ -268,7 +268,7 @@ def test_what_a_store_has_not_taken_at_the_end_is_delivered_by_a_resume(tmp_path
 
 @pytest.mark.long
 @pytest.mark.parametrize(("batch_size", "outcome"), [(FAILS, "error"), (IS_PRUNED, "pruned")])
-@pytest.mark.parametrize("moment", ["after the last end", "before the diary is closed"])
+@pytest.mark.parametrize("moment", ["after the last end", "before the event log is closed"])
 def test_a_sweep_without_a_completed_trial_is_settled_as_that(
     moment, batch_size, outcome, sweep_file
 ):
@@ -284,4 +284,4 @@ def test_a_sweep_without_a_completed_trial_is_settled_as_that(
         assert {trial.reason for trial in assert_truth(folder).values()} == {outcome}
         status = "FAILED" if outcome == "error" else "FINISHED"
         assert parent_run(folder).info.status == status
-    assert "there is nothing to go on with" in err
+    assert "there is nothing to resume" in err

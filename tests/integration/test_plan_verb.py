@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 def test_a_forecast_is_drawn_and_the_run_of_its_settings_says_how_far_it_was_off(verb, tmp_path):
     code, drawn, err = verb("plan", DIGITS, "--set", *SMALL, cwd=tmp_path)
     assert code == 0, err
-    for told in ("largest", "smallest", "wall time", "peak memory a trial", "What it rests on"):
+    for told in ("largest", "smallest", "wall time", "peak memory a trial", "Assumptions"):
         assert told in drawn
     (kept,) = (tmp_path / "sweeps" / "forecasts").glob("*.json")
     forecast = json.loads(kept.read_text())
@@ -50,8 +50,8 @@ def test_a_forecast_is_drawn_and_the_run_of_its_settings_says_how_far_it_was_off
     assert 0.5 < memory["ratio"] < 2  # the machine may be busy: that changes no memory
     settled = read_actuals(Path(result["path"]))
     assert settled is not None
-    assert settled.outturn is not None
-    assert settled.outturn.closed
+    assert settled.actuals is not None
+    assert settled.actuals.closed
     page = Path(result["path"], "report", "report.html").read_text()
     assert "How far the forecast was off" in page
     assert "wall time, up to this report" in page

@@ -58,7 +58,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     process = untrained("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
 
     def running():
-        if not list(tmp_path.glob("sweeps/*/diary.lines")):
+        if not list(tmp_path.glob("sweeps/*/events.jsonl")):
             return []
         active = SweepView.open("tiny", tmp_path / "sweeps").active
         return [trial for trial in active if trial.result.iterations]

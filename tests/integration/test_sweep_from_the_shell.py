@@ -25,7 +25,7 @@ def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(
     assert "mlflow ui --backend-store-uri sqlite:///mlflow.db" in out
     code, out, err = verb("resume", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err
-    assert "has ended: there is nothing to go on with" in err
+    assert "has ended: there is nothing to resume" in err
     result = json.loads(out)
     folder = Path(result["path"])
     trials = assert_truth(folder)

@@ -16,7 +16,7 @@ from faulty_proxy import FaultyProxy
 from terminal import until
 from tracking_server import TrackingServer
 
-from tune_tf.tracking.writing.spool import SPOOL
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow]
 
@@ -80,7 +80,7 @@ def sweep(ray_cluster, tmp_path, proxy):
     from ray import tune
 
     from tune_tf.objective import Objective
-    from tune_tf.tracking import MLflowCallback
+    from tune_tf.tracking import MLflowCallback, SweepDetails
 
     def sweep(*events, sweep_id=tmp_path.name):
         folder = tmp_path / sweep_id
@@ -89,8 +89,8 @@ def sweep(ray_cluster, tmp_path, proxy):
             "faults",
             objective=Objective("score", "max"),
             sweep_id=sweep_id,
-            artifacts={"about.txt": "a sweep"},
-            spool_path=folder / SPOOL,
+            spool_path=folder / SPOOL_FOLDER,
+            details=SweepDetails(texts={"about.txt": "a sweep"}),
         )
         tune.run(
             trainable(),
@@ -160,7 +160,7 @@ def assert_exact(server, folder, outcome="completed", status="FINISHED"):
     assert parent[0] == status
     ends = {(state, tags.get("tune_tf.stop_reason")) for state, tags, _ in runs.values()}
     assert ends == {(status, outcome)}
-    assert not (folder / SPOOL).exists()
+    assert not (folder / SPOOL_FOLDER).exists()
     return runs
 
 
@@ -179,7 +179,7 @@ def test_a_server_killed_and_started_again_has_every_point_once(sweep, server, p
     told = [r.getMessage().partition(";")[0] for r in caplog.records if "MLflow" in r.getMessage()]
     assert told in (
         [],
-        ["MLflow cannot be written to", "MLflow can be written to again"],
+        ["MLflow is not available", "MLflow is available again"],
     )
 
 
@@ -196,7 +196,7 @@ def test_a_server_that_fails_for_a_while_has_every_point_once(sweep, server, pro
 
     assert_exact(server, folder)
     told = [r.getMessage().partition(";")[0] for r in caplog.records if "MLflow" in r.getMessage()]
-    assert told == ["MLflow cannot be written to", "MLflow can be written to again"]
+    assert told == ["MLflow is not available", "MLflow is available again"]
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_with_a_third_of_all_requests_failing_there_is_one_run_a_trial(sweep, se
 def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_later(
     sweep, server, proxy, caplog
 ):
-    from tune_tf.tracking.runs import Sweep
+    from tune_tf.tracking.runs import TrackedSweep
     from tune_tf.tracking.sync import deliver
 
     ended_at = []
@@ -227,8 +227,11 @@ def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_lat
     assert "RUNNING" in {status for status, _, _ in stored(server.database, folder.name).values()}
 
     proxy.become("pass")
-    sweep_there = Sweep(folder.name, proxy.uri, "faults")
-    first, again = deliver(sweep_there, folder / SPOOL), deliver(sweep_there, folder / SPOOL)
+    sweep_there = TrackedSweep(folder.name, proxy.uri, "faults")
+    first, again = (
+        deliver(sweep_there, folder / SPOOL_FOLDER),
+        deliver(sweep_there, folder / SPOOL_FOLDER),
+    )
 
     assert_exact(server, folder)
     assert first.num_delivered > 0
@@ -244,7 +247,7 @@ from test_tracking_faults import NUM_STEPS, trainable
 from killed_driver import bring_up_to_date
 from tune_tf.objective import Objective
 from tune_tf.tracking import MLflowCallback
-from tune_tf.tracking.writing.spool import SPOOL
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 uri, folder, killed_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
@@ -261,7 +264,7 @@ storage, name = os.path.split(folder)
 ray.init(address="local", num_cpus=3, include_dashboard=False, log_to_driver=False)
 tracker = MLflowCallback(
     uri, "faults", objective=Objective("score", "max"), sweep_id=name,
-    spool_path=os.path.join(folder, SPOOL),
+    spool_path=os.path.join(folder, SPOOL_FOLDER),
 )
 tune.run(
     trainable(),
@@ -295,7 +298,7 @@ def test_a_driver_killed_while_the_store_is_down_and_resumed_has_every_point_onc
     proxy.become("refuse")
     killed = drive(proxy.uri, folder, killed_at=31)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert (folder / SPOOL).is_dir()
+    assert (folder / SPOOL_FOLDER).is_dir()
     assert stored(server.database, folder.name) == {}
     proxy.become("pass")
 
@@ -333,7 +336,7 @@ def test_a_password_in_the_uri_is_sent_and_not_told(sweep, server, proxy, caplog
     folder = sweep(at_result(8, lambda: proxy.become("refuse")), at_result(40, heal))
 
     assert_exact(server, folder)
-    assert "MLflow cannot be written to" in caplog.text
+    assert "MLflow is not available" in caplog.text
     assert "lovelace" not in caplog.text + "".join(capfd.readouterr())
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"lovelace" not in written

@@ -18,7 +18,7 @@ from tune_tf.sweep.state.experiment_state import TuneState
 from tune_tf.sweep.state.recovery import recover
 from tune_tf.sweep.state.snapshots import snapshot_paths
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.writing.spool import SPOOL, Spool
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER, Spool
 from tune_tf.tune_internals import controller
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -58,7 +58,7 @@ def killed(killed_once, tmp_path):
 
 def _is_on_its_way(root):
     """Whether two trials have ended, and one that has not been at it for long runs."""
-    if not list(root.glob("sweeps/*/diary.lines")):
+    if not list(root.glob("sweeps/*/events.jsonl")):
         return False
     (folder,) = (root / "sweeps").iterdir()
     several = [trial for trial in SweepView.open(folder).trials if len(trial.checkpoints) > 1]
@@ -146,11 +146,11 @@ def test_every_file_of_a_sweep_may_be_cut_at_any_byte(killed, tmp_path, caplog):
 
 
 def open_spool(path, recovery):
-    shutil.copytree(path / SPOOL, path.parent / SPOOL)
-    spool = Spool(path.parent / SPOOL)
+    shutil.copytree(path / SPOOL_FOLDER, path.parent / SPOOL_FOLDER)
+    spool = Spool(path.parent / SPOOL_FOLDER)
     assert all(entry.run is not None for _, entry in spool.read(0, 100_000))
     spool.close()
-    shutil.rmtree(path.parent / SPOOL, ignore_errors=True)
+    shutil.rmtree(path.parent / SPOOL_FOLDER, ignore_errors=True)
 
 
 def open_study(path, recovery):
@@ -181,7 +181,7 @@ def open_study(path, recovery):
         shutil.rmtree(path.parent / "study")
 
 
-OPENED = {SPOOL: (open_spool,), "study.journal": (open_study,)}
+OPENED = {SPOOL_FOLDER: (open_spool,), "study.journal": (open_study,)}
 
 
 def test_a_sweep_goes_on_from_damaged_files_and_runs_no_trial_again(killed, finished):
@@ -196,7 +196,7 @@ def test_a_sweep_goes_on_from_damaged_files_and_runs_no_trial_again(killed, fini
         newest,
         path / "study.journal",
         path / "sweep.yaml",
-        path / "about-sweep",
+        path / "sweep-info",
         running.checkpoints[-1] / "trial.npz",
         *path.glob("experiment_state-*"),
     ):

@@ -74,8 +74,8 @@ def test_a_nested_metric_is_found_by_its_path(read):
 
 
 def test_a_trial_in_one_process_has_one_stint(read):
-    (stint,) = read(line(1, 0.5), line(2, 0.4)).stints
-    assert (stint.start_s, stint.end_s, stint.host) == (1000, 1004, "n")
+    (segment,) = read(line(1, 0.5), line(2, 0.4)).segments
+    assert (segment.start_s, segment.end_s, segment.host) == (1000, 1004, "n")
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_a_trial_in_one_process_has_one_stint(read):
     ids=["in another process", "after a pause"],
 )
 def test_a_trial_that_was_restored_has_two_stints(read, more):
-    first, second = read(line(1, 0.5), line(2, 0.4), line(3, 0.3, timestamp=1050, **more)).stints
+    first, second = read(line(1, 0.5), line(2, 0.4), line(3, 0.3, timestamp=1050, **more)).segments
     assert (first.end_s, second.start_s, second.end_s) == (1004, 1048, 1050)

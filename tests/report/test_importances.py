@@ -66,12 +66,12 @@ def test_of_many_trials_some_are_taken_evenly(shares):
 
 
 @pytest.mark.parametrize(
-    ("count", "value", "outcome", "fault"),
+    ("count", "value", "outcome", "error"),
     [
         (3, 1.0, Outcome.COMPLETED, "only 3 trials completed"),
         (9, 1.0, Outcome.PRUNED, "only 0 trials completed"),
         (9, 1.0, Outcome.COMPLETED, "all completed trials have the same value"),
     ],
 )
-def test_a_reason_is_given_where_nothing_can_be_compared(shares, count, value, outcome, fault):
-    assert shares(count, lambda config: value, outcome).fault.startswith(fault)
+def test_a_reason_is_given_where_nothing_can_be_compared(shares, count, value, outcome, error):
+    assert shares(count, lambda config: value, outcome).error.startswith(error)

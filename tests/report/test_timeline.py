@@ -9,31 +9,31 @@ from tune_tf.report.plots.timeline import slot_bars
 from tune_tf.report.sweep_record import SweepRecord
 
 
-def stint(start, end, pid=1, host="a"):
+def segment(start, end, pid=1, host="a"):
     return CurveSegment(f"{host}:{pid}", host, start, end)
 
 
 def test_trials_of_one_process_share_a_slot():
-    bars, slots = slot_bars([[stint(0, 5)], [stint(5, 9)]])
+    bars, slots = slot_bars([[segment(0, 5)], [segment(5, 9)]])
     assert [bar.slot for bar in bars] == [0, 0]
     assert slots == ["a slot 1"]
 
 
 def test_processes_at_a_time_have_slots_of_their_own():
-    bars, slots = slot_bars([[stint(0, 5, pid=1)], [stint(0, 9, pid=2)]])
+    bars, slots = slot_bars([[segment(0, 5, pid=1)], [segment(0, 9, pid=2)]])
     assert {bar.trial: bar.slot for bar in bars} == {0: 0, 1: 1}
     assert slots == ["a slot 1", "a slot 2"]
 
 
 def test_a_new_process_takes_the_slot_of_one_that_is_gone():
-    bars, slots = slot_bars([[stint(0, 5, pid=1)], [stint(20, 25, pid=2)]])
+    bars, slots = slot_bars([[segment(0, 5, pid=1)], [segment(20, 25, pid=2)]])
     assert [bar.slot for bar in bars] == [0, 0]
     assert len(slots) == 1
 
 
 def test_slots_are_listed_by_node():
-    stints = [[stint(0, 5, 1, "b")], [stint(0, 5, 2, "a")], [stint(1, 5, 3, "b")]]
-    bars, slots = slot_bars(stints)
+    segments = [[segment(0, 5, 1, "b")], [segment(0, 5, 2, "a")], [segment(1, 5, 3, "b")]]
+    bars, slots = slot_bars(segments)
     assert slots == ["a slot 1", "b slot 1", "b slot 2"]
     assert {bar.trial: slots[bar.slot] for bar in bars} == {
         0: "b slot 1",
@@ -43,8 +43,8 @@ def test_slots_are_listed_by_node():
 
 
 def test_a_trial_that_was_paused_has_a_bar_for_each_stint():
-    bars, _ = slot_bars([[stint(0, 5), stint(10, 12)], [stint(5, 10)]])
-    assert [(bar.trial, bar.stint.start_s) for bar in bars] == [(0, 0), (1, 5), (0, 10)]
+    bars, _ = slot_bars([[segment(0, 5), segment(10, 12)], [segment(5, 10)]])
+    assert [(bar.trial, bar.segment.start_s) for bar in bars] == [(0, 0), (1, 5), (0, 10)]
 
 
 def test_times_rounded_to_seconds_leave_no_overlap_in_a_slot(tmp_path):
@@ -52,10 +52,10 @@ def test_times_rounded_to_seconds_leave_no_overlap_in_a_slot(tmp_path):
     for trial in told:
         trial.iteration_s = 0.13
     result = sweep_on_disk(tmp_path, told, scheduler={"name": "asha", "max_t": 27})
-    bars, slots = slot_bars([curve.stints for curve in SweepRecord.of(result).curves])
+    bars, slots = slot_bars([curve.segments for curve in SweepRecord.of(result).curves])
     assert len(slots) == 8
     by_slot = [
-        sorted((bar.stint.start_s, bar.stint.end_s) for bar in bars if bar.slot == slot)
+        sorted((bar.segment.start_s, bar.segment.end_s) for bar in bars if bar.slot == slot)
         for slot in range(8)
     ]
     assert all(first[1] <= second[0] for slot in by_slot for first, second in pairwise(slot))

@@ -1,4 +1,4 @@
-"""A Tune controller without processes: trials follow a script, schedulers are asked as by Tune."""
+"""Tune controller without processes: scripted trials, real scheduler calls."""
 
 from pathlib import Path
 

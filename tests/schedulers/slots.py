@@ -1,4 +1,4 @@
-"""A controller with a few slots, for driving a scheduler by hand with the calls that Tune makes."""
+"""Tune controller with a few slots, for driving a scheduler by hand."""
 
 from types import SimpleNamespace
 
@@ -69,8 +69,8 @@ class Slots:
         pending = [trial for trial in self.trials if trial.status == Trial.PENDING]
         alive = [trial for trial in self.trials if not trial.is_finished()]
         free = self.num_slots - len(self.running)
-        held_back = self.limit is not None and len(alive) >= self.limit
-        if self.is_finished() or held_back or len(pending) >= free:
+        is_limited = self.limit is not None and len(alive) >= self.limit
+        if self.is_finished() or is_limited or len(pending) >= free:
             return False
         self.add(len(self.trials))
         return True

@@ -61,7 +61,7 @@ def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
 
 
 def test_an_unknown_name_and_wrong_settings_are_told_at_once():
-    with pytest.raises(InvalidSettingsError, match=r"(?s)2 faults.*'asah'.*grace_period: is 9"):
+    with pytest.raises(InvalidSettingsError, match=r"(?s)2 errors.*'asah'.*grace_period: is 9"):
         make("asah", max_t=3, grace_period=9)
 
 

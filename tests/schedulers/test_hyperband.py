@@ -1,4 +1,4 @@
-"""Hyperband and its variant for BOHB, which pause trials, under scripted trials."""
+"""Hyperband and BOHB's variant under scripted trials."""
 
 import math
 

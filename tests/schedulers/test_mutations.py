@@ -1,4 +1,4 @@
-"""What PBT and PB2 may change of a search space."""
+"""Mutable parameters of PBT and PB2."""
 
 import math
 
@@ -47,7 +47,7 @@ def test_a_choice_moves_to_its_neighbours_and_is_not_multiplied():
 
 
 REFUSED = {
-    "no space": ("pbt", {"space": None}, "space", "give the search space, space=..."),
+    "no space": ("pbt", {"space": None}, "space", "pass the search space as space=..."),
     "unknown": ("pbt", {"mutations": ["rat"]}, "mutations", "not in the search space; did you"),
     "conditional": ("pbt", {"mutations": ["warmup"]}, "mutations", "warmup is conditional"),
     "constant": ("pbt", {"mutations": ["seed"]}, "mutations", "seed is a constant"),
@@ -78,13 +78,13 @@ REFUSED = {
 def test_what_cannot_change_is_refused_by_name(name, settings, where, text):
     with pytest.raises(InvalidSettingsError, match=r"\w") as caught:
         pbt(name, **settings)
-    (fault,) = caught.value.faults
+    (fault,) = caught.value.details
     assert fault.where == where
     assert text in fault.what
 
 
 def test_all_that_cannot_change_is_told_at_once():
-    with pytest.raises(InvalidSettingsError, match="2 faults"):
+    with pytest.raises(InvalidSettingsError, match="2 errors"):
         pbt(mutations=["seed", "warmup"])
 
 
@@ -104,9 +104,9 @@ def test_all_that_cannot_change_is_told_at_once():
     ids=str,
 )
 def test_a_changed_value_is_brought_back_into_its_range(parameter, given, kept):
-    from tune_tf.schedulers.mutations import nearest
+    from tune_tf.schedulers.mutations import nearest_value
 
-    found = nearest(parameter, given)
+    found = nearest_value(parameter, given)
     assert found == kept
     assert type(found) is type(kept)
 

@@ -1,4 +1,4 @@
-"""PASHA, driven by hand with the calls that Tune makes."""
+"""PASHA driven by hand with Tune's calls."""
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def test_trials_at_a_rung_that_is_no_longer_the_highest_are_pruned():
     swept = slots(lambda number, iteration: curves[number].get(iteration, 0.9), 6, num_slots=6)
     swept.run()
     ends = swept.ends()
-    assert swept.scheduler._ladder.limit == 9
+    assert swept.scheduler._rungs.limit == 9
     assert ends[0] == ("pruned", 3)
     assert ends[1] == ("pruned", 3)
 
@@ -67,13 +67,13 @@ def test_growth_survives_a_kill(tmp_path):
     for _ in range(70):
         killed.fill()
         killed.step(killed.running[0])
-    assert killed.scheduler._ladder.limit > 3
+    assert killed.scheduler._rungs.limit > 3
     killed.scheduler.save(tmp_path / "scheduler.pkl")
     again = slots(curve, 60)
     again.scheduler.restore(tmp_path / "scheduler.pkl")
     again.add(60)
-    assert again.scheduler._ladder.limit == killed.scheduler._ladder.limit
-    assert again.scheduler._ladder.epsilon == killed.scheduler._ladder.epsilon
+    assert again.scheduler._rungs.limit == killed.scheduler._rungs.limit
+    assert again.scheduler._rungs.epsilon == killed.scheduler._rungs.epsilon
 
 
 def test_rungs_up_to_max_t_are_told():

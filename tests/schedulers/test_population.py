@@ -1,4 +1,4 @@
-"""PBT under scripted trials: what is exploited, by whom, and what is said of it."""
+"""PBT under scripted trials: donors, changed configs and their records."""
 
 import math
 import random
@@ -188,7 +188,7 @@ def test_pb2_keeps_its_changes_in_the_bounds():
     controller = controller_of(scheduler, curves).run()
     assert scheduler._num_perturbations > 0
     assert all(
-        SPACE.parameters["optimizer/rate"].fault(t.config["optimizer"]["rate"]) is None
+        SPACE.parameters["optimizer/rate"].error_for(t.config["optimizer"]["rate"]) is None
         for t in controller.trials
     )
     assert all(t.config["kept"] == 7 for t in controller.trials)

@@ -1,4 +1,4 @@
-"""ASHA with promotion, driven by hand with the calls that Tune makes."""
+"""ASHA with promotion, driven by hand with Tune's calls."""
 
 import math
 from types import SimpleNamespace
@@ -268,13 +268,13 @@ def test_after_a_trial_was_stopped_for_a_new_one_others_give_up_their_places():
 def test_for_a_searcher_that_is_held_back_for_a_while_no_trial_is_stopped():
     swept = slots(in_order, 5, limit=2)
     limiter = swept.search_alg.searcher
-    swept.search_alg.searcher = SimpleNamespace(holds_back=True, searcher=limiter)
+    swept.search_alg.searcher = SimpleNamespace(is_closed=True, searcher=limiter)
     swept.fill()
     for _ in range(2):
         swept.step(swept.running[0])
         swept.fill()
     assert [trial.status for trial in swept.trials] == ["PAUSED", "PAUSED"]
-    swept.search_alg.searcher.holds_back = False
+    swept.search_alg.searcher.is_closed = False
     swept.fill()
     assert [trial.status for trial in swept.trials] == ["PAUSED", "TERMINATED", "RUNNING"]
 
@@ -359,13 +359,13 @@ def test_a_trial_that_ends_by_itself_at_a_rung_is_ranked_there():
 
 def test_a_trial_that_ends_without_a_result_is_not_ranked():
     from tune_tf.schedulers.promotion import PromotingScheduler
-    from tune_tf.schedulers.rungs import RungLadder
+    from tune_tf.schedulers.rungs import PromotionRungs
 
-    ladder = RungLadder((1, 3), 3)
-    swept = slots(in_order, 1, scheduler=PromotingScheduler(Objective("loss", "min"), ladder))
+    rungs = PromotionRungs((1, 3), 3)
+    swept = slots(in_order, 1, scheduler=PromotingScheduler(Objective("loss", "min"), rungs))
     swept.fill()
     swept.stop_trial(swept.trials[0])
-    assert str(ladder) == "3: 0, 1: 0"
+    assert str(rungs) == "3: 0, 1: 0"
 
 
 def test_a_trial_ends_completed_at_max_t_although_tune_would_have_gone_on():

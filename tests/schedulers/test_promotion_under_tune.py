@@ -1,4 +1,4 @@
-"""Promotion under Ray Tune: trials are paused and taken up again."""
+"""Promotion under Ray Tune: paused and resumed trials."""
 
 import json
 from collections import Counter

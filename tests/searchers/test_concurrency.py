@@ -1,4 +1,4 @@
-"""How many trials a searcher lets run, under Ray's wrappers and where a scheduler pauses some."""
+"""Limits of concurrent trials, under Ray's wrappers and with paused trials."""
 
 import math
 

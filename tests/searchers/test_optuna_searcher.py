@@ -1,4 +1,4 @@
-"""The searcher driven by hand, with the calls that Tune makes."""
+"""The searcher driven by hand with Tune's calls."""
 
 import copy
 import math
@@ -47,7 +47,7 @@ def run(searcher, trial_ids):
 
 
 def trials_of(searcher):
-    return searcher._book.study.trials
+    return searcher._registry.study.trials
 
 
 def names(count, start=0):
@@ -133,7 +133,7 @@ def test_what_tune_was_given_is_accepted_where_it_agrees():
 
 
 def test_another_metric_given_to_tune_is_refused():
-    with pytest.raises(InvalidSettingsError, match=r"mode='max'.* made for metric='loss'"):
+    with pytest.raises(InvalidSettingsError, match=r"mode='max'.* created for metric='loss'"):
         make().set_search_properties("loss", "max", {})
 
 
@@ -215,7 +215,7 @@ def test_a_study_of_another_direction_is_refused(tmp_path):
     from tune_tf.searchers import OptunaSearcher
 
     make(storage=tmp_path / "s.journal", study_name="s")
-    with pytest.raises(SweepConflictError, match="made to minimize"):
+    with pytest.raises(SweepConflictError, match="directions minimize"):
         OptunaSearcher(
             CONTINUOUS, Objective("acc", "max"), storage=tmp_path / "s.journal", study_name="s"
         )
@@ -322,7 +322,7 @@ def test_a_state_of_another_objective_is_refused(tmp_path):
     from tune_tf.searchers import OptunaSearcher
 
     make().save(tmp_path / "state.pkl")
-    with pytest.raises(SweepConflictError, match=r"saved for min loss; .* as max acc"):
+    with pytest.raises(SweepConflictError, match=r"saved for min loss; .* for max acc"):
         OptunaSearcher(CONTINUOUS, Objective("acc", "max")).restore(tmp_path / "state.pkl")
 
 
@@ -403,7 +403,7 @@ def test_another_end_of_a_trial_that_ran_again_after_a_kill_is_noted_with_the_st
     resumed = make(storage=tmp_path / "study.journal")
     resumed.restore(str(tmp_path / "saved"))
     resumed.finish({"a": Outcome.ERROR})
-    assert RELINKED not in resumed._book.study.user_attrs
+    assert RELINKED not in resumed._registry.study.user_attrs
 
     result = {"loss": 0.5, "training_iteration": 1, "done": True}
     resumed.on_trial_result("a", result)
@@ -411,4 +411,4 @@ def test_another_end_of_a_trial_that_ran_again_after_a_kill_is_noted_with_the_st
     resumed.finish({"a": Outcome.COMPLETED})
     (trial,) = trials_of(resumed)
     assert (trial.state.name, trial.user_attrs["stop_reason"]) == ("FAIL", "error")
-    assert resumed._book.study.user_attrs[RELINKED] == {"0": "a"}
+    assert resumed._registry.study.user_attrs[RELINKED] == {"0": "a"}

@@ -1,4 +1,4 @@
-"""Subclasses of the searcher, and their copies: pickled, deep-copied, saved and restored."""
+"""Subclasses of the searcher: pickled, copied, saved and restored."""
 
 import copy
 import threading
@@ -93,10 +93,10 @@ def deep(searcher, folder):
 
 
 def test_the_names_of_attributes_are_all_known():
-    from tune_tf.searchers.optuna_searcher import _OF_SETTINGS
+    from tune_tf.searchers.optuna_searcher import _SETTINGS_ATTRIBUTES
 
-    rest = {"goals", "_sampler", "_storage", "_study_name", "_opened"}
-    assert set(vars(plain()(SPACE, LOSS))) == _OF_SETTINGS | rest
+    rest = {"criteria", "_sampler", "_storage", "_study_name", "_opened"}
+    assert set(vars(plain()(SPACE, LOSS))) == _SETTINGS_ATTRIBUTES | rest
 
 
 @pytest.mark.parametrize("again", [pickled, deep, saved])

@@ -1,4 +1,4 @@
-"""The verb ``simulate``."""
+"""The verb ``simulate_command``."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,10 @@ DIGITS = Path(__file__).parents[2] / "scripts/bench/tables/digits_mlp.npz"
 
 
 def run(*arguments):
-    from tune_tf.cli.verbs.simulate import simulate
+    from tune_tf.cli.verbs.simulate import simulate_command
 
     app = typer.Typer()
-    app.command()(simulate)
+    app.command()(simulate_command)
     return CliRunner().invoke(
         app, [*arguments, "--seeds=2", "--max-t=9", "--budget-epochs=60", "--num-workers=2"]
     )

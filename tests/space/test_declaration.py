@@ -82,9 +82,9 @@ def test_every_space_comes_back_from_yaml(space):
 def test_bad_declarations_are_refused_with_their_place(declared, text):
     with pytest.raises(InvalidSettingsError, match=r"^a: ") as caught:
         SearchSpace.from_dict({"a": declared, "b": {"int": [1, 2]}})
-    (fault,) = caught.value.faults
-    assert fault.where == "a"
-    assert text in fault.what
+    (detail,) = caught.value.details
+    assert detail.where == "a"
+    assert text in detail.what
 
 
 def test_all_faults_are_told_at_once():
@@ -94,17 +94,20 @@ def test_all_faults_are_told_at_once():
         "c": {"int": [1, 3]},
         "x.y": 1,
     }
-    with pytest.raises(InvalidSettingsError, match="5 faults") as caught:
+    with pytest.raises(InvalidSettingsError, match="5 errors") as caught:
         SearchSpace.from_dict(declared)
-    assert [fault.where for fault in caught.value.faults] == ["a", "g.b", "", "g.d", "a"]
+    assert [detail.where for detail in caught.value.details] == ["a", "g.b", "", "g.d", "a"]
 
 
 def test_faults_of_a_file_have_their_lines(tmp_path):
     path = tmp_path / "space.yaml"
     path.write_text("a: 1\ng:\n  b: {int: [2, 1]}\na: 2\n")
-    with pytest.raises(InvalidSettingsError, match=r"space.yaml: 2 faults") as caught:
+    with pytest.raises(InvalidSettingsError, match=r"space.yaml: 2 errors") as caught:
         SearchSpace.from_yaml(path)
-    assert [(fault.where, fault.line) for fault in caught.value.faults] == [("g.b", 3), ("a", 4)]
+    assert [(e.where, e.line) for e in caught.value.details] == [
+        ("g.b", 3),
+        ("a", 4),
+    ]
 
 
 @pytest.mark.parametrize("declared", [None, [1], "x"], ids=repr)
@@ -114,7 +117,7 @@ def test_a_space_that_is_no_mapping_is_refused(declared):
 
 
 def test_a_name_that_ends_in_yaml_is_a_file():
-    match = "space.yaml: 1 fault\n.*there is no such file; looked for /"
+    match = "space.yaml: 1 error\n.*there is no such file; looked for /"
     with pytest.raises(InvalidSettingsError, match=match) as caught:
         SearchSpace.from_yaml("nowhere/space.yaml")
-    assert caught.value.faults == (ErrorDetail("", caught.value.faults[0].what),)
+    assert caught.value.details == (ErrorDetail("", caught.value.details[0].what),)

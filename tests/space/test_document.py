@@ -26,7 +26,7 @@ from tune_tf.space.document import YamlDocument
 def test_what_is_no_mapping_is_refused_with_its_line(text, match, line):
     with pytest.raises(InvalidSettingsError, match=match) as caught:
         YamlDocument.parse(text)
-    assert [fault.line for fault in caught.value.faults] == [line]
+    assert [detail.line for detail in caught.value.details] == [line]
 
 
 def test_every_key_has_its_line():
@@ -36,7 +36,7 @@ def test_every_key_has_its_line():
 
 def test_keys_given_twice_are_all_faults():
     document = YamlDocument.parse("a: 1\nb: {c: 1, c: 2}\na: 2\n")
-    assert [(fault.where, fault.line) for fault in document.faults] == [("b.c", 2), ("a", 3)]
+    assert [(detail.where, detail.line) for detail in document.errors] == [("b.c", 2), ("a", 3)]
 
 
 def test_numbers_are_plain_and_words_stay_words():
@@ -74,6 +74,6 @@ def test_an_override_wins(override, data):
     ],
 )
 def test_a_malformed_override_is_named(override, text):
-    (fault,) = YamlDocument.parse("a: 1\n").overriding([override]).faults
-    assert fault.where == f"--set {override}"
-    assert text in fault.what
+    (detail,) = YamlDocument.parse("a: 1\n").overriding([override]).errors
+    assert detail.where == f"--set {override}"
+    assert text in detail.what

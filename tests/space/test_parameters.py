@@ -58,10 +58,10 @@ def test_bad_parameters_are_refused(make, match):
         pytest.param(lambda: Choice(["a", "a", "b", "b"], when=3), 3, id="choice"),
     ],
 )
-def test_all_faults_of_a_parameter_are_told_at_once(make, count):
-    with pytest.raises(InvalidSettingsError, match=f"{count} faults") as caught:
+def test_all_errors_of_a_parameter_are_reported_at_once(make, count):
+    with pytest.raises(InvalidSettingsError, match=f"{count} errors") as caught:
         make()
-    assert len(caught.value.faults) == count
+    assert len(caught.value.details) == count
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_all_faults_of_a_parameter_are_told_at_once(make, count):
     ],
 )
 def test_a_value_is_judged(parameter, value, match):
-    text = parameter.fault(value)
+    text = parameter.error_for(value)
     assert (text is None) == (match is None)
     assert pytest.RaisesExc(ValueError, match=match).matches(ValueError(text or ""))
 
@@ -98,7 +98,7 @@ def test_a_value_is_judged(parameter, value, match):
 @given(parameters, st.integers(0, 2**32))
 @settings(max_examples=100)
 def test_what_is_drawn_is_held(parameter, seed):
-    assert parameter.fault(parameter.draw(np.random.default_rng(seed))) is None
+    assert parameter.error_for(parameter.draw(np.random.default_rng(seed))) is None
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_samples_hold_only_what_is_active():
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "faults"),
+    ("optimizer", "errors"),
     [
         pytest.param({"name": "adam"}, [], id="valid"),
         pytest.param({"name": "adam", "momentum": None}, [], id="inactive-none"),
@@ -124,8 +124,8 @@ def test_samples_hold_only_what_is_active():
         ),
     ],
 )
-def test_a_config_is_judged(optimizer, faults):
-    assert SPACE.validate({"optimizer": optimizer, "epochs": 3}) == faults
+def test_a_config_is_validated(optimizer, errors):
+    assert SPACE.validate({"optimizer": optimizer, "epochs": 3}) == errors
 
 
 def test_active_takes_away_what_is_inactive():

@@ -7,9 +7,9 @@ import pytest
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.runs import Sweep, connect
+from tune_tf.tracking.runs import TrackedSweep, connect
 from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
-from tune_tf.tracking.writing.spool import SPOOL, Spool
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER, Spool
 
 SWEEP = """
 name: tiny
@@ -38,8 +38,8 @@ def folder_of(tmp_path, monkeypatch, empty_store):
 def killed(folder_of):
     """A sweep killed in the middle of a trial, before MLflow had anything of it."""
     folder = folder_of()
-    sweep = Sweep(folder.sweep_id, folder.tracking_uri, folder.config.mlflow.experiment_name)
-    spool = Spool(folder.path / SPOOL, sweep.to_dict())
+    sweep = TrackedSweep(folder.sweep_id, folder.tracking_uri, folder.config.mlflow.experiment_name)
+    spool = Spool(folder.path / SPOOL_FOLDER, sweep.to_dict())
     spool.append(1, RunUpdate(PARENT, 0, name=folder.sweep_id))
     metrics = {"val_accuracy": 0.5, "tune/time_total_s": 1.0}
     spool.append(2, RunUpdate("t1", 0, reports=[Report(1, 1000, metrics)]))
@@ -81,7 +81,7 @@ def test_closing_a_killed_sweep_delivers_and_ends_its_runs_once(killed):
 def test_a_sweep_that_runs_is_refused(killed, verb):
     from tune_tf.sweep import sync
 
-    running = Spool(killed.path / SPOOL)
+    running = Spool(killed.path / SPOOL_FOLDER)
     with pytest.raises(SweepConflictError, match="is in use by a sweep that is still running"):
         getattr(sync, verb)(killed.path)
     running.close()

@@ -71,7 +71,7 @@ def test_the_diff_is_an_artifact_without_its_secrets(environment, tmp_path):
     ):
         subprocess.run(["git", "-C", tmp_path, *command], check=True)
     Path(tmp_path / "train.py").write_text(f"key = '{AWS}'\n")
-    texts = environment.texts(Repository(tmp_path))
+    texts = environment.environment_artifacts(Repository(tmp_path))
     assert texts.keys() == {
         "environment/packages.txt",
         "environment/hardware.json",
@@ -81,6 +81,6 @@ def test_the_diff_is_an_artifact_without_its_secrets(environment, tmp_path):
 
 
 def test_what_a_resume_runs_on_stands_beside_what_the_start_ran_on(environment):
-    (path,) = environment.of_a_resume({"environment/packages.txt": "a==1\n"})
+    (path,) = environment.resume_artifacts({"environment/packages.txt": "a==1\n"})
     assert path.startswith("environment/resumed-")
     assert path.endswith("/packages.txt")

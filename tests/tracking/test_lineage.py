@@ -43,22 +43,22 @@ class Population:
 def population(lineage):
     population = Population()
     for trial in population.trials:
-        assert lineage.started(trial, population.trials, 0) is None
+        assert lineage.record_start(trial, population.trials, 0) is None
     return population
 
 
 def test_a_trial_that_starts_from_its_own_checkpoint_is_no_clone(lineage, population):
     population.a.checkpoint = SimpleNamespace(path="/sweep/a/checkpoint_0")
-    assert lineage.started(population.a, population.trials, 1) is None
+    assert lineage.record_start(population.a, population.trials, 1) is None
 
 
 def test_a_trial_that_starts_from_anothers_checkpoint_is_its_clone(lineage, population):
-    lineage.reported("a", 3, 50, {})
+    lineage.add_to_report("a", 3, 50, {})
     population.clone(rate=2.0, net={"kind": "wide"})
-    clone = lineage.started(population.a, population.trials, 100)
+    clone = lineage.record_start(population.a, population.trials, 100)
     assert clone.tags == {"tune_tf.cloned_from": "b", "tune_tf.cloned_at": "3"}
-    (told,) = json.loads(lineage.as_json())
-    assert told == {
+    (record,) = json.loads(lineage.to_json())
+    assert record == {
         "trial": "a",
         "source": "b",
         "iteration": 3,
@@ -74,19 +74,19 @@ def test_a_clone_that_starts_again_without_a_checkpoint_of_its_own_is_not_cloned
     lineage, population
 ):
     population.clone(rate=2.0)
-    lineage.started(population.a, population.trials, 1)
-    assert lineage.started(population.a, population.trials, 2) is None
+    lineage.record_start(population.a, population.trials, 1)
+    assert lineage.record_start(population.a, population.trials, 2) is None
     population.clone(number=1)
-    assert lineage.started(population.a, population.trials, 3) is not None
+    assert lineage.record_start(population.a, population.trials, 3) is not None
 
 
 def test_a_changed_number_begins_a_curve_at_the_first_report(lineage, population):
-    lineage.reported("a", 1, 10, {})
-    lineage.reported("a", 2, 20, {})
+    lineage.add_to_report("a", 1, 10, {})
+    lineage.add_to_report("a", 2, 20, {})
     population.clone(rate=2.0, net={"kind": "wide"})
-    lineage.started(population.a, population.trials, 30)
+    lineage.record_start(population.a, population.trials, 30)
     metrics = {"loss": 0.5}
-    before, tags = lineage.reported("a", 5, 40, metrics)
+    before, tags = lineage.add_to_report("a", 5, 40, metrics)
     assert before == [Report(1, 10, {"hp/rate": 1.0}, once=False)]
     assert metrics == {EXPLOITS: 1.0, "hp/rate": 2.0, "loss": 0.5}
     assert list(metrics)[-1] == "loss"
@@ -94,36 +94,36 @@ def test_a_changed_number_begins_a_curve_at_the_first_report(lineage, population
 
 
 def test_a_second_change_goes_on_in_the_curve_and_the_count(lineage, population):
-    lineage.reported("a", 1, 10, {})
+    lineage.add_to_report("a", 1, 10, {})
     for number in (1, 2):
         population.clone(number, rate=float(number + 1))
-        lineage.started(population.a, population.trials, number)
+        lineage.record_start(population.a, population.trials, number)
         metrics = {}
-        before, _ = lineage.reported("a", number + 1, 20 + number, metrics)
+        before, _ = lineage.add_to_report("a", number + 1, 20 + number, metrics)
     assert before == []
     assert metrics == {EXPLOITS: 2.0, "hp/rate": 3.0}
     later = {}
-    lineage.reported("a", 9, 99, later)
+    lineage.add_to_report("a", 9, 99, later)
     assert later == {EXPLOITS: 2.0}
 
 
 def test_a_trial_that_was_never_cloned_gets_no_more_metrics(lineage, population):
     metrics = {"loss": 1.0}
-    assert lineage.reported("b", 1, 10, metrics) == ([], {})
+    assert lineage.add_to_report("b", 1, 10, metrics) == ([], {})
     assert metrics == {"loss": 1.0}
 
 
 def test_a_resume_knows_the_clones_and_what_is_still_to_be_told(lineage, population):
     from tune_tf.tracking.lineage import Lineage
 
-    lineage.reported("a", 1, 10, {})
+    lineage.add_to_report("a", 1, 10, {})
     population.clone(rate=2.0)
-    lineage.started(population.a, population.trials, 20)
+    lineage.record_start(population.a, population.trials, 20)
     resumed = Lineage(pickle.loads(pickle.dumps(lineage.state())))
     assert resumed.clones == lineage.clones
-    assert resumed.started(population.a, population.trials, 30) is None
+    assert resumed.record_start(population.a, population.trials, 30) is None
     metrics = {}
-    before, _ = resumed.reported("a", 5, 40, metrics)
+    before, _ = resumed.add_to_report("a", 5, 40, metrics)
     assert before == [Report(1, 10, {"hp/rate": 1.0}, once=False)]
     assert metrics == {EXPLOITS: 1.0, "hp/rate": 2.0}
 
@@ -136,4 +136,4 @@ def test_a_clone_that_was_made_after_the_last_snapshot_but_before_its_start_is_f
     state = pickle.loads(pickle.dumps(lineage.state()))
     population.clone(rate=2.0)
     resumed = Lineage(state)
-    assert resumed.started(population.a, population.trials, 30) is not None
+    assert resumed.record_start(population.a, population.trials, 30) is not None

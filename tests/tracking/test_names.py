@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tune_tf.tracking.names import (
     TIME_TOTAL,
-    file_name,
-    key_of,
-    long_params_of,
+    long_params,
+    mlflow_key,
     mlflow_metrics,
     mlflow_params,
     one_line,
+    safe_file_name,
 )
 
 
@@ -65,11 +65,11 @@ def test_the_total_time_comes_last_so_that_a_step_that_has_it_has_all():
     ],
 )
 def test_a_key_is_what_mlflow_takes(name, key):
-    assert key_of(name) == key
+    assert mlflow_key(name) == key
 
 
 def test_two_long_names_stay_two_within_the_limit():
-    first, second = key_of("x" * 300 + "a"), key_of("x" * 300 + "b")
+    first, second = mlflow_key("x" * 300 + "a"), mlflow_key("x" * 300 + "b")
     assert first != second
     assert {len(first), len(second)} == {250}
 
@@ -85,7 +85,7 @@ def test_params_are_flat_text_and_long_values_are_cut():
 
 def test_a_value_over_the_limit_is_kept_whole_as_an_artifact():
     config = {"lr": 0.1, "net": {"../blob 😀": "x" * 6001}, "full": "y" * 6000}
-    ((path, text),) = long_params_of(config).items()
+    ((path, text),) = long_params(config).items()
     assert path.startswith("params/net_.._blob _-")
     assert path.endswith(".txt")
     assert text == "x" * 6001
@@ -96,12 +96,12 @@ def test_a_value_over_the_limit_is_kept_whole_as_an_artifact():
     [("digits-cnn", "digits-cnn"), ("v1.2 final", "v1.2 final"), ("größe", "größe")],
 )
 def test_a_name_that_is_safe_stays(name, safe):
-    assert file_name(name) == safe
+    assert safe_file_name(name) == safe
 
 
 @given(st.text(max_size=400))
 def test_any_text_gives_a_name_of_one_file_below_its_folder(name):
-    safe = file_name(name)
+    safe = safe_file_name(name)
     path = PurePosixPath("/folder", safe)
     assert path.parent == PurePosixPath("/folder")
     assert safe not in (".", "..")
@@ -112,7 +112,7 @@ def test_any_text_gives_a_name_of_one_file_below_its_folder(name):
 
 @given(st.lists(st.text(max_size=300), unique=True, min_size=2, max_size=2))
 def test_two_names_give_two_files(names):
-    assert file_name(names[0]) != file_name(names[1])
+    assert safe_file_name(names[0]) != safe_file_name(names[1])
 
 
 @given(st.text())

@@ -36,7 +36,7 @@ def where(callback):
 
     callback.setup()
     callback.on_experiment_end([])
-    uri = callback._outbox.sweep.tracking_uri
+    uri = callback._writer.sweep.tracking_uri
     client = connect(uri)
     run = client.get_run(callback.parent_run_id)
     return uri, client.get_experiment(run.info.experiment_id).name
@@ -109,7 +109,7 @@ def test_a_name_and_an_id_that_disagree_are_refused(monkeypatch, store_uri, clie
 def test_an_id_in_a_store_that_does_not_answer_is_refused_without_its_password(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush@127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "1")
-    with pytest.raises(InvalidSettingsError, match="is not to be had from") as raised:
+    with pytest.raises(InvalidSettingsError, match="cannot be read from") as raised:
         MLflowCallback()
     assert "hush" not in str(raised.value)
 

@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-from tune_tf.tracking.provenance import GIT_COMMIT, GIT_DIRTY, Repository
+from tune_tf.tracking.provenance import GIT_COMMIT, GIT_DIRTY_TAG, Repository
 
 
 @pytest.fixture
@@ -27,20 +27,20 @@ def test_a_commit_without_changes_is_clean(repository):
     assert tags == {
         "mlflow.source.git.branch": "trunk",
         "mlflow.source.git.repoURL": "https://example.org/code.git",
-        GIT_DIRTY: "false",
+        GIT_DIRTY_TAG: "false",
     }
     assert repository.diff() == ""
 
 
 def test_a_changed_file_is_dirty_and_stands_in_the_diff(repository):
     (repository.folder / "train.py").write_text("rate = 2\n")
-    assert repository.tags()[GIT_DIRTY] == "true"
+    assert repository.tags()[GIT_DIRTY_TAG] == "true"
     assert "-rate = 1\n+rate = 2\n" in repository.diff()
 
 
 def test_a_file_that_git_does_not_track_changes_nothing(repository):
     (repository.folder / "notes.txt").write_text("x")
-    assert repository.tags()[GIT_DIRTY] == "false"
+    assert repository.tags()[GIT_DIRTY_TAG] == "false"
 
 
 def test_a_long_diff_is_cut_and_says_so(repository):

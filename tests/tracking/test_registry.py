@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tune_tf.tracking.registry import BEST_MODEL, BEST_VERSION, BestModel, BestModelRuns
+from tune_tf.tracking.registry import BEST_MODEL_TAG, BEST_VERSION_TAG, BestModel, BestModelRuns
 
 pytestmark = pytest.mark.mlflow
 
@@ -78,7 +78,7 @@ def test_both_runs_name_the_model_and_keep_their_states(runs, client, parent, be
     uri = runs.log(best, folder)
 
     for run_id in (parent, best.trial_run_id):
-        assert client.get_run(run_id).data.tags[BEST_MODEL] == uri
+        assert client.get_run(run_id).data.tags[BEST_MODEL_TAG] == uri
     info = client.get_run(parent).info
     assert (info.status, info.end_time) == ("FINISHED", 1234)
     outputs = client.get_run(parent).outputs.model_outputs
@@ -95,20 +95,20 @@ def test_the_folder_knows_the_ids_that_mlflow_gave(runs, parent, best_of, folder
 
 
 def test_the_same_weights_are_known_again(runs, best_of, folder):
-    assert runs.logged() is None
+    assert runs.latest_model() is None
     runs.log(best_of("t1"), folder)
-    tags = runs.logged().tags
+    tags = runs.latest_model().tags
 
-    assert best_of("t1").is_that_of(tags)
-    assert not best_of("t2").is_that_of(tags)
-    assert not best_of("t1", checkpoint="/sweeps/s1/t1/checkpoint_000002").is_that_of(tags)
+    assert best_of("t1").matches(tags)
+    assert not best_of("t2").matches(tags)
+    assert not best_of("t1", checkpoint="/sweeps/s1/t1/checkpoint_000002").matches(tags)
 
 
 def test_a_model_that_the_user_deleted_is_not_there(runs, client, best_of, folder):
     uri = runs.log(best_of("t1"), folder)
     client.delete_logged_model(uri.rpartition("/")[2])
 
-    assert runs.logged() is None
+    assert runs.latest_model() is None
 
 
 def test_a_better_one_takes_its_place(runs, client, parent, experiment, best_of, folder):
@@ -119,9 +119,9 @@ def test_a_better_one_takes_its_place(runs, client, parent, experiment, best_of,
     assert [f"models:/{model.model_id}" for model in client.search_logged_models([experiment])] == [
         uri
     ]
-    assert client.get_run(parent).data.tags[BEST_MODEL] == uri
-    assert client.get_run(second.trial_run_id).data.tags[BEST_MODEL] == uri
-    assert BEST_MODEL not in client.get_run(first.trial_run_id).data.tags
+    assert client.get_run(parent).data.tags[BEST_MODEL_TAG] == uri
+    assert client.get_run(second.trial_run_id).data.tags[BEST_MODEL_TAG] == uri
+    assert BEST_MODEL_TAG not in client.get_run(first.trial_run_id).data.tags
 
 
 def test_the_one_before_stays_if_it_is_registered(runs, client, experiment, best_of, folder):
@@ -132,7 +132,7 @@ def test_the_one_before_stays_if_it_is_registered(runs, client, experiment, best
     assert (old, new) == ("models:/digits/1", "models:/digits/2")
     assert len(client.search_logged_models([experiment])) == 2
     assert client.get_model_version_by_alias("digits", "champion").version == 2
-    assert BEST_VERSION not in client.get_run(first.trial_run_id).data.tags
+    assert BEST_VERSION_TAG not in client.get_run(first.trial_run_id).data.tags
 
 
 def test_a_version_names_sweep_trial_checkpoint_and_value(runs, client, parent, best_of, folder):
@@ -146,15 +146,15 @@ def test_a_version_names_sweep_trial_checkpoint_and_value(runs, client, parent, 
     assert version.tags == best.tags
     assert version.description == "Best model of sweep s1: trial t1, val_loss 0.25."
     for run_id in (parent, best.trial_run_id):
-        assert client.get_run(run_id).data.tags[BEST_VERSION] == version_uri
+        assert client.get_run(run_id).data.tags[BEST_VERSION_TAG] == version_uri
 
 
 def test_a_logged_model_names_its_version(runs, client, best_of, folder):
     best = best_of("t1")
     uri = runs.log(best, folder)
-    assert runs.version_of(runs.logged(), "digits") is None
+    assert runs.version_of(runs.latest_model(), "digits") is None
     version = runs.register(best, uri, "digits", None)
-    model = runs.logged()
+    model = runs.latest_model()
 
     assert runs.version_of(model, "digits") == version
     assert runs.version_of(model, "others") is None
@@ -218,10 +218,10 @@ def test_a_model_is_logged_and_registered_once_whatever_was_killed_meanwhile(
 ):
     def settle(client):
         runs = BestModelRuns(client, parent)
-        known = runs.logged()
+        known = runs.latest_model()
         uri = runs.log(best, folder) if known is None else f"models:/{known.model_id}"
         runs.keep(best, uri)
-        return uri, runs.version_of(runs.logged(), "digits") or runs.register(
+        return uri, runs.version_of(runs.latest_model(), "digits") or runs.register(
             best, uri, "digits", "champion"
         )
 
@@ -238,7 +238,7 @@ def test_a_model_is_logged_and_registered_once_whatever_was_killed_meanwhile(
     assert BestModelRuns(client, parent).version_of(model, "digits") == version_uri
     for run_id in (parent, best.trial_run_id):
         tags = client.get_run(run_id).data.tags
-        assert (tags[BEST_MODEL], tags[BEST_VERSION]) == (uri, version_uri)
+        assert (tags[BEST_MODEL_TAG], tags[BEST_VERSION_TAG]) == (uri, version_uri)
     assert len(client.get_run(parent).outputs.model_outputs) == 1
 
 
@@ -247,5 +247,5 @@ def test_what_could_not_be_uploaded_is_not_there(runs, client, experiment, best_
     with pytest.raises(Exception, match="MLmodel"):
         runs.log(best_of("t1"), folder)
 
-    assert runs.logged() is None
+    assert runs.latest_model() is None
     assert not client.search_logged_models([experiment])

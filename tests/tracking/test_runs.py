@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tune_tf.tracking.names import TIME_TOTAL
-from tune_tf.tracking.runs import Sweep, SweepRuns
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.writing.run_update import (
     PARENT,
     STOP_CAUSE_TAG,
@@ -20,7 +20,7 @@ def open_runs(client, store_uri):
     """Open the sweep's runs as another driver process would."""
 
     def open_runs(client=client, **settings):
-        return SweepRuns(client, Sweep("s1", store_uri, "digits", **settings))
+        return SweepRuns(client, TrackedSweep("s1", store_uri, "digits", **settings))
 
     return open_runs
 
@@ -340,10 +340,10 @@ def test_runs_left_running_are_ended_as_interrupted_when_they_last_reported(clie
 
 
 def test_a_sweep_comes_back_from_plain_data_without_its_uri():
-    sweep = Sweep("s", "http://ada:pw@host", "e", {"a": "b"}, "m", True, frozenset({"t1"}))
+    sweep = TrackedSweep("s", "http://ada:pw@host", "e", {"a": "b"}, "m", True, frozenset({"t1"}))
     data = json.loads(json.dumps(sweep.to_dict()))
     assert "pw" not in str(data)
-    assert Sweep.from_dict(data, "http://ada:pw@host") == sweep
+    assert TrackedSweep.from_dict(data, "http://ada:pw@host") == sweep
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "/root", "zürich #1"])
@@ -353,7 +353,7 @@ def test_an_experiment_of_any_name_has_its_artifacts_beside_the_database(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    runs = SweepRuns(client, Sweep("s1", f"sqlite:///{tmp_path}/mlflow.db", name))
+    runs = SweepRuns(client, TrackedSweep("s1", f"sqlite:///{tmp_path}/mlflow.db", name))
     runs.write(RunUpdate(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
     (file,) = tmp_path.rglob("sweep.yaml")
     assert file.relative_to(tmp_path / "mlruns").parts[1:] == (

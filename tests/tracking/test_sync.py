@@ -1,7 +1,7 @@
 import pytest
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.tracking.runs import Sweep
+from tune_tf.tracking.runs import TrackedSweep
 from tune_tf.tracking.sync import Delivery, deliver, end_runs
 from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
@@ -15,14 +15,14 @@ def path(tmp_path):
 @pytest.fixture
 def left_behind(path, store_uri):
     """The spool of a sweep that was killed, and what its runs have in common."""
-    sweep = Sweep("s1", store_uri, "digits", tags={"team": "blue"})
+    sweep = TrackedSweep("s1", store_uri, "digits", tags={"team": "blue"})
     spool = Spool(path, sweep.to_dict())
     spool.append(1, RunUpdate(PARENT, 0, name="the sweep"))
     for step in (1, 2):
         metrics = {"loss": 1.0, "tune/time_total_s": float(step)}
         spool.append(1 + step, RunUpdate("t1", 0, reports=[Report(step, step, metrics)]))
     spool.close()
-    return Sweep("s1", store_uri, "digits")
+    return TrackedSweep("s1", store_uri, "digits")
 
 
 def runs_of(client):
@@ -40,7 +40,7 @@ def test_what_a_killed_sweep_left_is_delivered_once(left_behind, path, client):
 
 
 def test_what_a_store_does_not_take_stays_with_the_reason(left_behind, path):
-    down = Sweep("s1", "http://127.0.0.1:9", "digits")
+    down = TrackedSweep("s1", "http://127.0.0.1:9", "digits")
     delivery = deliver(down, path, patience_s=0.0)
     assert (delivery.num_delivered, delivery.num_left) == (0, 3)
     assert "127.0.0.1" in delivery.error

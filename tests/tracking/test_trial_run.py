@@ -9,7 +9,7 @@ import pytest
 
 from tune_tf import mlflow_run
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.tracking import fluent_api, trial_tracking
+from tune_tf.tracking import mlflow_internals, trial_tracking
 from tune_tf.tracking.trial_run import enter_trial, leave_trial, throwaway_run
 from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking
 
@@ -197,7 +197,7 @@ def test_credentials_that_the_node_lacks_come_from_the_driver(make_run, tracking
 
 
 def test_tracking_without_a_sweep_is_refused():
-    with pytest.raises(InvalidSettingsError, match=r"2 faults(?s:.)*experiment_name.*\n.*quotes"):
+    with pytest.raises(InvalidSettingsError, match=r"2 errors(?s:.)*experiment_name.*\n.*quotes"):
         TrialTracking("sqlite:///a.db", "", "it's")
 
 
@@ -303,17 +303,17 @@ def test_mlflow_keeps_the_active_runs_of_a_thread_where_we_look_for_them(run_id,
     import mlflow
 
     run = client.get_run(run_id)
-    fluent_api._active_runs().append(mlflow.ActiveRun(run))
+    mlflow_internals._active_runs().append(mlflow.ActiveRun(run))
     try:
         assert mlflow.active_run().info.run_id == run_id
     finally:
-        fluent_api._active_runs().clear()
+        mlflow_internals._active_runs().clear()
 
 
 def test_without_that_list_the_run_is_put_back_into_its_state(run_id, client, monkeypatch):
     import mlflow
 
-    monkeypatch.setattr(fluent_api, "_active_runs", lambda: None)
+    monkeypatch.setattr(mlflow_internals, "_active_runs", lambda: None)
     client.set_terminated(run_id, "KILLED")
     with mlflow_run():
         mlflow.log_text("a", "a.txt")

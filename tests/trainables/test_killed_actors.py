@@ -7,7 +7,7 @@ from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.air.execution._internal.tracked_actor_task import TrackedActorTask
 from ray.exceptions import RayActorError
 
-from tune_tf.tune_internals.killed_actors import take_killed_for_dead
+from tune_tf.tune_internals.killed_actors import treat_killed_actors_as_dead
 
 
 class Controller:
@@ -30,7 +30,7 @@ def told(monkeypatch):
     """Return whom a death is told of, for a trial that is being made ready or not."""
     original = RayActorManager._actor_task_failed
     monkeypatch.setattr(RayActorManager, "_actor_task_failed", original)
-    take_killed_for_dead()
+    treat_killed_actors_as_dead()
 
     def tell(*, made_ready):
         controller = Controller()

@@ -319,7 +319,7 @@ class Holding(callbacks.Callback):
 @pytest.mark.parametrize(
     ("held", "message"),
     [
-        (lambda: keras.Variable(0.0), r"'held' \(.*Variable\) may be as the trial before left it"),
+        (lambda: keras.Variable(0.0), r"'held' \(.*Variable\) the previous trial may have changed"),
         (object, r"'held' \(object\) may be as"),
         (lambda: np.zeros(2), "'held' cannot be set back, since an array was changed in place"),
     ],
@@ -338,7 +338,7 @@ def test_an_instance_that_a_running_trial_has_is_refused(replicas_of):
     shared = Counting()
     first = trial(GraphLoop(Given(build, draw(20, 8)), replicas_of(1)), lambda: shared, {})
 
-    with pytest.raises(WorkloadError, match=r"the Counting that another trial.*has at this moment"):
+    with pytest.raises(WorkloadError, match=r"a Counting that another trial.*still uses"):
         trial(GraphLoop(Given(build, draw(20, 8)), replicas_of(1)), lambda: shared, {})
     first.finish()
 

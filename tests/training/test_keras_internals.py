@@ -69,8 +69,8 @@ def test_variables_without_weight_decay_are_told():
     optimizer = keras.optimizers.AdamW(0.1)
     optimizer.exclude_from_weight_decay(var_list=[model.variables[2]])
 
-    assert internals.without_weight_decay(optimizer, model.variables) == [2]
-    assert internals.without_weight_decay(keras.optimizers.SGD(0.1), model.variables) == []
+    assert internals.undecayed_indices(optimizer, model.variables) == [2]
+    assert internals.undecayed_indices(keras.optimizers.SGD(0.1), model.variables) == []
 
 
 def test_random_numbers_without_a_seed_follow_from_the_global_generator():
@@ -120,7 +120,7 @@ def test_what_is_traced_is_not_kept_by_the_registry_of_gradients():
                 y = tf.nn.silu(x)
             return tape.gradient(y, x)
 
-        with internals.own_gradients_forgotten():
+        with internals.forget_own_gradients():
             traced = trained.get_concrete_function(tf.TensorSpec([3]))
         assert np.isfinite(traced(tf.ones([3])).numpy()).all()
         return weakref.ref(traced.graph)

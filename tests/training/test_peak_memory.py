@@ -5,13 +5,13 @@ import os
 import pytest
 
 from tune_tf.result_keys import PEAK_MEMORY
-from tune_tf.training.peak_memory import peak_memory_bytes, told_peak_memory, with_summed_peak
+from tune_tf.training.peak_memory import peak_memory_bytes, peak_memory_result, sum_peak_memory
 
 pytestmark = pytest.mark.tf
 
 
 def test_a_process_tells_its_own_peak():
-    told = told_peak_memory()[PEAK_MEMORY]
+    told = peak_memory_result()[PEAK_MEMORY]
     assert told > 0
     assert peak_memory_bytes(os.getpid()) >= told
 
@@ -22,9 +22,9 @@ def test_a_process_that_is_gone_tells_nothing():
 
 def test_the_peaks_of_all_processes_are_added():
     told = [{PEAK_MEMORY: 1.0, "perf/input_wait": 0.5}, {PEAK_MEMORY: 2.0}]
-    assert with_summed_peak(told[0], told) == {PEAK_MEMORY: 3.0, "perf/input_wait": 0.5}
+    assert sum_peak_memory(told[0], told) == {PEAK_MEMORY: 3.0, "perf/input_wait": 0.5}
 
 
 def test_where_one_has_not_told_nobody_knows_of_all():
     told = {PEAK_MEMORY: 1.0, "perf/input_wait": 0.5}
-    assert with_summed_peak(told, [told, {}]) == {"perf/input_wait": 0.5}
+    assert sum_peak_memory(told, [told, {}]) == {"perf/input_wait": 0.5}

@@ -84,7 +84,7 @@ def test_a_trial_is_that_of_a_fresh_process_whatever_it_depends_on(name, replica
         finding.workload, finding.configs, replicas=replicas_of(1), name=name, **how
     )
 
-    assert reuse.faults == []
+    assert reuse.errors == []
     assert reuse.refused == {}
 
 
@@ -124,7 +124,7 @@ def test_every_argument_of_a_class_is_that_of_the_trial(subject, found, replicas
     reuse = compare_arguments(subject, chosen, replicas=replicas_of(1), **HOW)
     found.append(reuse)
 
-    assert reuse.faults == []
+    assert reuse.errors == []
     assert WHOLE or reuse.refused == {}  # of the whole, fit refuses the same
     assert set(reuse.unvaried) <= set(UNVARIED)
 
@@ -205,7 +205,7 @@ def test_random_models_train_as_in_a_fresh_process(model):
     configs = [{"names": tuple(names), "trial": trial} for trial in trials]
     found = compare_runs(Given(random_model, NUMBERS), configs, **HOW)
 
-    assert found.faults == []
+    assert found.errors == []
 
 
 def footprint():

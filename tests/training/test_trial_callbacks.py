@@ -388,7 +388,7 @@ REFUSED = {
     ),
     "LambdaCallback for batches": (
         lambda: callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None),
-        "LambdaCallback wants to be called for each batch",
+        "LambdaCallback has to be called for each batch",
     ),
 }
 #: Needs a package that is no dependency: its constructor fails.

@@ -44,7 +44,7 @@ def test_two_files_of_one_array_each_will_do(tmp_path):
     workload = ArraysModel.from_settings({"x": "x.npy", "y": "y.npy"}, tmp_path)
 
     assert len(workload.load_data({}).train[1]) == 14
-    assert workload.facts.head.num_classes == 4
+    assert workload.properties.head.num_classes == 4
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_bytes_are_scaled_inside_the_model_and_stay_bytes(saved):
 def test_what_is_learnt_follows_from_the_targets(y, settings, expected, saved):
     workload = ArraysModel(path=saved(x=X, y=y), **settings)
 
-    assert workload.facts.head.num_classes == expected
+    assert workload.properties.head.num_classes == expected
     assert workload.load_data({}).train[1].dtype == (np.float32 if expected is None else np.int32)
 
 

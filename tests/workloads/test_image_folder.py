@@ -32,7 +32,7 @@ def test_images_become_bytes_with_the_class_of_their_folder(folder):
 
     x, y = data.train
     assert (x.shape, x.dtype, y.dtype) == ((70, 8, 8, 1), np.uint8, np.int32)
-    assert workload.facts.classes == tuple("0123456789")
+    assert workload.properties.classes == tuple("0123456789")
     images, labels = own_data_files.digits(100)
     found = {image.tobytes(): label for image, label in zip(images, labels, strict=True)}
     for part in (data.train, data.validation, data.test):

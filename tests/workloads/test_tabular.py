@@ -47,9 +47,9 @@ def test_numbers_and_categories_are_found_by_their_type(name, tmp_path):
         own_data_files.wine(tmp_path / name)
     workload = made(str(tmp_path / name), target="class")
 
-    assert len(workload.facts.numeric.names) == 13
-    assert workload.facts.categorical.categories == {"region": ("north", "south")}
-    assert workload.facts.classes == ("barbera", "barolo", "grignolino")
+    assert len(workload.properties.numeric.names) == 13
+    assert workload.properties.categorical.categories == {"region": ("north", "south")}
+    assert workload.properties.classes == ("barbera", "barolo", "grignolino")
 
 
 def test_the_parts_have_their_shares_of_each_class_and_no_row_in_common(tmp_path):
@@ -65,19 +65,19 @@ def test_the_parts_have_their_shares_of_each_class_and_no_row_in_common(tmp_path
 
 def test_columns_are_standardised_by_training_rows_alone(table):
     workload = made(table())
-    (x, _), facts = workload.load_data({}).train, workload.facts
+    (x, _), properties = workload.load_data({}).train, workload.properties
 
     sizes = x["numeric"][:, 0]
     filled = np.where(np.isnan(sizes), np.nanmedian(sizes), sizes)
-    assert facts.numeric.medians[0] == np.nanmedian(sizes)
-    assert facts.numeric.means[0] == pytest.approx(filled.mean())
-    assert facts.numeric.variances[0] == pytest.approx(filled.var())
+    assert properties.numeric.medians[0] == np.nanmedian(sizes)
+    assert properties.numeric.means[0] == pytest.approx(filled.mean())
+    assert properties.numeric.variances[0] == pytest.approx(filled.var())
 
 
 def test_the_model_fills_in_missing_numbers_itself_and_tells_them_apart(table):
     rows = [None, 2.0, None, 4.0, 5.0, None, 7.0, 8.0, None, 10.0]
     workload = made(table(size=rows), columns=["size"])
-    model, median = workload.build_model({}), workload.facts.numeric.medians[0]
+    model, median = workload.build_model({}), workload.properties.numeric.medians[0]
 
     missing, given = model.predict({"numeric": np.array([[np.nan], [median]])}, verbose=0)
     assert np.isfinite(missing).all()
@@ -90,7 +90,7 @@ def test_a_category_that_no_training_row_has_gets_a_code_of_its_own(table):
 
     codes = workload.inputs_of(rows)["categorical"][:, 0]
     assert codes.tolist() == [2, 3, 0, 1]
-    assert workload.facts.categorical.num_codes == 4
+    assert workload.properties.categorical.num_codes == 4
 
 
 def test_codes_of_several_columns_do_not_overlap(table):
@@ -105,7 +105,7 @@ def test_the_same_number_is_the_same_category_with_and_without_missing_ones(tabl
     workload = made(table(code=[1, 2] * 4 + [None, 1]), categorical=["code"], columns=["code"])
 
     rows = pd.DataFrame({"code": [1, 2]})
-    assert workload.facts.categorical.categories == {"code": ("1", "2")}
+    assert workload.properties.categorical.categories == {"code": ("1", "2")}
     assert workload.inputs_of(rows)["categorical"].tolist() == [[2], [3]]
 
 
@@ -135,7 +135,7 @@ def test_a_column_that_names_rows_is_warned_of(table, caplog):
 def test_what_is_learnt_follows_from_the_target(target, task, num_classes, table):
     workload = made(table("table.parquet", kind=target), task=task)
 
-    assert workload.facts.head.num_classes == num_classes
+    assert workload.properties.head.num_classes == num_classes
     loss = workload.build_model({}).loss
     assert (loss == "mse") is (num_classes is None)
 
@@ -201,7 +201,7 @@ def test_paths_are_relative_to_the_folder_of_the_sweep_file(table, tmp_path):
     table()
     workload = TabularMLP.from_settings({"path": "table.csv", "target": "kind"}, tmp_path)
 
-    assert workload.facts.classes == ("a", "b")
+    assert workload.properties.classes == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -333,10 +333,10 @@ def as_trained(workload, rows):
     """Return what a model that trial trains makes of rows, and its served one of their columns."""
     model = workload.build_model({"width": 8})
     served = workload.serving_model(model, {})
-    numbers = {name: rows[name].to_numpy("float32") for name in workload.facts.numeric.names}
+    numbers = {name: rows[name].to_numpy("float32") for name in workload.properties.numeric.names}
     texts = {
         name: rows[name].fillna("").astype(str).to_numpy(object)
-        for name in workload.facts.categorical.categories
+        for name in workload.properties.categorical.categories
     }
     return (
         model.predict(workload.inputs_of(rows), verbose=0),
@@ -382,7 +382,7 @@ def test_an_empty_text_may_be_a_category(table):
     workload = made(table("table.parquet", colour=["", "red"] * 4 + [None, "red"]))
     rows = pd.DataFrame({"size": [1.0, 1.0], "colour": ["", "red"]})
 
-    assert workload.facts.categorical.categories == {"colour": ("", "red")}
+    assert workload.properties.categorical.categories == {"colour": ("", "red")}
     wanted, told, _ = as_trained(workload, rows)
     np.testing.assert_array_equal(told, wanted)
 

@@ -51,7 +51,7 @@ def test_compressed_files_are_read(records):
 
 
 def test_classes_are_found_in_the_files_or_told(records):
-    assert made(records).facts.head.num_classes == 10
+    assert made(records).properties.head.num_classes == 10
     assert made(records, num_classes=12).build_model({}).output_shape == (None, 12)
 
 

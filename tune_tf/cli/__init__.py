@@ -1,8 +1,7 @@
-"""The command line: one file a verb, each a thin face of a Python function.
+"""The command line: one module per verb, each a thin layer over a Python function.
 
-Exit codes: 0 the sweep has ended; 1 it has ended and no trial was completed, or something
-unforeseen went wrong; 2 settings, workload or resources are wrong; 130 it was interrupted and can
-be resumed.
+Exit codes: 0 the sweep ended; 1 it ended without a completed trial, or an unexpected error
+occurred; 2 invalid settings, workload or resources; 130 interrupted, can be resumed.
 """
 
 import os
@@ -10,23 +9,23 @@ import sys
 
 import typer
 
-from tune_tf.cli.exit_codes import guarded
+from tune_tf.cli.exit_codes import exit_on_errors
 from tune_tf.cli.terminal.local_ray import keep_ray_local
 from tune_tf.cli.verbs.best import best
-from tune_tf.cli.verbs.compare import compare
+from tune_tf.cli.verbs.compare import compare_command
 from tune_tf.cli.verbs.export import export
 from tune_tf.cli.verbs.init import init, schema
-from tune_tf.cli.verbs.list import list_sweeps
+from tune_tf.cli.verbs.list import list_command
 from tune_tf.cli.verbs.logs import logs
 from tune_tf.cli.verbs.plan import plan
 from tune_tf.cli.verbs.promote import promote
-from tune_tf.cli.verbs.report import report
+from tune_tf.cli.verbs.report import report_command
 from tune_tf.cli.verbs.resume import extend, resume
 from tune_tf.cli.verbs.retrain import retrain
 from tune_tf.cli.verbs.run import run
 from tune_tf.cli.verbs.scale import scale
 from tune_tf.cli.verbs.show import show
-from tune_tf.cli.verbs.simulate import simulate
+from tune_tf.cli.verbs.simulate import simulate_command
 from tune_tf.cli.verbs.status import status
 from tune_tf.cli.verbs.stop import stop
 from tune_tf.cli.verbs.sync import close, sync
@@ -47,17 +46,17 @@ app.command()(run)
 app.command()(stop)
 app.command()(resume)
 app.command()(extend)
-app.command("list")(list_sweeps)
+app.command("list")(list_command)
 app.command()(status)
 app.command()(trials)
 app.command()(show)
 app.command()(logs)
 app.command()(best)
-app.command()(compare)
-app.command()(report)
+app.command("compare")(compare_command)
+app.command("report")(report_command)
 app.command()(sync)
 app.command()(close)
-app.command()(simulate)
+app.command("simulate")(simulate_command)
 app.command()(scale)
 app.command()(export)
 app.command()(promote)
@@ -83,5 +82,5 @@ def options(
 def main() -> None:
     """Run the command line."""
     keep_ray_local(os.environ, sys.argv[1:])
-    with guarded():
+    with exit_on_errors():
         app()

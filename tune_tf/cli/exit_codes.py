@@ -1,4 +1,4 @@
-"""What the process ends with, and how errors are told."""
+"""Exit codes, and error messages without tracebacks."""
 
 import contextlib
 import sys
@@ -16,8 +16,8 @@ class ExitCode(IntEnum):
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
-    """Tell a mistake of the user as one message without a traceback."""
+def exit_on_errors() -> Iterator[None]:
+    """Print a user's error as one message without a traceback, and exit."""
     from tune_tf.errors import DiskFullError, TuneTfError
 
     try:

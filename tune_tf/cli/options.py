@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs take."""
+"""Arguments and options shared by several verbs."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ _ADDRESS = "RAY_ADDRESS"
 
 
 def _connect(context: typer.Context, address: str | None) -> str | None:
-    """Have Ray connect to a cluster, whichever the sweep file names, while the verb runs."""
+    """Make Ray connect to this cluster, not that of the sweep file, while the verb runs."""
     if address:
         context.with_resource(_connected_to(address))
     return address
@@ -31,19 +31,23 @@ def _connected_to(address: str) -> Iterator[None]:
 
 
 SweepArgument = Annotated[
-    str, typer.Argument(help="The sweep's folder, id, or name for its latest.")
+    str,
+    typer.Argument(help="The sweep's folder or id, or a name for the latest sweep of that name."),
 ]
 TrialOption = Annotated[
     str | None,
-    typer.Option(help="The trial's id, its beginning, or its number; the best by default."),
+    typer.Option(
+        help="The trial's number, id, or an unambiguous prefix of its id; default: the best."
+    ),
 ]
 TrialArgument = Annotated[
-    str, typer.Argument(help="The trial's number, id, or an unambiguous beginning of its id.")
+    str, typer.Argument(help="The trial's number, id, or an unambiguous prefix of its id.")
 ]
-StoragePathOption = Annotated[Path, typer.Option(help="Where sweeps are looked for by id or name.")]
+StoragePathOption = Annotated[Path, typer.Option(help="Folder to look up sweep ids and names in.")]
 FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]
 OverridesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="More settings.")
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to override, as with --set."),
 ]
 SettingsOption = Annotated[
     list[str] | None,
@@ -57,7 +61,7 @@ AddressOption = Annotated[
     str | None,
     typer.Option(
         callback=_connect,
-        help="Ray cluster: auto, host:port, or ray://host:port from outside of it.",
+        help="Ray cluster: auto, host:port, or ray://host:port from outside the cluster.",
     ),
 ]
 JsonOption = Annotated[
@@ -65,4 +69,4 @@ JsonOption = Annotated[
 ]
 
 STORAGE_PATH = Path("sweeps")
-"""Where sweeps are looked for if nothing else is said."""
+"""Default storage path."""

@@ -1,4 +1,4 @@
-"""The section of a sweep file that says how much a sweep may spend."""
+"""Budget section of a sweep file."""
 
 from typing import Annotated
 
@@ -8,21 +8,22 @@ from tune_tf.config.settings import Settings
 
 
 class BudgetSettings(Settings):
-    """How much a sweep may spend, and when it has found enough.
+    """Budget and stopping criteria of a sweep.
 
-    The sweep ends with the first limit that it meets. Trials that run then are stopped after the
-    iteration that they are in, keep their checkpoints and end as ``out_of_budget``.
+    The sweep ends at the first limit that it reaches. Trials running then are stopped after their
+    current iteration, keep their checkpoints and end as ``out_of_budget``.
 
     Args:
-        num_samples: Trials to start.
-        time_budget_s: Seconds after which the sweep ends, those not counted in which nothing drove
-            it; None for no limit.
+        num_samples: Number of trials.
+        time_budget_s: Seconds until the sweep ends, not counting those between an interruption and
+            the resume; None for no limit.
         epochs: Iterations of all trials together, retries and resumes included; None for no limit.
         cpu_hours: Hours of reserved CPUs, of all trials together; None for no limit.
         gpu_hours: Hours of reserved GPUs, of all trials together; None for no limit.
-        target: Value of the leading metric that is good enough: the trial that reports it or a
-            better one, within the constraints, completes, and the sweep ends; None for none.
-        patience: Trials in a row that may end without a better best trial; None for any number.
+        target: Value of the leading metric to reach: the trial that reports it or a better one,
+            within the constraints, completes, and the sweep ends; None for none.
+        patience: Trials in a row that may end without an improvement of the best; None for any
+            number.
     """
 
     num_samples: Annotated[int, Field(ge=1)]

@@ -1,12 +1,12 @@
-"""The section of a sweep file that says on which Ray cluster it runs."""
+"""Ray cluster section of a sweep file."""
 
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from tune_tf.config.error_text import shortened, unknown_key
+from tune_tf.config.error_text import short_repr, unknown_key
 from tune_tf.config.settings import Settings
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 
 _RUNTIME_ENV = (
     "conda",
@@ -32,14 +32,14 @@ def _address(address: str) -> str:
 def _runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
     for key in environment:
         if key not in _RUNTIME_ENV:
-            raise ValueError(f"holds {shortened(key)}: {unknown_key(key, _RUNTIME_ENV).what}")
+            raise ValueError(f"holds {short_repr(key)}: {unknown_key(key, _RUNTIME_ENV).what}")
     variables = environment.get("env_vars", {})
     if not isinstance(variables, dict):
-        raise ValueError(f"must hold env_vars as a mapping of texts, not {shortened(variables)}")
+        raise ValueError(f"must hold env_vars as a mapping of texts, not {short_repr(variables)}")
     for name, value in variables.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError(f"must hold texts as env_vars, not {name!r}: {shortened(value)}")
-        if masked(f"{name}={value}") != f"{name}={value}":
+            raise ValueError(f"must hold texts as env_vars, not {name!r}: {short_repr(value)}")
+        if mask_secrets(f"{name}={value}") != f"{name}={value}":
             raise ValueError(
                 f"holds what looks like a secret in env_vars.{name}: write ${{{name}}} there, and "
                 "set the variable where the sweep is started"
@@ -48,15 +48,15 @@ def _runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
 
 
 class ClusterSettings(Settings):
-    """On which Ray cluster a sweep runs.
+    """Ray cluster of a sweep.
 
     Args:
         address: ``auto`` for the cluster that this machine belongs to, ``host:port`` of a cluster's
             GCS, or ``ray://host:port`` of its client server, for a machine outside of it; None for
-            a cluster of its own on this machine. The environment variable ``RAY_ADDRESS`` wins.
-        runtime_env: What the trials' processes need beside what is installed on the nodes, as Ray's
-            ``runtime_env`` takes it: ``working_dir``, ``pip``, ``env_vars`` and so on. Paths are
-            relative to the sweep file; values of ``env_vars`` may hold references ``${NAME}``.
+            a local cluster. The environment variable ``RAY_ADDRESS`` takes precedence.
+        runtime_env: Ray's ``runtime_env`` of the trials' processes: ``working_dir``, ``pip``,
+            ``env_vars`` and so on. Paths are relative to the sweep file; values of ``env_vars`` may
+            contain references ``${NAME}``.
     """
 
     address: Annotated[str, AfterValidator(_address)] | None = None

@@ -1,11 +1,11 @@
-"""What a sweep file says of disk space."""
+"""Disk settings of a sweep file."""
 
 import re
 from typing import Annotated, Final, Literal
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from tune_tf.config.error_text import shortened
+from tune_tf.config.error_text import short_repr
 
 _UNITS: Final[dict[str, int]] = {
     "": 1,
@@ -16,12 +16,12 @@ _UNITS: Final[dict[str, int]] = {
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def _kept(value: object) -> int | Literal["all"]:
+def _num_kept(value: object) -> int | Literal["all"]:
     if value == "all":
         return "all"
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
-    raise ValueError(f"must be a whole number of at least 1, or all, not {shortened(value)}")
+    raise ValueError(f"must be a whole number of at least 1, or all, not {short_repr(value)}")
 
 
 def _num_bytes(value: object) -> int:
@@ -32,13 +32,13 @@ def _num_bytes(value: object) -> int:
         return round(float(match[1]) * _UNITS[match[2].lower()])
     raise ValueError(
         "must be a number of bytes, or one with kB, MB, GB, TB (1 kB is 1000 bytes) or KiB, MiB, "
-        f"GiB, TiB, such as 2 GB, not {shortened(value)}: put 0 for no limit"
+        f"GiB, TiB, such as 2 GB, not {short_repr(value)}: put 0 for no limit"
     )
 
 
 KeepCheckpoints = Annotated[
     int | Literal["all"],
-    PlainValidator(_kept),
+    PlainValidator(_num_kept),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "all"}]}),
 ]
 """How many of the best trials keep their checkpoints, or ``all``."""
@@ -56,12 +56,4 @@ NumBytes = Annotated[
         }
     ),
 ]
-"""A size in bytes, which may be given as text with a unit."""
-
-
-def told_bytes(num_bytes: int) -> str:
-    """Return a size as people read it: ``1.5 GB``."""
-    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if num_bytes >= factor:
-            return f"{num_bytes / factor:.3g} {unit}"
-    return f"{num_bytes} B"
+"""Size in bytes, or text with a unit."""

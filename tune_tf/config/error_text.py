@@ -1,15 +1,15 @@
-"""What is wrong with settings, in words that need no knowledge of pydantic."""
+"""Error messages for invalid settings, without pydantic's terms."""
 
 import re
 from collections.abc import Iterable
 
 from pydantic import BaseModel, ValidationError
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 
 
-def shortened(value: object) -> str:
-    """Return a value for an error text, shortened; YAML's empty value is called nothing."""
+def short_repr(value: object) -> str:
+    """Return a shortened ``repr`` for an error message; an empty YAML value is called nothing."""
     if value is None:
         return "nothing (null)"
     text = repr(value)
@@ -17,10 +17,10 @@ def shortened(value: object) -> str:
 
 
 def unknown_key(key: object, known: Iterable[str]) -> ErrorDetail:
-    """Return the fault of a key that no setting has, with those that there are."""
+    """Return the error of an unknown key, with the known ones."""
     known = list(known)
     return ErrorDetail(
-        str(key), f"unknown key{near_ones(key, known)}; known are {', '.join(known)}"
+        str(key), f"unknown key{did_you_mean(key, known)}; known are {', '.join(known)}"
     )
 
 
@@ -35,7 +35,7 @@ _RULES = {
     "greater_than": "must be more than {gt}, not {given}",
     "literal_error": "must be {expected}, not {given}",
 }
-"""What a setting must be, by pydantic's name for the fault."""
+"""Message by pydantic's error type."""
 
 _UNQUOTED = ("int_type", "float_type", "bool_type")
 
@@ -52,7 +52,7 @@ _MISSING = {
 
 
 def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorDetail]:
-    """Return pydantic's complaints about settings in words that need no knowledge of pydantic."""
+    """Convert a validation error of pydantic to error details."""
     known = tuple(settings.model_fields)
     found: list[ErrorDetail] = []
     for each in error.errors(include_url=False):
@@ -61,8 +61,8 @@ def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorD
         cause = context.get("error")
         if isinstance(cause, InvalidSettingsError):
             found.extend(
-                ErrorDetail(".".join(filter(None, [where, fault.where])), fault.what)
-                for fault in cause.faults
+                ErrorDetail(".".join(filter(None, [where, detail.where])), detail.what)
+                for detail in cause.details
             )
         elif each["type"] == "extra_forbidden":
             found.append(unknown_key(where, known))
@@ -70,16 +70,16 @@ def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorD
             found.append(ErrorDetail(where, _MISSING.get(where, "is missing")))
         elif each["type"] in ("model_type", "model_attributes_type", "dict_type"):
             found.append(
-                ErrorDetail(where, f"must be a mapping of settings, not {shortened(given)}")
+                ErrorDetail(where, f"must be a mapping of settings, not {short_repr(given)}")
             )
         elif each["type"] in _RULES:
-            text = _RULES[each["type"]].format(given=shortened(given), **context)
+            text = _RULES[each["type"]].format(given=short_repr(given), **context)
             if isinstance(given, str) and each["type"] in _UNQUOTED:
                 text += ": write it without quotes"
             near = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-            found.append(ErrorDetail(where, text + (near_ones(given, near) if near else "")))
+            found.append(ErrorDetail(where, text + (did_you_mean(given, near) if near else "")))
         else:
             found.append(
-                ErrorDetail(where, str(cause) if cause else f"{each['msg']}: {shortened(given)}")
+                ErrorDetail(where, str(cause) if cause else f"{each['msg']}: {short_repr(given)}")
             )
     return found

@@ -1,4 +1,4 @@
-"""The section of a sweep file that says how a trial is spread."""
+"""Parallelism section of a sweep file."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -6,8 +6,8 @@ from typing import Annotated, Any, get_args
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from tune_tf.config.value_section import keys_of, object_schema
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones, one_of
+from tune_tf.config.value_section import object_schema, section_settings
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.parallelism import (
     Asynchronous,
     Ensemble,
@@ -31,9 +31,9 @@ def _parallelism(value: object) -> Parallelism:
     made = _KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:
         kinds = list(_KINDS)
-        text = f"must be {one_of(kinds)}, not {kind!r}{near_ones(kind, kinds)}"
+        text = f"must be {one_of(kinds)}, not {kind!r}{did_you_mean(kind, kinds)}"
         raise InvalidSettingsError([ErrorDetail("kind", text)])
-    settings = keys_of(value, ("kind", *(field.name for field in fields(made))))
+    settings = section_settings(value, ("kind", *(field.name for field in fields(made))))
     settings.pop("kind", None)
     return made(**settings)
 

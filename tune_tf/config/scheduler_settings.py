@@ -1,8 +1,4 @@
-"""What each scheduler can be told: the ``scheduler`` section of a sweep file.
-
-One class a scheduler, so that a setting stands only where it means something; the schedulers
-themselves are made from the same classes.
-"""
+"""Scheduler section of a sweep file: one settings class per scheduler."""
 
 import math
 from collections.abc import Mapping
@@ -18,17 +14,17 @@ from pydantic import (
     ValidationInfo,
 )
 
-from tune_tf.config.error_text import shortened
+from tune_tf.config.error_text import short_repr
 from tune_tf.config.settings import Settings
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.space.parameter import is_number
 
-_NAME_MUST_STAND: ConfigDict = {"json_schema_extra": {"required": ["name"]}}
-"""For editors: without a name, a scheduler is ``fifo``."""
+_NAME_REQUIRED: ConfigDict = {"json_schema_extra": {"required": ["name"]}}
+"""For editors: a scheduler without a name is ``fifo``."""
 
 
 class SchedulerSettings(Settings):
-    """What the settings of all schedulers have in common.
+    """Base class of scheduler settings.
 
     Args:
         name: The scheduler.
@@ -37,11 +33,15 @@ class SchedulerSettings(Settings):
     name: str
 
     def __init__(self, **settings: Any) -> None:
-        """Refuse bad values when made, and what other schedulers alone understand."""
+        """Validate the values, and refuse settings of other schedulers."""
         known = type(self).model_fields
-        foreign = {key: _owners(key) for key in settings if key not in known and _owners(key)}
+        foreign = {
+            key: _schedulers_with(key)
+            for key in settings
+            if key not in known and _schedulers_with(key)
+        }
         name = known["name"].default
-        faults = [
+        errors = [
             ErrorDetail(
                 key,
                 f"belongs to {', '.join(owners)}, but the scheduler is {name}: write name: "
@@ -52,32 +52,32 @@ class SchedulerSettings(Settings):
         try:
             super().__init__(**{key: settings[key] for key in settings if key not in foreign})
         except InvalidSettingsError as error:
-            faults += error.faults
-        if faults:
-            raise InvalidSettingsError(faults)
+            errors += error.details
+        if errors:
+            raise InvalidSettingsError(errors)
 
 
 class LimitedSettings(SchedulerSettings):
-    """Settings of a scheduler that decides on trials itself.
+    """Base class of settings with a maximum number of iterations.
 
     Args:
         name: The scheduler.
-        max_t: Iterations that a trial may run at most.
+        max_t: Maximum iterations of a trial.
     """
 
     max_t: Annotated[int, Field(ge=1)] = 100
 
 
-def _owners(key: str) -> list[str]:
-    """Return the schedulers that understand a setting."""
+def _schedulers_with(key: str) -> list[str]:
+    """Return the schedulers that have a setting."""
     return [name for name, kind in SCHEDULERS.items() if key in kind.model_fields]
 
 
 def scheduler_settings(value: Any) -> Any:
-    """Return a section of a sweep file as settings; what is settings already stays.
+    """Convert a section of a sweep file to settings; keep existing settings.
 
     Raises:
-        InvalidSettingsError: With all faults, each placed by its dotted path.
+        InvalidSettingsError: All errors, each with its dotted path.
     """
     return _settings_of(value, SCHEDULERS)
 
@@ -96,16 +96,16 @@ def _settings_of(value: Any, kinds: Mapping[str, type[SchedulerSettings]]) -> An
     name = value.name if isinstance(value, SchedulerSettings) else value.get("name", "fifo")
     if isinstance(name, str) and name in kinds:
         return kinds[name].from_dict(value)  # type: ignore[arg-type]
-    text = f"must be {one_of(sorted(kinds))}, not {shortened(name)}{near_ones(name, kinds)}"
-    faults = [ErrorDetail("name", text)]
-    # What else is wrong can be told where the name is nearly right.
+    text = f"must be {one_of(sorted(kinds))}, not {short_repr(name)}{did_you_mean(name, kinds)}"
+    errors = [ErrorDetail("name", text)]
+    # Report other errors too if the name is nearly right.
     near = get_close_matches(str(name), kinds, n=1)
     if near and isinstance(value, Mapping):
         try:
             kinds[near[0]].from_dict({key: value[key] for key in value if key != "name"})
         except InvalidSettingsError as error:
-            faults += error.faults
-    raise InvalidSettingsError(faults)
+            errors += error.details
+    raise InvalidSettingsError(errors)
 
 
 def _within_max_t(value: int, info: ValidationInfo) -> int:
@@ -124,7 +124,7 @@ def _paths(value: Any) -> Any:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise ValueError(
-            f"must be a list of parameters, like [learning_rate], not {shortened(value)}"
+            f"must be a list of parameters, like [learning_rate], not {short_repr(value)}"
         )
     if not value:
         raise ValueError("is an empty list: name at least one parameter, or leave it out for all")
@@ -140,7 +140,7 @@ def _factors(value: Any) -> Any:
     )
     if not good or not value:
         raise ValueError(
-            f"must be a list of numbers above 0, like [1.2, 0.8], not {shortened(value)}"
+            f"must be a list of numbers above 0, like [1.2, 0.8], not {short_repr(value)}"
         )
     return tuple(float(each) for each in value)
 
@@ -171,29 +171,29 @@ _Factors = Annotated[tuple[float, ...], BeforeValidator(_factors), PlainSerializ
 
 
 class FifoSettings(LimitedSettings):
-    """Each trial runs to its limit.
+    """No early stopping: each trial runs to its limit.
 
     Args:
         name: ``fifo``.
-        max_t: Iterations that a trial may run at most.
+        max_t: Maximum iterations of a trial.
     """
 
     name: Literal["fifo"] = "fifo"
 
 
 class AshaSettings(LimitedSettings):
-    """Asynchronous successive halving: a trial that is worse than most at a rung is stopped.
+    """Asynchronous successive halving: stops a trial that is worse than most at a rung.
 
     Args:
         name: ``asha``.
-        max_t: Iterations that a trial may run at most.
+        max_t: Maximum iterations of a trial.
         grace_period: Iterations before a trial may be stopped.
-        reduction_factor: At each rung, one trial in so many goes on.
-        type: ``stopping`` decides when a trial comes to a rung, for good; ``promotion`` pauses each
-            trial there and takes it up again once it is known to be among the best.
+        reduction_factor: At each rung, one trial in this many continues.
+        type: ``stopping`` decides for good when a trial reaches a rung; ``promotion`` pauses each
+            trial there and resumes it once it is among the best.
     """
 
-    model_config = _NAME_MUST_STAND
+    model_config = _NAME_REQUIRED
     name: Literal["asha"] = "asha"
     grace_period: _GracePeriod = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
@@ -201,62 +201,62 @@ class AshaSettings(LimitedSettings):
 
 
 class PashaSettings(LimitedSettings):
-    """Promoting successive halving that goes further only while the ranking still changes.
+    """Promotion-type ASHA that adds rungs only while the ranking still changes.
 
     Args:
         name: ``pasha``.
-        max_t: Iterations that a trial may run at most.
+        max_t: Maximum iterations of a trial.
         grace_period: Iterations before a trial may be stopped.
-        reduction_factor: At each rung, one trial in so many goes on.
+        reduction_factor: At each rung, one trial in this many continues.
     """
 
-    model_config = _NAME_MUST_STAND
+    model_config = _NAME_REQUIRED
     name: Literal["pasha"] = "pasha"
     grace_period: _GracePeriod = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
 
 
 class HyperbandSettings(LimitedSettings):
-    """Successive halving in brackets, some that cut early and some that cut late.
+    """Successive halving in brackets that stop trials early or late.
 
     Args:
         name: ``hyperband``.
-        max_t: Iterations that a trial may run at most.
-        reduction_factor: At each milestone, one trial of a bracket in so many goes on. Below 2,
-            rounding would put milestones on top of each other.
+        max_t: Maximum iterations of a trial.
+        reduction_factor: At each milestone, one trial of a bracket in this many continues. Below 2,
+            rounding would make milestones coincide.
     """
 
-    model_config = _NAME_MUST_STAND
+    model_config = _NAME_REQUIRED
     name: Literal["hyperband"] = "hyperband"
     reduction_factor: Annotated[float, Field(ge=2)] = 3
 
 
 class BohbSettings(LimitedSettings):
-    """Hyperband that fills one bracket after the other, as BOHB's searcher expects.
+    """Hyperband that fills one bracket after another, as in BOHB.
 
     Args:
         name: ``bohb``.
-        max_t: Iterations that a trial may run at most.
-        reduction_factor: At each milestone, one trial of a bracket in so many goes on.
+        max_t: Maximum iterations of a trial.
+        reduction_factor: At each milestone, one trial of a bracket in this many continues.
     """
 
-    model_config = _NAME_MUST_STAND
+    model_config = _NAME_REQUIRED
     name: Literal["bohb"] = "bohb"
     reduction_factor: Annotated[float, Field(ge=2)] = 3
 
 
 class MedianStoppingSettings(LimitedSettings):
-    """A trial whose best value is worse than the median of the others' means is stopped.
+    """Median stopping: stops a trial whose best value is worse than the median of others' means.
 
     Args:
         name: ``median_stopping``.
-        max_t: Iterations that a trial may run at most.
+        max_t: Maximum iterations of a trial.
         grace_period: Iterations before a trial may be stopped.
-        min_samples_required: Other trials that must be known before one is stopped.
-        hard_stop: Whether to stop a trial; otherwise it waits until all others have ended.
+        min_samples_required: Other trials needed before one is stopped.
+        hard_stop: Whether to stop a trial; otherwise it is paused until all others have ended.
     """
 
-    model_config = _NAME_MUST_STAND
+    model_config = _NAME_REQUIRED
     name: Literal["median_stopping"] = "median_stopping"
     grace_period: _GracePeriod = 1
     min_samples_required: Annotated[int, Field(ge=1)] = 3
@@ -264,20 +264,21 @@ class MedianStoppingSettings(LimitedSettings):
 
 
 class PbtSettings(LimitedSettings):
-    """Population based training: the worst trials go on from the best ones, a little changed.
+    """Population based training: the worst trials continue from perturbed copies of the best.
 
     Args:
         name: ``pbt``.
-        max_t: Iterations that a trial may run at most.
-        perturbation_interval: Iterations between two looks at a trial.
-        quantile_fraction: The best and the worst so many of all trials trade places, at most half.
-        resample_probability: How often a changed parameter is drawn anew, not moved.
-        perturbation_factors: What a number is multiplied by, one of them, when moved.
-        synch: Whether trials wait for each other at each interval.
-        mutations: Parameters that change, by path; None for all that can.
+        max_t: Maximum iterations of a trial.
+        perturbation_interval: Iterations between two perturbations.
+        quantile_fraction: Fraction of the worst trials that copy from as many of the best, at most
+            0.5.
+        resample_probability: Probability that a parameter is resampled, not perturbed.
+        perturbation_factors: Factors, one of which multiplies a perturbed number.
+        synch: Whether trials synchronize at each interval.
+        mutations: Paths of the parameters to perturb; None for all possible ones.
     """
 
-    model_config = _NAME_MUST_STAND
+    model_config = _NAME_REQUIRED
     name: Literal["pbt"] = "pbt"
     perturbation_interval: _Interval = 5
     quantile_fraction: _Quantile = 0.25
@@ -288,18 +289,19 @@ class PbtSettings(LimitedSettings):
 
 
 class Pb2Settings(LimitedSettings):
-    """Population based bandits: PBT whose changes are proposed by a Gaussian process.
+    """Population based bandits: PBT with perturbations proposed by a Gaussian process.
 
     Args:
         name: ``pb2``.
-        max_t: Iterations that a trial may run at most.
-        perturbation_interval: Iterations between two looks at a trial.
-        quantile_fraction: The best and the worst so many of all trials trade places, at most half.
-        synch: Whether trials wait for each other at each interval.
-        mutations: Parameters that change, by path; None for all that can.
+        max_t: Maximum iterations of a trial.
+        perturbation_interval: Iterations between two perturbations.
+        quantile_fraction: Fraction of the worst trials that copy from as many of the best, at most
+            0.5.
+        synch: Whether trials synchronize at each interval.
+        mutations: Paths of the parameters to perturb; None for all possible ones.
     """
 
-    model_config = _NAME_MUST_STAND
+    model_config = _NAME_REQUIRED
     name: Literal["pb2"] = "pb2"
     perturbation_interval: _Interval = 5
     quantile_fraction: _Quantile = 0.25
@@ -321,20 +323,20 @@ _Base = Annotated[
 
 
 class ResourceChangingSettings(SchedulerSettings):
-    """Free devices are given to the trials that run, as another scheduler decides on those.
+    """Gives free devices to running trials; another scheduler decides which to stop.
 
     Args:
         name: ``resource_changing``.
-        base: The scheduler that decides, with its settings.
+        base: Settings of the other scheduler.
     """
 
-    model_config = _NAME_MUST_STAND
+    model_config = _NAME_REQUIRED
     name: Literal["resource_changing"] = "resource_changing"
     base: Annotated[_Base, BeforeValidator(_base_settings)] = FifoSettings()
 
     @property
     def max_t(self) -> int:
-        """Return the iterations that a trial may run at most."""
+        """Maximum iterations of a trial."""
         return self.base.max_t
 
 
@@ -355,4 +357,4 @@ SCHEDULERS: dict[str, type[SchedulerSettings]] = {
     "pb2": Pb2Settings,
     "resource_changing": ResourceChangingSettings,
 }
-"""The settings of each scheduler by its name."""
+"""Settings class by scheduler name."""

@@ -1,4 +1,4 @@
-"""The file that holds the JSON schema of sweep files, which their first lines name."""
+"""File with the JSON schema of sweep files, which their first lines name."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,10 @@ from tune_tf.config.sweep_config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 
 SCHEMA_FILE = "sweep.schema.json"
-"""Its name, where it lies beside sweep files."""
+"""Name of the file."""
 
 FIRST_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}"
-"""First line of a sweep file beside it, which editors look for."""
+"""First line of a sweep file in the same folder, which editors look for."""
 
 
 def schema_text() -> str:
@@ -22,13 +22,13 @@ def write_schema(path: str | Path) -> Path:
     """Write the JSON schema of sweep files.
 
     Args:
-        path: The file; one that is there is replaced.
+        path: The file; an existing one is replaced.
 
     Returns:
         The file's path.
 
     Raises:
-        InvalidSettingsError: It cannot be written.
+        InvalidSettingsError: The file cannot be written.
     """
     path = Path(path)
     try:

@@ -1,21 +1,21 @@
-"""Who proposes configs: the ``searcher`` section of a sweep file."""
+"""Searcher section of a sweep file."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from tune_tf.config.error_text import shortened
+from tune_tf.config.error_text import short_repr
 from tune_tf.config.settings import Settings
 from tune_tf.space.frozen import FrozenMapping
 
 
 def _points(value: Any) -> Any:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of configs to try first, not {shortened(value)}")
+        raise ValueError(f"must be a list of configs to try first, not {short_repr(value)}")
     wrong = [each for each in value if not isinstance(each, dict | FrozenMapping)]
     if wrong:
         raise ValueError(
-            f"must hold configs like {{learning_rate: 0.1}}, not {shortened(wrong[0])}"
+            f"must hold configs like {{learning_rate: 0.1}}, not {short_repr(wrong[0])}"
         )
     return tuple(FrozenMapping(each) for each in value)
 
@@ -28,20 +28,20 @@ _Points = Annotated[
 
 
 class SearcherSettings(Settings):
-    """Who proposes configs.
+    """The searcher, which proposes configs.
 
     Args:
         name: The searcher.
-        sampler: Its way to propose. ``tpe`` learns from all results, running trials included;
+        sampler: Optuna's sampler. ``tpe`` learns from all results, running trials included;
             ``tpe_rungs`` compares trials only where a scheduler does; ``random`` does not learn.
-        seed: Seed of the sampler; the sweep's unless given.
+        seed: Seed of the sampler; default: the sweep's.
         storage: URL of an Optuna database; None for a journal file in the sweep's folder.
-        study_name: Name of the study in it; None for the sweep's id. An existing one is gone on
-            with.
-        points_to_evaluate: Configs to try first.
+        study_name: Name of the study in it; None for the sweep's id. An existing study is
+            continued.
+        points_to_evaluate: Configs to evaluate first.
         warm_start_from: Earlier results to learn from: a sweep's folder, a study's journal file or
             database URL, or ``mlflow:<experiment name>``.
-        allow_changed_space: Whether a study may go on with another search space.
+        allow_changed_space: Whether a study may continue with another search space.
     """
 
     name: Literal["optuna"] = "optuna"

@@ -1,4 +1,4 @@
-"""The sections of a sweep file that become value objects of the package."""
+"""Sections of a sweep file that become value objects."""
 
 import re
 from collections.abc import Mapping
@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from tune_tf.config.error_text import shortened
-from tune_tf.config.value_section import keys_of, object_schema
+from tune_tf.config.error_text import short_repr
+from tune_tf.config.value_section import object_schema, section_settings
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
@@ -19,35 +19,35 @@ from tune_tf.validation import Validation
 
 
 def _objectives(value: object) -> Objective | tuple[Objective, ...]:
-    """Return an objective; or several in the order given, which name different metrics."""
+    """Parse one objective, or several with different metrics."""
     if not isinstance(value, list | tuple):
         return _objective(value)
-    faults: list[ErrorDetail] = []
+    errors: list[ErrorDetail] = []
     made: list[Objective] = []
     for index, each in enumerate(value):
         try:
             made.append(_objective(each))
         except InvalidSettingsError as error:
-            faults += [
-                ErrorDetail(f"{index}.{fault.where}" if fault.where else str(index), fault.what)
-                for fault in error.faults
+            errors += [
+                ErrorDetail(f"{index}.{detail.where}" if detail.where else str(index), detail.what)
+                for detail in error.details
             ]
     if not value:
-        faults.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
+        errors.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
     metrics = [each.metric for each in made]
-    faults += [
+    errors += [
         ErrorDetail("", f"names the metric {metric!r} twice: leave one of them out")
         for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
     ]
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
     return made[0] if len(made) == 1 else tuple(made)
 
 
 def _objective(value: object) -> Objective:
     if isinstance(value, Objective):
         return value
-    settings = keys_of(value, ("metric", "mode"))
+    settings = section_settings(value, ("metric", "mode"))
     missing = [
         ErrorDetail(key, f"is missing: give {what}")
         for key, what in {"metric": "the metric that trials report", "mode": "min or max"}.items()
@@ -76,7 +76,7 @@ def _space(value: object) -> SearchSpace:
 def _resources(value: object) -> TrialResources | None:
     if value is None or isinstance(value, TrialResources):
         return value
-    return TrialResources(**keys_of(value, ("cpus", "gpus")))
+    return TrialResources(**section_settings(value, ("cpus", "gpus")))
 
 
 def _name(value: object) -> str:
@@ -84,7 +84,7 @@ def _name(value: object) -> str:
         return value
     text = (
         "must be letters, digits, '.', '_' and '-', starting with a letter or digit (it names a "
-        f"folder), not {shortened(value)}"
+        f"folder), not {short_repr(value)}"
     )
     raise ValueError(text)
 
@@ -95,7 +95,7 @@ def _reference(value: object) -> str:
         module = all(part.isidentifier() for part in place.split("."))
         if colon and attribute.isidentifier() and (module or place.endswith(".py")):
             return value
-    text = f"must be module:attribute or path/to/file.py:Class, not {shortened(value)}"
+    text = f"must be module:attribute or path/to/file.py:Class, not {short_repr(value)}"
     raise ValueError(text)
 
 
@@ -105,17 +105,19 @@ def _data(value: object) -> FrozenMapping[Any] | None:
     if not isinstance(value, Mapping):
         raise ValueError(
             f"must be a mapping of the workload's settings, like {{path: wine.csv}}, not "
-            f"{shortened(value)}"
+            f"{short_repr(value)}"
         )
     wrong = [key for key in value if not isinstance(key, str)]
     if wrong:
-        raise ValueError(f"must have names as keys, not {shortened(wrong[0])}: put it in quotes")
+        raise ValueError(f"must have names as keys, not {short_repr(wrong[0])}: put it in quotes")
     return FrozenMapping(value)
 
 
 def _validation(value: object) -> Validation:
     return (
-        value if isinstance(value, Validation) else Validation(**keys_of(value, ("asynchronous",)))
+        value
+        if isinstance(value, Validation)
+        else Validation(**section_settings(value, ("asynchronous",)))
     )
 
 
@@ -155,10 +157,10 @@ _RESOURCES_SCHEMA = {
 
 
 SweepName = Annotated[str, PlainValidator(_name), WithJsonSchema({"type": "string"})]
-"""Text that can name a folder."""
+"""Name that is valid for a folder."""
 
 WorkloadReference = Annotated[str, PlainValidator(_reference), WithJsonSchema({"type": "string"})]
-"""Text that :func:`~tune_tf.config.workload_reference.import_workload` understands."""
+"""Reference for :func:`~tune_tf.config.workload_reference.import_workload`."""
 
 
 DataSection = Annotated[
@@ -172,7 +174,7 @@ DataSection = Annotated[
         }
     ),
 ]
-"""Settings that the workload checks itself; None where it takes none."""
+"""Settings that the workload checks itself; None for none."""
 
 
 def _plain(objective: Objective | tuple[Objective, ...]) -> Any:

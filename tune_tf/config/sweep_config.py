@@ -1,4 +1,4 @@
-"""All settings of a sweep."""
+"""Settings of a sweep."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from tune_tf.config.budget_settings import BudgetSettings
 from tune_tf.config.cluster_settings import ClusterSettings
 from tune_tf.config.disk_settings import KeepCheckpoints, NumBytes
-from tune_tf.config.json_schema import for_editors
+from tune_tf.config.json_schema import editor_schema
 from tune_tf.config.parallelism_section import ParallelismSection
 from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
 from tune_tf.config.searcher_settings import SearcherSettings
@@ -26,13 +26,10 @@ from tune_tf.config.sections import (
     ValidationSection,
     WorkloadReference,
 )
-from tune_tf.config.settings import (
-    MLflowSettings,
-    Settings,
-)
+from tune_tf.config.settings import MLflowSettings, Settings
 from tune_tf.config.workload_reference import import_workload
 from tune_tf.config.yaml_text import yaml_text
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
@@ -44,44 +41,44 @@ _FILE: Final = "file://"
 
 
 class SweepConfig(Settings):
-    """All settings of a sweep, as a sweep file holds them.
+    """Settings of a sweep, as in a sweep file.
 
     Args:
-        name: Name of the sweep, and of its folder.
+        name: Name of the sweep and of its folder.
         workload: ``module:attribute`` or ``path/to/file.py:Class``; see :func:`import_workload`.
-        data: Settings that the workload is made with; None for one that needs none.
-        objective: What is optimised: one metric with its mode, or several.
-        leading_metric: Which of several objectives the scheduler compares, and which tells the best
-            trial; None for the first.
+        data: Settings of the workload; None for none.
+        objective: One metric with its mode, or several.
+        leading_metric: Objective that the scheduler compares and that determines the best trial, if
+            there are several; None for the first.
         constraints: Bounds on reported metrics, by metric, like ``"<= 2e6"``.
-        space: What is searched.
+        space: Search space.
         seed: Seed of data order, weights and sampler.
-        searcher: Who proposes configs.
-        scheduler: Who stops trials.
-        parallelism: How a trial is spread over devices.
-        resources: What a trial reserves; None to derive it from the parallelism.
-        budget: Trials and time.
-        mlflow: Where trials are recorded; None for nowhere.
-        storage_path: Folder under which the sweep's folder lies, which all nodes see; or a URI that
-            pyarrow can reach, such as ``s3://bucket/sweeps``, for checkpoints and Ray Tune's state:
-            the sweep's folder then lies under ``sweeps`` where the sweep was started.
-        cluster: On which Ray cluster it runs.
-        max_concurrent_trials: Trials at a time; None for what the cluster can hold.
-        max_failures: Times that a failed trial is started again.
-        oom_retries: Times that a trial which ran out of memory is started again so that it needs
-            less or has more; they are not counted as failures.
+        searcher: Proposes configs.
+        scheduler: Stops trials early.
+        parallelism: How a trial uses its devices.
+        resources: Reservation of a trial; None to derive it from the parallelism.
+        budget: Number of trials and other limits.
+        mlflow: MLflow store; None for no tracking.
+        storage_path: Parent of the sweep's folder, on a disk of all nodes; or a URI such as
+            ``s3://bucket/sweeps``, for checkpoints and Ray Tune's state: the sweep's folder is then
+            in ``sweeps`` where the sweep was started.
+        cluster: Ray cluster.
+        max_concurrent_trials: Maximum concurrent trials; None for as many as fit the cluster.
+        max_failures: Restarts of a failed trial.
+        oom_retries: Restarts of a trial that ran out of memory, with lower demand or more memory;
+            not counted as failures.
         reuse_actors: Whether a process runs one trial after the other.
         loop: ``graph`` for one graph call an epoch, ``fit`` for ``keras.Model.fit``.
         validation: When validation rows are evaluated.
-        checkpoint_interval_s: Seconds between two checkpoints of a running trial; 0 for one each
+        checkpoint_interval_s: Seconds between checkpoints of a running trial; 0 for one per
             iteration.
-        keep_checkpoints: How many of the best trials that have ended keep their checkpoints, or
-            ``all``. Those of trials that may go on are kept anyway.
-        min_free_disk: Bytes; no new trial starts while less is free where the sweep's folder or
-            Ray's temporary files lie. 0 for no limit.
+        keep_checkpoints: Number of the best ended trials whose checkpoints are kept, or ``all``.
+            Those of trials that may continue are always kept.
+        min_free_disk: Bytes; no new trial starts while less is free on the disks of the sweep's
+            folder and Ray's temporary files. 0 for no limit.
 
     Raises:
-        InvalidSettingsError: With all faults, each placed by its dotted path.
+        InvalidSettingsError: All errors, each with its dotted path.
     """
 
     name: SweepName
@@ -119,8 +116,8 @@ class SweepConfig(Settings):
     keep_checkpoints: KeepCheckpoints = 5
     min_free_disk: NumBytes = 10**9
 
-    # A validator sees the settings above its own that are right, so that what is wrong between
-    # two settings is told along with the rest.
+    # A validator sees the valid settings above its own, so conflicts between two settings are
+    # reported along with the other errors.
 
     @field_validator("leading_metric")
     @classmethod
@@ -128,7 +125,7 @@ class SweepConfig(Settings):
         metrics = [each.metric for each in _as_tuple(info.data.get("objective", ()))]
         if metric is not None and metrics and metric not in metrics:
             raise ValueError(
-                f"must be {one_of(metrics)}, not {metric!r}{near_ones(metric, metrics)}"
+                f"must be {one_of(metrics)}, not {metric!r}{did_you_mean(metric, metrics)}"
             )
         return metric
 
@@ -183,13 +180,13 @@ class SweepConfig(Settings):
 
     @property
     def remote_storage(self) -> str | None:
-        """The URI that ``storage_path`` is; None for a folder, also one written ``file://``."""
+        """``storage_path`` if it is a URI; None for a folder, also one written ``file://``."""
         uri = self.storage_path
         return uri if "://" in uri and not uri.startswith(_FILE) else None
 
     @property
     def sweeps_path(self) -> Path:
-        """The folder under which the sweep's own folder lies, absolute."""
+        """Absolute parent of the sweep's folder."""
         local = "sweeps" if self.remote_storage else self.storage_path.removeprefix(_FILE)
         return Path(local).absolute()
 
@@ -202,91 +199,91 @@ class SweepConfig(Settings):
 
     @property
     def leading_objective(self) -> Objective:
-        """The objective that the scheduler compares and that tells the best trial."""
+        """Objective that the scheduler compares and that determines the best trial."""
         return self.objectives[0]
 
     @classmethod
     def from_yaml(
         cls, path: str | Path, overrides: Iterable[str] = (), *, trusted: bool = True
     ) -> Self:
-        """Return the settings of a sweep file.
+        """Read a sweep file.
 
-        A file without a ``space`` takes the one of its workload, if that has one, as those of
-        :func:`tune_tf.from_hypermodel` do.
+        A file without a ``space`` takes that of its workload, such as one of
+        :func:`tune_tf.from_hypermodel`.
 
         Args:
             path: The file.
-            overrides: Texts ``dotted.key=value`` that win over the file; the value is YAML.
+            overrides: Texts ``dotted.key=value`` that override the file; the value is YAML.
                 Setting the kind of a parameter, as in ``space.filters.choice=[16,32]``, replaces
-                the kind it had.
-            trusted: Whether the workload that the file names may be imported, which runs its code:
-                to take its space, and to check ``data``.
+                its previous kind.
+            trusted: Whether to import the workload, which runs its code, for its space and to check
+                ``data``.
 
         Raises:
-            InvalidSettingsError: With all faults, each with its line in the file.
-            WorkloadError: The space is to come from the workload, which cannot be imported.
+            InvalidSettingsError: All errors, each with its line in the file.
+            WorkloadError: The workload, which is to provide the space, cannot be imported.
         """
         original = YamlDocument.read(Path(path))
         base_dir = Path(path).absolute().parent
         if trusted:
-            original = replace(original, data=_with_space(original.data, base_dir))
+            original = replace(original, data=_add_workload_space(original.data, base_dir))
         document = original.overriding(overrides, exclusive=KINDS)
-        faults = [
-            *document.faults,
-            *_new_parameters(document, original),
-            *(_data_faults(document.data, base_dir) if trusted else ()),
+        errors = [
+            *document.errors,
+            *_unknown_parameters(document, original),
+            *(_data_errors(document.data, base_dir) if trusted else ()),
         ]
         config = None
         try:
             config = cls.from_dict(document.data)
         except InvalidSettingsError as error:
-            faults += error.faults
-        if faults or config is None:
-            placed = document.placed(faults)
-            only_overrides = all(fault.where.startswith(OVERRIDE) for fault in placed)
+            errors += error.details
+        if errors or config is None:
+            placed = document.placed(errors)
+            only_overrides = all(detail.where.startswith(OVERRIDE) for detail in placed)
             raise InvalidSettingsError(placed, OVERRIDE if only_overrides else str(path))
         return config
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data with every default written out, as :meth:`from_dict` reads it."""
+        """Return plain data with all defaults, as read by :meth:`from_dict`."""
         return self.model_dump()
 
     def to_yaml(self) -> str:
-        """Return the text of a sweep file with every default written out."""
+        """Return the text of a sweep file with all defaults."""
         return yaml_text(self.to_dict())
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON schema of a sweep file, for editors."""
-        schema = for_editors(cls.model_json_schema())
-        # A file may leave it to the workload, which an editor does not see.
+        schema = editor_schema(cls.model_json_schema())
+        # The workload may provide it, which an editor does not know.
         schema["required"].remove("space")
         return schema
 
 
-def _with_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
-    """Return a sweep file's settings with the workload's own space where the file has none."""
+def _add_workload_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
+    """Add the workload's own space to settings without one."""
     if "space" in settings or not _names_a_workload(settings):
         return dict(settings)
     try:
-        workload = import_workload(settings["workload"], base_dir, _given(settings))
+        workload = import_workload(settings["workload"], base_dir, _data_settings(settings))
     except InvalidSettingsError:
-        return dict(settings)  # it is told with the other faults
+        return dict(settings)  # reported with the other errors
     space = getattr(workload, "space", None)
     return dict(settings) if space is None else {**settings, "space": space.to_dict()}
 
 
-def _data_faults(settings: Mapping[str, Any], base_dir: Path) -> list[ErrorDetail]:
-    """Return what the workload finds wrong with its own settings."""
-    data = _given(settings)
+def _data_errors(settings: Mapping[str, Any], base_dir: Path) -> list[ErrorDetail]:
+    """Return the workload's errors in its own settings."""
+    data = _data_settings(settings)
     if data is None or not _names_a_workload(settings):
         return []
     try:
         import_workload(settings["workload"], base_dir, data)
     except InvalidSettingsError as error:
-        return list(error.faults)
+        return list(error.details)
     except WorkloadError:
-        return []  # a sweep that has ended is read where its workload may be no more
+        return []  # an ended sweep must be readable without its workload
     return []
 
 
@@ -294,8 +291,8 @@ def _names_a_workload(settings: Mapping[str, Any]) -> bool:
     return isinstance(settings.get("workload"), str) and ":" in settings["workload"]
 
 
-def _given(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the workload's own settings; None where there are none that it could look at."""
+def _data_settings(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the workload's own settings; None if there are none or they are malformed."""
     data = settings.get("data")
     plain = isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
     return data if plain else None
@@ -305,17 +302,17 @@ def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, 
     return objective if isinstance(objective, tuple) else (objective,)
 
 
-def _new_parameters(document: YamlDocument, original: YamlDocument) -> list[ErrorDetail]:
-    """Return a fault for each override that names a parameter that the file does not have."""
-    faults = []
+def _unknown_parameters(document: YamlDocument, original: YamlDocument) -> list[ErrorDetail]:
+    """Return an error for each override of a parameter that the file does not have."""
+    errors = []
     space = original.data.get("space")
     known = list(space) if isinstance(space, dict) else []
     for key, override in document.overridden.items():
         names = key.split(".")
         if len(names) > 1 and names[0] == "space" and names[1] not in known:
             text = (
-                f"the space has no {names[1]!r}{near_ones(names[1], known)}; there are "
+                f"the space has no {names[1]!r}{did_you_mean(names[1], known)}; there are "
                 f"{', '.join(known)}"
             )
-            faults.append(ErrorDetail(f"{OVERRIDE} {override}", text))
-    return faults
+            errors.append(ErrorDetail(f"{OVERRIDE} {override}", text))
+    return errors

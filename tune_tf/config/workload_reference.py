@@ -1,4 +1,4 @@
-"""How a sweep file names its workload."""
+"""Import of the workload that a sweep file names."""
 
 import importlib
 import importlib.util
@@ -11,25 +11,25 @@ from types import ModuleType
 from typing import Any
 
 from tune_tf.config.error_text import unknown_key
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean
 from tune_tf.workload import Workload
 
 
 def import_workload(
     reference: str, base_dir: Path, data: Mapping[str, Any] | None = None
 ) -> Workload:
-    """Return the workload that a sweep file names.
+    """Import the workload that a sweep file names.
 
     Args:
         reference: ``module:attribute`` or ``path/to/file.py:Class``; the attribute is an instance
             of :class:`~tune_tf.workload.Workload` or a subclass.
-        base_dir: What the path of a file is relative to, and paths in ``data``. Modules are looked
-            for here too, after all other places.
-        data: What the subclass is made with; None for one that needs no arguments.
+        base_dir: Base of a relative file path, and of paths in ``data``; also appended to Python's
+            module search path.
+        data: Settings of the subclass; None for none.
 
     Raises:
-        WorkloadError: It cannot be imported, or is no workload.
-        InvalidSettingsError: ``data`` are not what it takes.
+        WorkloadError: It cannot be imported, or is not a workload.
+        InvalidSettingsError: ``data`` are invalid.
     """
     place, _, attribute = reference.rpartition(":")
     module = (
@@ -41,12 +41,12 @@ def import_workload(
     if not hasattr(module, attribute):
         text = (
             f"workload {reference!r}: {module.__file__ or place} has no {attribute!r}"
-            f"{near_ones(attribute, there)}; its workloads are {', '.join(there) or 'none'}"
+            f"{did_you_mean(attribute, there)}; its workloads are {', '.join(there) or 'none'}"
         )
         raise WorkloadError(text)
     workload = getattr(module, attribute)
     if isinstance(workload, type) and issubclass(workload, Workload):
-        return _made(reference, workload, base_dir, data)
+        return _instantiate(reference, workload, base_dir, data)
     if not isinstance(workload, Workload):
         text = (
             f"workload {reference!r}: {attribute} is {workload!r}, which is no "
@@ -63,22 +63,22 @@ def import_workload(
     return workload
 
 
-def _made(
+def _instantiate(
     reference: str, kind: type[Workload], base_dir: Path, data: Mapping[str, Any] | None
 ) -> Workload:
-    """Return an instance of a class."""
+    """Create the workload."""
     if data is not None and kind.from_settings.__func__ is Workload.from_settings.__func__:  # type: ignore[attr-defined]
         _check_arguments(kind, data)
     try:
         return kind() if data is None else kind.from_settings(data, base_dir)
     except InvalidSettingsError as error:
         if data is None:
-            told = "; ".join(str(fault) for fault in error.faults)
-            text = f"is missing: {kind.__name__} is made with settings of its own; {told}"
+            reasons = "; ".join(str(detail) for detail in error.details)
+            text = f"is missing: {kind.__name__} is made with settings of its own; {reasons}"
             raise InvalidSettingsError([ErrorDetail("data", text)]) from None
         raise InvalidSettingsError(
-            ErrorDetail(".".join(filter(None, ["data", fault.where])), fault.what)
-            for fault in error.faults
+            ErrorDetail(".".join(filter(None, ["data", detail.where])), detail.what)
+            for detail in error.details
         ) from None
     except Exception as error:
         raise WorkloadError(
@@ -89,36 +89,32 @@ def _made(
 
 
 def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
-    """Refuse settings that are not the arguments of a class.
-
-    Raises:
-        InvalidSettingsError: With all of them.
-    """
+    """Refuse settings that are not arguments of a class."""
     parameters = inspect.signature(kind).parameters.values()
     known = {each.name: each for each in parameters if each.kind not in _VARIADIC}
     if not known and not parameters:
         text = f"is given, but {kind.__name__} takes no settings: leave it out"
         raise InvalidSettingsError([ErrorDetail("data", text)])
-    faults = [
+    errors = [
         ErrorDetail(f"data.{name}", "is missing")
         for name, each in known.items()
         if each.default is each.empty and name not in data
     ]
     if all(each.kind is not each.VAR_KEYWORD for each in parameters):
-        faults += [
+        errors += [
             ErrorDetail(f"data.{key}", unknown_key(key, known).what)
             for key in data
             if key not in known
         ]
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _is_workload(value: object) -> bool:
-    """Return whether a value of a module can be named as a workload."""
+    """Return whether a sweep file could name a value of a module."""
     if isinstance(value, type):
         return issubclass(value, Workload) and value is not Workload
     return isinstance(value, Workload)
@@ -143,8 +139,8 @@ def _module(reference: str, name: str, base_dir: Path) -> ModuleType:
 def _file_module(reference: str, path: Path) -> ModuleType:
     """Run a file as a module.
 
-    It does not stay among Python's modules: so its classes are pickled whole, and reach processes
-    that cannot see the file.
+    It is removed from ``sys.modules``, so that its classes are pickled by value and reach processes
+    that cannot access the file.
     """
     if not path.is_file():
         raise WorkloadError(f"workload {reference!r}: there is no file {path}")

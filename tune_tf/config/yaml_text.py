@@ -1,4 +1,4 @@
-"""Settings and configs as YAML."""
+"""YAML output of settings and configs."""
 
 import io
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from ruamel.yaml import YAML
 
 
 def yaml_text(values: Mapping[str, Any], *, inline_leaves: bool = True) -> str:
-    """Return a mapping of plain data as safe YAML, in its order.
+    """Dump a mapping of plain data as safe YAML, in order.
 
     Args:
-        values: The mapping.
-        inline_leaves: Whether mappings and lists of nothing but values stand in one line.
+        values: Mapping to dump.
+        inline_leaves: Whether mappings and lists of plain values are written on one line.
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = None if inline_leaves else False

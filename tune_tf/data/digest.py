@@ -1,4 +1,4 @@
-"""Digests that tell values and functions apart, alike in all processes."""
+"""Content digests of values and functions, the same in every process."""
 
 import copyreg
 import dis
@@ -19,31 +19,31 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def digest(value: Any, known: Mapping[int, bytes] | None = None) -> bytes | None:
-    """Return what is equal for two values exactly if they are of the same types and contents.
+    """Return bytes that are equal for two values exactly if their types and contents are equal.
 
-    Of a function it is its code, its defaults, what it closes over and the global values that it
-    names, of a method its object too; installed packages are known by the names of their functions
-    and classes. Objects count by what pickle would make of them.
+    The digest of a function covers its code, defaults, closure and the global values it names; that
+    of a method also covers its object. Functions and classes of installed packages count by name.
+    Other objects count by their pickled state.
 
     Args:
-        value: Anything.
-        known: What stands for large objects in it, by their ``id``, to save time.
+        value: Any value.
+        known: Digests to use for large objects in it, by ``id``, to save time.
 
     Returns:
-        Some bytes; None for what cannot be compared, such as an open file.
+        The digest; None if the value cannot be compared, such as an open file.
     """
     try:
         return _Walk(known or {}).of(value)
-    except Exception:  # noqa: BLE001  whatever an object raises, it cannot be told
+    except Exception:  # noqa: BLE001  an object may raise anything; it cannot be compared
         return None
 
 
 class _Walk:
-    """One way through a value."""
+    """One traversal of a value."""
 
     def __init__(self, known: Mapping[int, bytes]) -> None:
         self._seen = dict(known)
-        self._alive: list[Any] = []  # so that no number is given twice
+        self._alive: list[Any] = []  # keeps objects alive, so that no id is reused
 
     def of(self, value: Any) -> bytes:
         kind = type(value)
@@ -61,17 +61,17 @@ class _Walk:
         if number not in self._seen:
             self._alive.append(value)
             self._seen[number] = b"cycle %d" % len(self._alive)
-            self._seen[number] = self._told(value, kind)
+            self._seen[number] = self._encode(value, kind)
         return self._seen[number]
 
-    def _told(self, value: Any, kind: type) -> bytes:
+    def _encode(self, value: Any, kind: type) -> bytes:
         if kind in (set, frozenset):
             return _hashed(kind.__name__.encode(), *sorted(map(self.of, value)))
         if (kind is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject:
             return _array(value, kind)
-        told = _PARTS.get(kind)
-        if told is not None:
-            return self._all(kind.__name__, told(value))
+        encode_parts = _PARTS.get(kind)
+        if encode_parts is not None:
+            return self._all(kind.__name__, encode_parts(value))
         if name := _name(value):
             return _hashed(b"named", name.encode())
         if isinstance(value, type):
@@ -80,7 +80,7 @@ class _Walk:
             return self._function(value)
         if isinstance(value, types.ModuleType):
             return _module(value.__name__)
-        if hasattr(value, "__wrapped__"):  # as that of functools.lru_cache
+        if hasattr(value, "__wrapped__"):  # such as a functools.lru_cache wrapper
             return self._all(f"around {kind.__qualname__}", [value.__wrapped__])
         return self._object(value, kind)
 
@@ -96,7 +96,7 @@ class _Walk:
             return self._all("global", [kind, getattr(value, "__module__", ""), reduced, owner])
         made, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
         if made is dict and len(arguments) == 1 and type(arguments[0]) is dict:
-            return self.of(arguments[0])  # whose own class is not to be seen
+            return self.of(arguments[0])  # counts as a plain dict, whatever its class
         parts = [made, arguments, state, list(items or ()), list(pairs or ())]
         return self._all("object", parts)
 
@@ -156,12 +156,12 @@ def _code(value: types.CodeType) -> list[Any]:
 
 
 def _file(value: io.BytesIO) -> list[Any]:
-    """Return what is in a file; it is such an archive that Keras pickles a model as."""
+    """Return the contents of a file; Keras pickles a model as a zip archive."""
     content = value.getvalue()
     if not zipfile.is_zipfile(io.BytesIO(content)):
         return [content, value.tell()]
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        names = [name for name in archive.namelist() if name != "metadata.json"]  # tells the time
+        names = [name for name in archive.namelist() if name != "metadata.json"]  # has a timestamp
         return [{name: archive.read(name) for name in names}, value.tell()]
 
 
@@ -186,7 +186,7 @@ _PARTS: dict[type, Any] = {
 
 
 def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the global values that a function names, those in modules by their whole path."""
+    """Yield the global values that a function uses, those in modules by their dotted path."""
     for code in _codes(function.__code__):
         steps = list(dis.get_instructions(code))
         for at, step in enumerate(steps):
@@ -218,7 +218,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _module(name: str) -> bytes:
-    """Return what tells a module: its name if it is installed, else its file."""
+    """Return the digest of a module: of its name if it is installed, otherwise of its file."""
     if _is_installed(name):
         return _hashed(b"module", name.encode())
     spec = getattr(sys.modules.get(name), "__spec__", None) or importlib.util.find_spec(name)
@@ -228,7 +228,7 @@ def _module(name: str) -> bytes:
 
 
 def _name(value: Any) -> str | None:
-    """Return where a class or function is found in an installed package; None for any other."""
+    """Return the dotted name of a class or function of an installed package; None for any other."""
     module, name = (getattr(value, each, None) for each in ("__module__", "__qualname__"))
     if not (isinstance(module, str) and isinstance(name, str) and _is_installed(module)):
         return None
@@ -240,7 +240,7 @@ def _name(value: Any) -> str | None:
 
 @functools.cache
 def _is_installed(module: str | None) -> bool:
-    """Whether a module is Python's or of an installed package, and no user's own."""
+    """Return whether a module belongs to Python or an installed package."""
     top = str(module).partition(".")[0]
     if top in sys.stdlib_module_names or top in ("builtins", __name__.partition(".")[0]):
         return True

@@ -1,4 +1,4 @@
-"""The rows of a data set in folds, each held out once."""
+"""Cross-validation folds of a data set."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -49,7 +49,7 @@ class FoldedRows:
         ]
 
     def rows(self, index: int) -> Rows:
-        """Return a fold's rows: to validate on those that it holds out, to train on all others.
+        """Return a fold: its held-out rows as validation rows, all others as training rows.
 
         Args:
             index: Number of the fold, from 0; those of the next repeat follow on.

@@ -1,4 +1,4 @@
-"""The rows of the training and the validation part of a data set, put together."""
+"""Training and validation rows joined into one data set."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tune_tf.workload import Data
 
 
 def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
-    """Return a data set that trains on the rows that it validated on, too.
+    """Return the data set with its validation rows added to the training rows.
 
     Rows have weights where those of ``Data.train`` have; a row to validate on without one counts
     as 1. ``class_weight`` weighs all of them. Rows to test on stay as they are.
@@ -37,7 +37,7 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
 
 
 def refuse_pipelines(data: Data, why: str) -> None:
-    """Refuse data that are no arrays.
+    """Raise an error for data that are not arrays.
 
     Args:
         data: What the workload loaded.
@@ -69,12 +69,12 @@ def joined_rows(name: str, parts: list[Nested]) -> Nested:
         for part in parts
     ]
     if specs[0] != specs[1]:
-        told = [
+        texts = [
             ", ".join(f"{dtype}{list(shape)}" for shape, dtype in spec.values()) for spec in specs
         ]
         raise WorkloadError(
             "the rows of Data.train and Data.validation must be of one form to be put together, "
-            f"but a row of {name} is {told[0]} in the one and {told[1]} in the other"
+            f"but a row of {name} is {texts[0]} in the one and {texts[1]} in the other"
         )
     if isinstance(first, Mapping):
         return {key: joined_rows(name, [value, second[key]]) for key, value in first.items()}

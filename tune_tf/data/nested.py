@@ -19,7 +19,7 @@ def map_nested(change: Callable[[Any], Any], nested: Nested) -> Nested:
 
 
 def is_sequence(nested: Nested) -> bool:
-    """Whether it holds several arrays; a list of anything else is the rows of one array."""
+    """Return whether a value is a sequence of arrays; any other list is the rows of one array."""
     return isinstance(nested, tuple) or (
         isinstance(nested, list)
         and bool(nested)

@@ -1,4 +1,4 @@
-"""Rows that are read while a trial trains."""
+"""tf.data input pipelines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,33 +52,33 @@ class Pipeline:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be read."""
-        faults = []
+        """Validate the settings."""
+        errors = []
         if not isinstance(self.rows, tuple) or len(self.rows) not in (2, 3):
-            faults.append(
+            errors.append(
                 "rows must be a tuple (x, y) or (x, y, sample_weight) of arrays, not "
                 f"{type(self.rows).__name__}"
             )
         if self.map is not None and not callable(self.map):
-            faults.append(f"map must be a function of a row, not {self.map!r}")
+            errors.append(f"map must be a function of a row, not {self.map!r}")
         if self.augment is not None and not callable(self.augment):
-            faults.append(f"augment must be a function of a row and a seed, not {self.augment!r}")
+            errors.append(f"augment must be a function of a row and a seed, not {self.augment!r}")
         if self.shared and self.cache is not None:
-            faults.append(
+            errors.append(
                 "shared and cache exclude each other, as trials that share rows keep none: leave "
                 "one of them out"
             )
         for name in ("shuffle_buffer", "prefetch"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
-                faults.append(f"{name} must be a whole number from 1 on, not {value!r}")
+                errors.append(f"{name} must be a whole number from 1 on, not {value!r}")
         if self.shuffle_buffer is not None and self.cache is None:
-            faults.append(
+            errors.append(
                 "shuffle_buffer is for rows from a cache; without one all rows are mixed: leave it "
                 "out, or set cache"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)
 
     @property
     def num_rows(self) -> int:

@@ -1,4 +1,4 @@
-"""The rows of a data set, checked and in the types that training uses."""
+"""Rows of a data set, validated and converted to training dtypes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,18 +31,18 @@ class Rows:
 
     @property
     def spec(self) -> tuple[Any, ...]:
-        """Shapes and types of everything, for comparing two data sets."""
+        """Shapes and dtypes of all arrays, for comparing two data sets."""
         return tuple(_spec(part) for part in (self.train, self.validation))
 
 
 def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
-    """Check a workload's data and bring them into the types that training uses.
+    """Validate a workload's data and convert them to training dtypes.
 
-    Floats become ``floatx``, as ``keras.Model.fit`` does it; class weights become weights of
+    Floats become ``floatx``, as in ``keras.Model.fit``; class weights become sample weights of the
     training rows.
 
     Raises:
-        WorkloadError: A set is empty, is no tuple of arrays, or its parts differ in length.
+        WorkloadError: A set is empty or not a tuple of arrays, or its parts differ in length.
     """
     if not isinstance(data, Data):
         raise WorkloadError(
@@ -62,14 +62,14 @@ def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
 
 
 def as_arrays(data: Any, *, floatx: str = "float32") -> Data | None:
-    """Return what trials see of a workload's data, as arrays in the types that training uses.
+    """Return a workload's data without test rows, as arrays in training dtypes.
 
     Args:
-        data: What ``load_data`` returned.
-        floatx: What floats become.
+        data: Return value of ``load_data``.
+        floatx: Dtype that floats are converted to.
 
     Returns:
-        The data without the test rows; None where a part is something else than arrays.
+        The data; None if a part is anything other than arrays.
     """
     if not isinstance(data, Data):
         return None
@@ -102,17 +102,17 @@ def _checked(name: str, part: Any, floatx: str) -> tuple[Any, int]:
 
 
 def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
-    """Return how many rows there are.
+    """Return the number of rows.
 
     Raises:
-        WorkloadError: There are none, or the parts differ.
+        WorkloadError: There are no rows, or the parts differ in length.
     """
     lengths = {label: len(leaf) for label, leaf in leaves_of(name, part)}
     if not lengths:
         raise WorkloadError(f"Data.{name} holds no arrays at all")
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{label} has {length}" for label, length in lengths.items())
-        raise WorkloadError(f"the parts of Data.{name} differ in rows: {told}")
+        text = ", ".join(f"{label} has {length}" for label, length in lengths.items())
+        raise WorkloadError(f"the parts of Data.{name} differ in rows: {text}")
     num_rows = next(iter(lengths.values()))
     if num_rows == 0:
         raise WorkloadError(f"Data.{name} is empty: load_data returned no rows")
@@ -150,7 +150,7 @@ def _with_class_weight(
 def class_weights(
     y: Nested, class_weight: Mapping[int, float], floatx: str
 ) -> "np.ndarray[Any, Any]":
-    """Return the weight of each row, shape ``[rows]``, by the class of its label.
+    """Return the class weight of each row, shape ``[rows]``.
 
     Raises:
         WorkloadError: There are several outputs.
@@ -163,7 +163,7 @@ def class_weights(
 
 
 def class_labels(y: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return whole-number labels, shape ``[rows]``, of the labels or one-hot rows of an output."""
+    """Return integer labels, shape ``[rows]``, from the labels or one-hot rows of an output."""
     if y.ndim > 1:
         y = y.argmax(-1) if y.shape[-1] > 1 else y[..., 0]
     return np.round(y).astype(np.int64)
@@ -171,7 +171,7 @@ def class_labels(y: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
 
 def _spec(nested: Any) -> Any:
     if isinstance(nested, Pipeline):
-        return "pipeline"  # whose stream knows the rest
+        return "pipeline"  # its stream compares the rest
     if isinstance(nested, Mapping):
         return tuple((key, _spec(value)) for key, value in nested.items())
     if is_sequence(nested):

@@ -1,4 +1,4 @@
-"""The configs at the ends of a search space."""
+"""Middle and extreme configs of a search space."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from tune_tf.space.paths import nested
 def middle_config(space: SearchSpace) -> dict[str, Any]:
     """Return a nested config with the middle of each range.
 
-    Of a logarithmic range it is the middle of the logarithm; of options that are numbers the
-    median, the upper one of two; of other options the first.
+    The middle is geometric for logarithmic ranges, the (upper) median for numeric options, and
+    the first option otherwise.
     """
     values: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
@@ -23,7 +23,7 @@ def middle_config(space: SearchSpace) -> dict[str, Any]:
 
 
 def middle_value(parameter: Parameter) -> Any:
-    """Return the middle of one parameter, as :func:`middle_config` takes it."""
+    """Return the middle of one parameter, as defined by :func:`middle_config`."""
     if isinstance(parameter, Constant):
         return parameter.value
     if isinstance(parameter, Choice):
@@ -46,8 +46,8 @@ ParameterValues = Mapping[str, Any]
 """A flat config: values by path."""
 
 
-def completed(space: SearchSpace, chosen: ParameterValues) -> dict[str, Any]:
-    """Return a flat config with the values that are given, and the middle of each other range."""
+def fill_with_middle(space: SearchSpace, chosen: ParameterValues) -> dict[str, Any]:
+    """Return a flat config of the given values and the middle of every other parameter."""
     values: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
         if parameter.condition.holds(values):
@@ -55,8 +55,11 @@ def completed(space: SearchSpace, chosen: ParameterValues) -> dict[str, Any]:
     return values
 
 
-def ends(parameter: Parameter) -> list[Any]:
-    """Return the values of a parameter that differ the most: both ends, or options."""
+def extreme_values(parameter: Parameter) -> list[Any]:
+    """Return the most different values of a parameter: both bounds, or the options.
+
+    More than ``_MOST_OPTIONS`` options are thinned out evenly, keeping the last.
+    """
     if isinstance(parameter, Constant):
         return [parameter.value]
     if isinstance(parameter, Choice):
@@ -68,34 +71,33 @@ def ends(parameter: Parameter) -> list[Any]:
     raise TypeError(f"{type(parameter).__name__} has no ends")
 
 
-def corner(
+def extreme_config(
     space: SearchSpace, size_of: Callable[[dict[str, Any]], float], *, largest: bool
 ) -> dict[str, Any]:
-    """Return the nested config with the largest or the smallest model, as far as that is seen.
+    """Search for the nested config with the largest or the smallest model.
 
-    Goes through the parameters once, in an order in which each stands after those it depends on,
-    and keeps of each the value that makes the model larger, or smaller, with the others as they
-    stand. That finds the corner where a value that enlarges one model enlarges every other.
+    One pass of coordinate descent over the parameters, each after those it depends on. The result
+    is exact if a value that enlarges one model enlarges every other.
 
     Args:
-        space: What may be searched.
-        size_of: Takes a nested config and returns how large its model is.
-        largest: Which end.
+        space: The search space.
+        size_of: Function that returns the size of the model of a nested config.
+        largest: Whether to search for the largest instead of the smallest.
     """
     chosen: dict[str, Any] = {}
     sign = 1 if largest else -1
     for path, parameter in space.parameters.items():
-        if path not in completed(space, chosen):
+        if path not in fill_with_middle(space, chosen):
             continue
-        values = ends(parameter)
+        values = extreme_values(parameter)
         sizes = [
-            sign * size_of(nested(completed(space, {**chosen, path: value})))
+            sign * size_of(nested(fill_with_middle(space, {**chosen, path: value})))
             if len(values) > 1
             else 0.0
             for value in values
         ]
         best = max(sizes)
-        # What makes no difference stays in the middle, where training is most likely to work.
+        # A parameter without effect keeps its middle value, where training most likely works.
         if min(sizes) < best or len(values) == 1:
             chosen[path] = values[sizes.index(best)]
-    return nested(completed(space, chosen))
+    return nested(fill_with_middle(space, chosen))

@@ -1,4 +1,4 @@
-"""What a sweep leaves in its folder for others to read at any time: its diary, its trials' logs."""
+"""Files by which a running sweep talks to other processes: event log, requests, trial logs."""
 
 from tune_tf.events.control_channel import ControlChannel
 from tune_tf.events.event_history import EVENT_LOG, EventHistory, Session, TrialEvents

@@ -1,8 +1,8 @@
-"""A sweep's diary: who drives it, and which trials began and ended how, a line an event.
+"""Event log of a sweep, which also locks the sweep for its driver.
 
-It is what others read while the sweep runs and after it was killed, so it is plain JSON, appended
-to and never rewritten. Whoever drives the sweep holds the file; the system gives it free when that
-process ends, however it ends.
+Other processes read it during the sweep and after a crash, so it is JSON, one event a line, only
+appended to. The driver locks the file; the system releases the lock when that process ends, however
+it ends.
 """
 
 import errno
@@ -27,12 +27,12 @@ from tune_tf.version import __version__
 
 _log = logging.getLogger(__name__)
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
-_ATTEMPTS = 20  # one who looks whether the diary is held holds it for an instant
+_ATTEMPTS = 20  # has_driver of another process takes the lock for a moment
 _PAUSE_S = 0.05
 
 
 class EventLog:
-    """The diary as the driver of the sweep writes it; use it in a ``with``.
+    """Event log as the driver of a sweep writes it, a context manager.
 
     Args:
         folder: The sweep's folder.
@@ -40,17 +40,17 @@ class EventLog:
 
     Raises:
         SweepConflictError: Another process drives the sweep.
-        OSError: The file cannot be made or written to.
+        OSError: The file cannot be created or written.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = folder / EVENT_LOG
         self._clock = clock
-        self._file = _hold(self._path)
-        ControlChannel(folder).clear()  # at once: from now on others see that the sweep is driven
+        self._file = _open_locked(self._path)
+        ControlChannel(folder).clear()  # others see from now on that the sweep is driven
 
     def __enter__(self) -> Self:
-        """Note that the sweep begins, or goes on."""
+        """Record the start of a session."""
         self._write("begun", process=os.getpid(), host=socket.gethostname(), tune_tf=__version__)
         return self
 
@@ -60,7 +60,7 @@ class EventLog:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Give the diary free."""
+        """Release the lock."""
         os.close(self._file)
 
     @property
@@ -69,27 +69,27 @@ class EventLog:
         return self._path.parent
 
     @property
-    def pages(self) -> EventHistory:
-        """What it holds so far."""
-        return EventHistory.of(self._path.parent)
+    def history(self) -> EventHistory:
+        """The recorded events."""
+        return EventHistory.read(self._path.parent)
 
-    def tracked(self, run_id: str) -> None:
-        """Note MLflow's id of the sweep's parent run."""
+    def record_parent_run(self, run_id: str) -> None:
+        """Record MLflow's id of the sweep's parent run."""
         self._write("tracked", run_id=run_id)
 
-    def created(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
-        """Note that a trial waits for its first start."""
+    def record_creation(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
+        """Record that a trial waits for its first start."""
         self._write("created", trial_id=trial_id, number=number, config=config)
 
-    def started(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
-        """Note that a trial starts, or goes on."""
+    def record_start(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
+        """Record that a trial starts or continues."""
         self._write("started", trial_id=trial_id, number=number, config=config)
 
-    def paused(self, trial_id: str) -> None:
-        """Note that the scheduler lets a trial wait."""
+    def record_pause(self, trial_id: str) -> None:
+        """Record that the scheduler pauses a trial."""
         self._write("paused", trial_id=trial_id)
 
-    def ended(
+    def record_end(
         self,
         trial_id: str,
         number: int,
@@ -98,15 +98,15 @@ class EventLog:
         cause: str | None = None,
         last: Mapping[str, Any] | None = None,
     ) -> None:
-        """Note that a trial has ended.
+        """Record the end of a trial.
 
         Args:
             trial_id: Ray Tune's id.
             number: Place in the order of proposal, from 0.
-            config: Its sampled values; a trial may end that never started.
+            config: Its sampled values; a trial can end without a start.
             outcome: How it ended.
-            cause: Why, where there is more to say.
-            last: Its last result without the config, which tells whether ``result.json`` is whole.
+            cause: Details of the outcome, if any.
+            last: Its last result without the config, to check ``result.json`` against.
         """
         self._write(
             "ended",
@@ -118,35 +118,23 @@ class EventLog:
             last=last or {},
         )
 
-    def removed_checkpoints(self, trial_id: str) -> None:
-        """Note that the checkpoints of a trial that has ended are removed, to keep the disk free.
-
-        Args:
-            trial_id: Ray Tune's id.
-        """
+    def record_checkpoint_removal(self, trial_id: str) -> None:
+        """Record that the checkpoints of an ended trial were removed to save disk space."""
         self._write("removed", trial_id=trial_id)
 
-    def held(self, why: str) -> None:
-        """Note that no new trial starts for a while.
+    def record_suspension(self, reason: str) -> None:
+        """Record that no new trial starts for now."""
+        self._write("suspended", why=reason)
 
-        Args:
-            why: What is wanting.
-        """
-        self._write("held", why=why)
+    def record_resumption(self) -> None:
+        """Record that new trials start again."""
+        self._write("resumed")
 
-    def went_on(self) -> None:
-        """Note that new trials start again."""
-        self._write("went on")
-
-    def changed(self, changes: Mapping[str, str]) -> None:
-        """Note that the sweep goes on with other settings.
-
-        Args:
-            changes: ``old -> new`` by the setting's dotted path.
-        """
+    def record_changes(self, changes: Mapping[str, str]) -> None:
+        """Record changed settings: ``old -> new`` by the setting's dotted path."""
         self._write("changed", settings=dict(changes))
 
-    def over(
+    def record_session_end(
         self,
         *,
         interrupted: bool,
@@ -154,13 +142,13 @@ class EventLog:
         ended_early: str | None = None,
         left: Sequence[str] = (),
     ) -> None:
-        """Note that the sweep is over.
+        """Record the end of the session and flush the log to disk.
 
         Args:
-            interrupted: Whether a resume would go on with it.
+            interrupted: Whether a resume would continue the sweep.
             run_ids: MLflow's ids of the trials' runs, by Tune's id.
-            ended_early: Why it ended before all its trials had; None if it did not.
-            left: What could not be written down, for a resume to try again.
+            ended_early: Why the sweep ended before all its trials had; None if it did not.
+            left: What could not be written; a resume tries again.
         """
         self._write(
             "over",
@@ -172,13 +160,13 @@ class EventLog:
         with suppress(OSError):
             os.fsync(self._file)
 
-    def _write(self, event: str, **about: Any) -> None:
-        line = json.dumps({"at": self._clock(), "event": event, **about}, default=str)
+    def _write(self, event: str, **values: Any) -> None:
+        line = json.dumps({"at": self._clock(), "event": event, **values}, default=str)
         append_line(self._file, line.encode(), self._path)
 
 
 def has_driver(folder: Path) -> bool:
-    """Return whether a process that runs drives the sweep, as far as the system can tell."""
+    """Return whether a live process drives the sweep, as far as the system can tell."""
     try:
         file = os.open(folder / EVENT_LOG, os.O_RDONLY)
     except OSError:
@@ -187,20 +175,20 @@ def has_driver(folder: Path) -> bool:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system that knows no locks
-        return seems_to_have_driver(folder)
+    except OSError:  # a file system without locks
+        return _last_driver_lives(folder)
     finally:
         os.close(file)
     return False
 
 
-def seems_to_have_driver(folder: Path) -> bool:
-    """Return whether a sweep seems to be driven, where the file system knows no locks.
+def _last_driver_lives(folder: Path) -> bool:
+    """Return whether the last session is open and its process runs on this machine.
 
-    Who began last and did not come to an end drives it, if that process runs on this machine; that
-    of another machine cannot be seen, and is not taken to run.
+    Used where the file system has no locks. A process of another machine cannot be seen, and counts
+    as ended.
     """
-    sessions = EventHistory.of(folder).sessions
+    sessions = EventHistory.read(folder).sessions
     if not sessions or sessions[-1].over or sessions[-1].host != socket.gethostname():
         return False
     process = sessions[-1].process
@@ -211,12 +199,12 @@ def seems_to_have_driver(folder: Path) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # it runs, and is another user's
+        return True  # it runs as another user
     return True
 
 
-def _hold(path: Path) -> int:
-    """Return the open file, held against other drivers."""
+def _open_locked(path: Path) -> int:
+    """Open the event log and lock it against other drivers."""
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     for _ in range(_ATTEMPTS):
         try:
@@ -227,10 +215,10 @@ def _hold(path: Path) -> int:
             if error.errno not in _NO_LOCKS:
                 os.close(file)
                 raise
-            if seems_to_have_driver(path.parent):
+            if _last_driver_lives(path.parent):
                 break
             _log.warning(
-                "%s is on a file system without locks: do not drive it from two processes%s",
+                "%s is on a file system without locks: do not run it from two processes%s",
                 path.parent,
                 _holder(path.parent, ", the last one was {}"),
             )
@@ -245,6 +233,6 @@ def _hold(path: Path) -> int:
 
 
 def _holder(folder: Path, text: str) -> str:
-    """Return a text with who drives a sweep, or did so last; empty if that is not known."""
-    sessions = EventHistory.of(folder).sessions
+    """Return ``text`` with the last driver filled in; empty if there is none."""
+    sessions = EventHistory.read(folder).sessions
     return text.format(sessions[-1].driver) if sessions else ""

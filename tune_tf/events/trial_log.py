@@ -1,24 +1,23 @@
-"""What a trial's processes write to stdout and stderr, in a file of the trial's folder."""
+"""Log file of a trial: the stdout and stderr of its processes."""
 
 import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 TRIAL_LOG = "log.txt"
-"""Name of the file, in a trial's folder."""
+"""Name of the log in a trial's folder."""
 
 _log = logging.getLogger(__name__)
 
 
 class TrialLog:
-    """Sends what this process writes to the log of the trial that it serves.
+    """Redirects the output of this process to the log of its trial.
 
-    The system's streams are redirected, not Python's: what TensorFlow's own code writes before a
-    process dies is in the log too. Several processes may append to one log.
+    File descriptors are redirected, not ``sys.stdout``: the log has TensorFlow's native messages
+    too. Several processes may append to one log.
 
     Args:
         streams: File descriptors.
@@ -29,18 +28,18 @@ class TrialLog:
         self._own: tuple[int, ...] = ()
 
     def begin(self, path: Path | None) -> None:
-        """Write to a trial's log from now on; to where it was before for None.
+        """Redirect output to a log, or restore the original streams.
 
-        A sweep's folder that cannot be reached from this node is a warning, and no more.
+        A folder that this node cannot reach gives a warning only.
 
         Args:
-            path: The log; the trial's folder is made where it is missing.
+            path: The log, whose folder is created if missing; None for the original streams.
         """
         self.end()
         if path is None:
             return
         try:
-            path.parent.mkdir(exist_ok=True)  # Tune makes it later
+            path.parent.mkdir(exist_ok=True)  # Tune creates it later
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as error:
             _log.warning("the trial has no log: %s", error)
@@ -51,7 +50,7 @@ class TrialLog:
         os.close(file)
 
     def end(self) -> None:
-        """Write to where it was before."""
+        """Restore the original streams."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         for stream, own in zip(self._streams, self._own, strict=False):
@@ -61,12 +60,10 @@ class TrialLog:
 
 
 def mask_log(path: Path, values: Iterable[str]) -> None:
-    """Put stars in the place of secrets in a log, which may still be written to.
-
-    Nothing moves: a secret gets as many stars as it has bytes.
+    """Overwrite secrets in a log with as many stars, in place: it may still be written to.
 
     Args:
-        path: The log; nothing is done where there is none.
+        path: The log; a missing one is no error.
         values: The secrets.
     """
     secrets = sorted({value.encode() for value in values}, key=len, reverse=True)
@@ -75,23 +72,17 @@ def mask_log(path: Path, values: Iterable[str]) -> None:
     found = re.compile(b"|".join(map(re.escape, secrets)))
     try:
         with path.open("r+b") as file:
-            for line_at, line in _lines(file):
+            position = 0
+            for line in file:
                 for match in found.finditer(line):
-                    os.pwrite(file.fileno(), b"*" * len(match[0]), line_at + match.start())
+                    os.pwrite(file.fileno(), b"*" * len(match[0]), position + match.start())
+                position += len(line)
     except FileNotFoundError:
         return
     except OSError as error:
         _log.warning("secrets in %s could not be masked: %s", path, error)
 
 
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with its place."""
-    place = 0
-    for line in file:
-        yield place, line
-        place += len(line)
-
-
 def log_path(folder: Path | None, trial_name: str) -> Path | None:
-    """Return where the log of a trial is; None without a folder of its sweep."""
+    """Return the path of a trial's log; None without a sweep folder."""
     return None if folder is None else folder / trial_name / TRIAL_LOG

@@ -1,9 +1,8 @@
-"""What a sweep is expected to take, where that is kept, and how far off it was."""
+"""Cost forecast of a sweep, its files, and its comparison with the actual costs."""
 
-from tune_tf.forecast.actuals import Actuals
-from tune_tf.forecast.deviation import Deviation, deviations
+from tune_tf.forecast.actuals import Actuals, Deviation, compare_forecast
 from tune_tf.forecast.files import (
-    FORECAST,
+    FORECAST_FILE,
     ForecastWithActuals,
     read_actuals,
     read_forecast,
@@ -15,14 +14,14 @@ from tune_tf.forecast.forecast import Forecast, ModelForecast
 from tune_tf.forecast.range import Range
 
 __all__ = [
-    "FORECAST",
+    "FORECAST_FILE",
     "Actuals",
     "Deviation",
     "Forecast",
     "ForecastWithActuals",
     "ModelForecast",
     "Range",
-    "deviations",
+    "compare_forecast",
     "read_actuals",
     "read_forecast",
     "settings_digest",

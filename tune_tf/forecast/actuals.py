@@ -1,26 +1,29 @@
-"""What a sweep really took."""
+"""Measured costs of a sweep, and how far its forecast was off."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from tune_tf.forecast.forecast import Forecast
+from tune_tf.forecast.range import Range
 from tune_tf.inspection.reported_results import RESULTS, last_report, metric_value
 from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.results import SweepResult
 
+DeviationUnit = Literal["count", "seconds", "bytes"]
+
 
 @dataclass(frozen=True)
 class Actuals:
-    """What a sweep really took.
+    """Measured costs of a sweep.
 
     Args:
-        wall_s: Seconds from the call of ``run_sweep`` on, all sessions together.
-        trials: Trials that were started.
-        epochs: Iterations of all trials.
-        memory_bytes: Most memory that a trial has told of; None where none has.
+        wall_s: Seconds from the call of ``run_sweep`` on, over all sessions.
+        trials: Number of trials started.
+        epochs: Number of iterations of all trials.
+        memory_bytes: Largest memory that a trial reported; None if none did.
         disk_bytes: Size of the sweep's folder.
-        closed: Whether report and best model are counted.
+        closed: Whether report and best model are included.
     """
 
     wall_s: float
@@ -32,40 +35,81 @@ class Actuals:
 
     @classmethod
     def of(cls, result: SweepResult, wall_s: float, *, closed: bool) -> "Actuals":
-        """Return what a sweep took, by its folder.
-
-        Args:
-            result: What it found.
-            wall_s: How long it took.
-            closed: Whether report and best model have been written.
-        """
-        told = (
+        """Measure a sweep by its result and its folder; arguments as of the class."""
+        peaks = (
             metric_value(
                 last_report(result.path / f"trial_{trial.number:05d}" / RESULTS), PEAK_MEMORY
             )
             for trial in result.trials
         )
+        files = (path for path in result.path.rglob("*") if path.is_file())
         return cls(
             wall_s=wall_s,
             trials=len(result.trials),
             epochs=sum(trial.iterations for trial in result.trials),
             memory_bytes=max(
-                (each for each in told if isinstance(each, int | float)), default=None
+                (each for each in peaks if isinstance(each, int | float)), default=None
             ),
-            disk_bytes=_size(result.path),
+            disk_bytes=sum(path.lstat().st_size for path in files),
             closed=closed,
         )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Actuals":
-        """Return what :meth:`to_dict` wrote."""
+        """Restore what :meth:`to_dict` returned."""
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Convert to plain data."""
         return asdict(self)
 
 
-def _size(folder: Path) -> int:
-    """Return the bytes of all files in a folder."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+@dataclass(frozen=True)
+class Deviation:
+    """A forecast number beside the actual one.
+
+    Args:
+        what: Name of the number.
+        unit: Its unit.
+        forecast: The forecast.
+        actual: The actual value.
+    """
+
+    what: str
+    unit: DeviationUnit
+    forecast: Range
+    actual: float
+
+    @property
+    def ratio(self) -> float | None:
+        """Likely value over actual value; None if the latter is zero."""
+        return self.forecast.likely / self.actual if self.actual else None
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the actual value lies in the forecast range."""
+        return self.forecast.contains(self.actual)
+
+
+def compare_forecast(forecast: Forecast, actuals: Actuals) -> tuple[Deviation, ...]:
+    """Compare wall time, trials, iterations, memory and disk with the forecast.
+
+    While the report is being written, its share is left out of time and disk.
+    """
+    wall_s, disk_bytes = forecast.wall_s, forecast.disk_bytes
+    if not actuals.closed:
+        wall_s = wall_s.minus(forecast.closing_s)
+        disk_bytes = disk_bytes.minus(forecast.closing_bytes)
+    until = "" if actuals.closed else ", up to this report"
+    rows = [
+        Deviation(f"wall time{until}", "seconds", wall_s, actuals.wall_s),
+        Deviation("trials", "count", forecast.trials, actuals.trials),
+        Deviation("iterations", "count", forecast.epochs, actuals.epochs),
+    ]
+    if actuals.memory_bytes is not None:
+        memory = forecast.memory_bytes
+        rows.append(Deviation("peak memory of a trial", "bytes", memory, actuals.memory_bytes))
+    rows.append(
+        Deviation(f"the sweep's folder{until}", "bytes", disk_bytes, float(actuals.disk_bytes))
+    )
+    return tuple(rows)

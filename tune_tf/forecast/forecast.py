@@ -1,4 +1,4 @@
-"""What a sweep is expected to take."""
+"""Expected time, memory and disk space of a sweep."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -9,19 +9,18 @@ from tune_tf.forecast.range import Range
 
 @dataclass(frozen=True)
 class ModelForecast:
-    """What was measured of one config.
+    """Measurements of one config.
 
     Args:
-        label: What a reader calls it: ``smallest``, ``largest``, ``random 1``.
-        config: The trial's values.
-        num_parameters: Of its model.
+        label: ``smallest``, ``largest``, ``random 1``.
+        config: Sampled values.
+        num_parameters: Number of parameters of the model.
         checkpoint_bytes: Size of a checkpoint.
-        memory_bytes: Most memory of the processes of a trial that have trained nothing before;
-            None where it was not measured in such processes.
-        gpu_memory_bytes: Their GPU memory; None without GPUs too.
-        epoch_s: Seconds of an iteration, as a range over rounds and slots.
-        trace_s: Seconds that the first iteration of its structure takes longer.
-        start_s: Seconds to begin it in a process that has served other trials.
+        memory_bytes: Peak memory of a trial in fresh processes; None if not measured so.
+        gpu_memory_bytes: Peak GPU memory, likewise; None without GPUs too.
+        epoch_s: Seconds per iteration, over rounds and slots.
+        trace_s: Extra seconds of the first iteration of a model structure.
+        start_s: Seconds to start the trial in a reused process.
     """
 
     label: str
@@ -36,47 +35,48 @@ class ModelForecast:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ModelForecast":
-        """Return what :meth:`to_dict` wrote."""
+        """Restore what :meth:`to_dict` returned."""
         return cls(**{**data, "epoch_s": Range.from_dict(data["epoch_s"])})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Convert to plain data."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**plain, "config": dict(self.config), "epoch_s": self.epoch_s.to_dict()}
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a sweep is expected to take.
+    """Expected time, memory and disk space of a sweep.
 
-    Times are of a whole sweep unless said otherwise, from the call of ``run_sweep`` to its return.
+    Times are those of the whole sweep unless stated otherwise, from call to return of
+    ``run_sweep``.
 
     Args:
-        name: Of the sweep.
-        settings_digest: Tells the settings apart that it is of.
-        made_at: When, as ISO 8601.
-        machine: What it was measured on, in words.
-        cpus: Cores that a trial reserves.
-        gpus: GPUs that a trial reserves.
-        num_at_once: Trials that run at a time.
-        num_fitting_memory: Trials of the largest config whose memory is there at a time.
-        max_t: Iterations of a trial that runs to its limit.
-        models: What was measured, the smallest and the largest first.
-        num_parameters: Of a model.
-        memory_bytes: Most host memory of a trial, of all its processes, at the sweep's end.
-        gpu_memory_bytes: Most GPU memory of a trial; None without GPUs.
-        epoch_s: Seconds of a trial's iteration.
-        trials: Trials that are started.
-        epochs: Iterations of all trials.
+        name: Name of the sweep.
+        settings_digest: Digest of the sweep's settings.
+        made_at: Time of the forecast, as ISO 8601.
+        machine: Description of the machine measured on.
+        cpus: Cores reserved per trial.
+        gpus: GPUs reserved per trial.
+        num_at_once: Number of parallel trials.
+        num_fitting_memory: Number of parallel trials of the largest config that fit the memory.
+        max_t: Most iterations of a trial.
+        models: Measured configs, the smallest and the largest first.
+        num_parameters: Number of parameters of a model.
+        memory_bytes: Peak host memory of a trial, all its processes, at the sweep's end.
+        gpu_memory_bytes: Peak GPU memory of a trial; None without GPUs.
+        epoch_s: Seconds per iteration of a trial.
+        trials: Number of trials started.
+        epochs: Number of iterations of all trials.
         wall_s: Seconds of the whole sweep.
-        closing_s: Seconds of them after the last trial: report and best model.
+        closing_s: Of these, seconds after the last trial: report and best model.
         cpu_hours: Reserved cores times hours.
         gpu_hours: Reserved GPUs times hours.
         disk_bytes: Size of the sweep's folder.
-        closing_bytes: Size of what is written there after the last trial.
-        mlflow_bytes: What MLflow's store and artifacts grow by.
-        phases: Where the seconds go, in order, by what is done.
-        assumptions: What it rests on, in sentences.
+        closing_bytes: Of these, bytes written after the last trial.
+        mlflow_bytes: Growth of MLflow's store and artifacts.
+        phases: Seconds by phase, in order.
+        assumptions: Assumptions of the forecast, in sentences.
         warnings: What the user should know before the sweep starts.
     """
 
@@ -112,8 +112,8 @@ class Forecast:
         """Return what :meth:`to_dict` wrote.
 
         Raises:
-            KeyError: Something is missing.
-            TypeError: Something is not as it was written.
+            KeyError: A field is missing.
+            TypeError: A field has another form.
         """
         read = {name: data[name] for name in (each.name for each in fields(cls))}
         for name in _RANGES:
@@ -129,7 +129,7 @@ class Forecast:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Convert to plain data."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         for name in _RANGES:
             plain[name] = None if plain[name] is None else plain[name].to_dict()

@@ -1,4 +1,4 @@
-"""A number that is not known yet."""
+"""Estimate of a number as a range."""
 
 import math
 import statistics
@@ -11,15 +11,15 @@ from tune_tf.errors import InvalidSettingsError
 
 @dataclass(frozen=True)
 class Range:
-    """What a number is likely to be, and how far off that may be.
+    """Estimate with a lower and an upper bound.
 
     Args:
-        low: Seldom less; not negative.
-        likely: The best guess.
-        high: Seldom more; finite.
+        low: Rarely undercut; not negative.
+        likely: Best guess.
+        high: Rarely exceeded; finite.
 
     Raises:
-        InvalidSettingsError: The three are not in this order, or not such numbers.
+        InvalidSettingsError: Not finite numbers in this order.
     """
 
     low: float
@@ -27,7 +27,7 @@ class Range:
     high: float
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the numbers."""
         numbers = (self.low, self.likely, self.high)
         if not all(map(math.isfinite, numbers)) or not 0 <= self.low <= self.likely <= self.high:
             raise InvalidSettingsError(
@@ -36,50 +36,50 @@ class Range:
 
     @classmethod
     def exactly(cls, value: float) -> "Range":
-        """Return a number that is known."""
+        """Return the range of a known number."""
         return cls(value, value, value)
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Range":
-        """Return the least, the median and the most of some numbers, at least one."""
+        """Return minimum, median and maximum of at least one number."""
         known = sorted(values)
         return cls(known[0], statistics.median(known), known[-1])
 
     @classmethod
     def around(cls, likely: float, *, less: float, more: float) -> "Range":
-        """Return a number that may be smaller or larger by so many parts of itself."""
+        """Return a range from ``1 - less`` to ``1 + more`` times a number."""
         return cls(likely * max(0.0, 1 - less), likely, likely * (1 + more))
 
     @classmethod
     def from_dict(cls, data: Any) -> "Range":
-        """Return what :meth:`to_dict` wrote."""
+        """Restore what :meth:`to_dict` returned."""
         return cls(float(data["low"]), float(data["likely"]), float(data["high"]))
 
     def to_dict(self) -> dict[str, float]:
-        """Return it as plain data."""
+        """Convert to plain data."""
         return {"low": self.low, "likely": self.likely, "high": self.high}
 
     def __add__(self, other: "Range") -> "Range":
-        """Return the sum of two that rise and fall together."""
+        """Add two fully correlated estimates."""
         return Range(self.low + other.low, self.likely + other.likely, self.high + other.high)
 
     def minus(self, other: "Range") -> "Range":
-        """Return what is left of a sum without one of its parts."""
+        """Subtract a part from a sum of which it is one."""
         return Range(*sorted(max(0.0, a - b) for a, b in zip(self.ends, other.ends, strict=True)))
 
     def times(self, factor: float) -> "Range":
-        """Return it so many times."""
+        """Multiply by a factor."""
         return Range(self.low * factor, self.likely * factor, self.high * factor)
 
     def at_most(self, limit: float) -> "Range":
-        """Return it where a limit holds."""
+        """Clip to an upper limit."""
         return Range(min(self.low, limit), min(self.likely, limit), min(self.high, limit))
 
-    def holds(self, value: float) -> bool:
-        """Return whether a number lies within."""
+    def contains(self, value: float) -> bool:
+        """Return whether a number lies in the range, ends included."""
         return self.low <= value <= self.high
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """The three numbers."""
+        """Low, likely and high."""
         return self.low, self.likely, self.high

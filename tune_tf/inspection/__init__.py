@@ -1,4 +1,4 @@
-"""A sweep as its folder shows it: while it runs, after it was killed, and without MLflow."""
+"""Views of a sweep, read from its folder alone, also while it runs or after a crash."""
 
 from tune_tf.inspection.comparison import Comparison, compare_sweeps
 from tune_tf.inspection.log_text import log_text

@@ -1,4 +1,4 @@
-"""Sweeps beside each other."""
+"""Comparison of sweeps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Comparison:
     """Two or more sweeps with the same leading objective.
 
     Args:
-        sweeps: In the order in which they were named.
+        sweeps: The sweeps, in the order given.
 
     Raises:
         InvalidSettingsError: There are fewer than two, one is named twice, or their objectives
@@ -26,30 +26,30 @@ class Comparison:
     sweeps: tuple[SweepView, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be compared."""
-        faults = []
+        """Validate that the sweeps are comparable."""
+        errors = []
         if len(self.sweeps) < 2:
-            faults.append("name two sweeps or more to compare them")
+            errors.append("name two sweeps or more to compare them")
         ids = [sweep.sweep_id for sweep in self.sweeps]
-        faults += [f"{name} is named twice" for name in {it for it in ids if ids.count(it) > 1}]
-        told = {str(_told(sweep.config.leading_objective)) for sweep in self.sweeps}
-        if len(told) > 1:
+        errors += [f"{name} is named twice" for name in {it for it in ids if ids.count(it) > 1}]
+        objectives = {str(_objective_text(sweep.config.leading_objective)) for sweep in self.sweeps}
+        if len(objectives) > 1:
             each = ", ".join(
-                f"{sweep.sweep_id}: {_told(sweep.config.leading_objective)}"
+                f"{sweep.sweep_id}: {_objective_text(sweep.config.leading_objective)}"
                 for sweep in self.sweeps
             )
-            faults.append(f"sweeps of different objectives cannot be compared ({each})")
-        if faults:
-            raise InvalidSettingsError(faults)
+            errors.append(f"sweeps of different objectives cannot be compared ({each})")
+        if errors:
+            raise InvalidSettingsError(errors)
 
     @property
     def objective(self) -> Objective:
-        """The leading objective of all of them."""
+        """Leading objective of all sweeps."""
         return self.sweeps[0].config.leading_objective
 
     @property
     def best(self) -> SweepView | None:
-        """The sweep with the best value; None where none has a value."""
+        """The sweep with the best value; None if none has a value."""
         best: SweepView | None = None
         for sweep in self.sweeps:
             value, so_far = sweep.best_value, best.best_value if best else None
@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def best_configs(self) -> dict[str, tuple[Any, ...]]:
-        """The best trials' configs by path, a value a sweep; None where one has no such value."""
+        """Best configs by path, one value per sweep; None for a missing one."""
         configs = []
         for sweep in self.sweeps:
             space, best = sweep.config.space, sweep.best
@@ -72,19 +72,19 @@ class Comparison:
 def compare_sweeps(
     sweeps: Sequence[str | Path], *, storage_path: str | Path = "sweeps"
 ) -> Comparison:
-    """Read sweeps and set them beside each other.
+    """Read sweeps and compare them.
 
     Args:
-        sweeps: Their paths, ids, or names for the latest sweep of that name.
-        storage_path: Where sweeps are looked for by id or name.
+        sweeps: Paths, ids, or names for the latest sweep of that name.
+        storage_path: Folder to look up ids and names in.
 
     Raises:
-        UnknownSweepError: One is not there.
-        SweepConflictError: A newer version of tune_tf has written one.
+        UnknownSweepError: A sweep does not exist.
+        SweepConflictError: A sweep was written by a newer version of tune_tf.
         InvalidSettingsError: They cannot be compared.
     """
     return Comparison(tuple(SweepView.open(sweep, storage_path) for sweep in sweeps))
 
 
-def _told(objective: Objective) -> str:
+def _objective_text(objective: Objective) -> str:
     return f"{objective.mode} {objective.metric}"

@@ -1,9 +1,9 @@
-"""What a trial's processes have written, and go on to write."""
+"""Reading and following of a trial's log."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 
 _CHUNK_BYTES = 65_536
 _LOOK_EVERY_S = 0.5
@@ -16,20 +16,20 @@ def log_text(
     is_over: Callable[[], bool] = lambda: True,
     wait: Callable[[float], None],
 ) -> Iterator[bytes]:
-    """Yield what a log holds, then what is added to it, until nothing more can come.
+    """Yield the content of a log and then additions, until it is complete.
 
-    Whole lines at a time, in which secrets are masked.
+    Yields whole lines, with secrets masked.
 
     Args:
-        path: The log; it may be missing yet.
-        last_lines: Begin with so many of the lines that there are; None for all.
-        is_over: Whether nothing more will be written.
-        wait: Waits for some seconds.
+        path: The log; may not exist yet.
+        last_lines: Number of existing lines to start with; None for all.
+        is_over: Returns whether the log is complete.
+        wait: Sleeps for a number of seconds.
     """
     place = 0 if last_lines is None else _start_of(path, last_lines)
     rest = b""
     while True:
-        over = is_over()  # before reading: what was written before the end is read
+        over = is_over()  # before reading, so that nothing is missed
         while chunk := _read(path, place):
             place += len(chunk)
             rest += chunk
@@ -47,7 +47,7 @@ def log_text(
 
 
 def _masked(text: bytes) -> bytes:
-    return masked(text.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+    return mask_secrets(text.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
 def _read(path: Path, place: int) -> bytes:
@@ -60,7 +60,7 @@ def _read(path: Path, place: int) -> bytes:
 
 
 def _start_of(path: Path, last_lines: int) -> int:
-    """Return where the last lines of a file begin."""
+    """Return the offset of the last lines of a file."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

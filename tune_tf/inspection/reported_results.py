@@ -1,4 +1,4 @@
-"""What a trial has reported: Ray Tune's ``result.json`` in its folder, a line a report."""
+"""A trial's results in Ray Tune's ``result.json``, one per line."""
 
 import json
 import os
@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any, Final
 
 RESULTS: Final = "result.json"
-"""Name of the file, in a trial's folder."""
+"""Name of the file in a trial's folder."""
 
 REMOTE_CHECKPOINT: Final = "checkpoint.uri"
-"""Name of the file that holds the last checkpoint's URI, where ``storage_path`` is one."""
+"""Name of the file with the URI of the last checkpoint, if ``storage_path`` is a URI."""
 
 _TAIL_BYTES = 16_384
 
 
 def reports(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the reports of a ``result.json`` in order; none where it cannot be read.
-
-    A line that is not whole, as a killed driver leaves it, is passed over.
-    """
+    """Yield the results in a ``result.json``; skip a partial line of a killed driver."""
     try:
         text = path.read_bytes()
     except OSError:
@@ -31,9 +28,9 @@ def reports(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def last_report(path: Path) -> Mapping[str, Any]:
-    """Return the last whole report of a ``result.json``, reading no more than its end.
+    """Return the last complete result of a ``result.json``, reading only its end.
 
-    Empty where there is none.
+    Empty if there is none.
     """
     try:
         with path.open("rb") as file:
@@ -55,7 +52,7 @@ def last_report(path: Path) -> Mapping[str, Any]:
 
 
 def metric_value(report: Mapping[str, Any], metric: str) -> Any:
-    """Return a metric of a report; nested ones by their path, ``val/loss``; None without it."""
+    """Return a metric of a result, nested ones by path (``val/loss``); None if missing."""
     if metric in report:
         return report[metric]
     value: Any = report

@@ -1,4 +1,4 @@
-"""A sweep as a small picture for notebooks."""
+"""HTML card of a sweep for notebooks."""
 
 import math
 from collections.abc import Sequence
@@ -26,12 +26,9 @@ _OTHER = "#8C8C8C"
 
 
 def sweep_card(sweep: "SweepView") -> str:
-    """Return a sweep as HTML: its trials by state, the best one, and how the best value came to be.
+    """Render a sweep as HTML: trials by state, the best one, and the curve of the best value.
 
-    It needs neither scripts nor styles of the page that it stands in.
-
-    Args:
-        sweep: The sweep as it was read.
+    It is self-contained, without scripts and external styles.
     """
     total = sweep.config.budget.num_samples
     counts = " ".join(
@@ -57,14 +54,14 @@ def sweep_card(sweep: "SweepView") -> str:
         parts += [
             f"Best {escape(metric)} <b>{value_text(sweep.best_value)}</b> by trial "
             f"{sweep.best.number}: {escape(config)}",
-            _curve(_best_values(sweep)),
+            _curve(_running_best(sweep)),
         ]
     rows = "".join(f'<div style="margin:3px 0">{part}</div>' for part in parts if part)
     return f'<div style="font-family:sans-serif;font-size:13px;max-width:60em">{rows}</div>'
 
 
-def _best_values(sweep: "SweepView") -> list[float]:
-    """Return the best value after each trial that ended, in the order of their ends."""
+def _running_best(sweep: "SweepView") -> list[float]:
+    """Return the best value after each ended trial."""
     objective = sweep.config.leading_objective
     ended = [trial for trial in sweep.trials if trial.has_ended and trial.ended_s is not None]
     ended.sort(key=lambda trial: trial.ended_s or 0.0)
@@ -85,7 +82,7 @@ def _bar(sweep: "SweepView") -> str:
 
 
 def _curve(values: Sequence[float]) -> str:
-    """Return a line of values as a drawing; empty for fewer than two."""
+    """Return values as an SVG line; empty for fewer than two."""
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)

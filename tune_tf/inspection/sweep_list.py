@@ -15,9 +15,9 @@ class SweepList:
     """The sweeps of a storage path.
 
     Args:
-        storage_path: Where they are.
+        storage_path: Their storage path.
         sweeps: Newest first.
-        unreadable: Why a sweep's folder cannot be read, by its name.
+        unreadable: Error by name of an unreadable folder.
     """
 
     storage_path: Path
@@ -31,7 +31,7 @@ def list_sweeps(
     """Read the folders of all sweeps under a storage path.
 
     Args:
-        storage_path: Where sweeps are.
+        storage_path: Parent of the sweeps' folders.
         clock: Seconds since 1970.
     """
     root = Path(storage_path)

@@ -1,4 +1,4 @@
-"""One sweep as its folder shows it."""
+"""View of one sweep."""
 
 import enum
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.config import SweepConfig
-from tune_tf.errors import UnknownMetricError, UnknownTrialError, near_ones
+from tune_tf.errors import UnknownMetricError, UnknownTrialError, did_you_mean
 from tune_tf.events import EVENT_LOG, EventHistory, has_driver
 from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
@@ -23,29 +23,29 @@ _MOST_NAMED = 8
 
 
 class SweepState(enum.Enum):
-    """Whether a sweep runs."""
+    """State of a sweep."""
 
     RUNNING = "running"
     INTERRUPTED = "interrupted"
-    """No process drives it, and a resume would go on with it."""
+    """No driver, and a resume would continue it."""
     ENDED = "ended"
 
 
 @dataclass(frozen=True)
 class SweepView:
-    """A sweep at one moment, read from its folder alone.
+    """Snapshot of a sweep, read from its folder alone.
 
     Args:
         folder: The sweep's folder.
         state: Whether it runs.
         trials: In order of number.
-        began_s: When it was begun, in seconds since 1970.
-        worked_s: Seconds in which a process drove it.
-        session_s: Seconds of these since it was begun or last resumed.
-        driver: The process that drives it, or did so last; empty if that is not known.
-        mlflow_run_id: MLflow's id of its parent run, if it is known.
-        ended_early: Why it ended before all its trials had; None if it did not.
-        held: Why it starts no new trial at the moment; None where it does, or does not run.
+        began_s: Start, in seconds since 1970.
+        worked_s: Seconds with a driver.
+        session_s: Seconds with a driver since the start or the last resume.
+        driver: The current or last driver process; empty if unknown.
+        mlflow_run_id: Id of its parent run in MLflow, if known.
+        ended_early: Why it ended before all trials were run; None if it did not.
+        suspension: Why no new trials start at the moment; None if they do.
     """
 
     folder: SweepFolder
@@ -57,7 +57,7 @@ class SweepView:
     driver: str = ""
     mlflow_run_id: str | None = None
     ended_early: str | None = None
-    held: str | None = None
+    suspension: str | None = None
 
     @classmethod
     def open(
@@ -69,13 +69,13 @@ class SweepView:
         """Read a sweep's folder.
 
         Args:
-            sweep: Its path, its id, or its name for the latest sweep of that name.
-            storage_path: Where sweeps are looked for by id or name.
+            sweep: Path, id, or name for the latest sweep of that name.
+            storage_path: Folder to look up ids and names in.
             clock: Seconds since 1970.
 
         Raises:
-            UnknownSweepError: There is no such sweep; names those that there are.
-            SweepConflictError: A newer version of tune_tf has written it.
+            UnknownSweepError: There is no such sweep; lists existing ones.
+            SweepConflictError: It was written by a newer version of tune_tf.
         """
         return cls.of(SweepFolder.open(sweep, storage_path), clock)
 
@@ -91,19 +91,19 @@ class SweepView:
         Args:
             folder: The sweep's folder.
             clock: Seconds since 1970.
-            before: An earlier look, to read what has ended since; None to read all.
+            before: Previous view; trials that had ended in it are not read again.
         """
         driven = has_driver(folder.path)
-        pages = EventHistory.of(folder.path)
+        history = EventHistory.read(folder.path)
         last_s = _last_write(folder.path)
         known = {trial.number: trial for trial in before.trials} if before else {}
-        trials = _trials(folder, pages, known, driven=driven)
-        spans = [(session.begun_s, session.last_s) for session in pages.sessions]
+        trials = _trials(folder, history, known, driven=driven)
+        spans = [(session.begun_s, session.last_s) for session in history.sessions]
         if not spans:
             begun_s = folder.began_s
             spans = [(begun_s, max(begun_s, last_s))]
         begun_s, end_s = spans[-1]
-        session = pages.sessions[-1] if pages.sessions else None
+        session = history.sessions[-1] if history.sessions else None
         if driven:
             end_s = clock()
         elif session is None or not session.over:
@@ -125,9 +125,9 @@ class SweepView:
             worked_s=sum(end - begun for begun, end in spans),
             session_s=spans[-1][1] - spans[-1][0],
             driver=session.driver if session else "",
-            mlflow_run_id=pages.run_id,
+            mlflow_run_id=history.run_id,
             ended_early=session.ended_early if session else None,
-            held=pages.held if driven else None,
+            suspension=history.suspension if driven else None,
         )
 
     @property
@@ -142,7 +142,7 @@ class SweepView:
 
     @cached_property
     def result(self) -> SweepResult:
-        """The same as what a sweep returns at its end."""
+        """The result, as returned by a run of the sweep."""
         return SweepResult(
             sweep_id=self.sweep_id,
             path=self.folder.path,
@@ -155,9 +155,9 @@ class SweepView:
 
     @cached_property
     def best(self) -> TrialView | None:
-        """The best trial, as :attr:`SweepResult.best_trial` chooses it; None where there is none.
+        """The best trial, as :attr:`SweepResult.best_trial` chooses it; None if there is none.
 
-        While none has completed, it is the best one by its last value.
+        Until a trial has completed, it is the one with the best last value.
         """
         try:
             number = self.result.best_trial.number
@@ -167,42 +167,39 @@ class SweepView:
 
     @property
     def best_value(self) -> float | None:
-        """The best trial's value of the leading objective; None where there is none."""
+        """The best trial's value of the leading objective; None if there is none."""
         return None if self.best is None else self.result.best_value
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """How many trials are in each state, those states left out that have none."""
+        """Number of trials by state, without zeros."""
         return dict(Counter(trial.state for trial in self.trials))
 
     @property
     def active(self) -> tuple[TrialView, ...]:
-        """The trials that run."""
+        """Running trials."""
         return tuple(trial for trial in self.trials if trial.state == "running")
 
     @property
     def num_ended(self) -> int:
-        """How many trials have ended for good."""
+        """Number of trials that have ended for good."""
         return sum(trial.has_ended for trial in self.trials)
 
     @property
     def num_iterations(self) -> int:
-        """Iterations of all trials."""
+        """Total iterations of all trials."""
         return sum(trial.result.iterations for trial in self.trials)
 
     @property
     def trials_per_s(self) -> float | None:
-        """Trials that ended a second of work; None while none has."""
+        """Ended trials per second of work; None before the first."""
         if not self.num_ended or self.worked_s <= 0:
             return None
         return self.num_ended / self.worked_s
 
     @property
     def left_s(self) -> float | None:
-        """Seconds left if it goes on as it did; None where it does not run or nothing is known.
-
-        No more than its time budget leaves.
-        """
+        """Estimated seconds left, at most those of the time budget; None if unknown."""
         if self.state is not SweepState.RUNNING:
             return None
         left = []
@@ -214,11 +211,11 @@ class SweepView:
         return min(left, default=None)
 
     def _repr_html_(self) -> str:
-        """Return it as a notebook draws it."""
+        """Return HTML for notebooks."""
         return sweep_card(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, without the trials that neither run nor are the best."""
+        """Return plain data, with only the running trials and the best one."""
         objective = self.config.leading_objective
         return {
             "sweep_id": self.sweep_id,
@@ -238,14 +235,14 @@ class SweepView:
             "trials_per_s": self.trials_per_s,
             "left_s": self.left_s,
             "mlflow_run_id": self.mlflow_run_id,
-            "held": self.held,
+            "suspension": self.suspension,
         }
 
     def trial(self, name: str) -> TrialView:
-        """Return a trial by its id, a unique beginning of it, its number, or its folder's name.
+        """Return a trial by id, unique prefix of the id, number, or folder name.
 
         Raises:
-            UnknownTrialError: There is none, or there are several; names near ones.
+            UnknownTrialError: No trial or several trials match; lists similar ones.
         """
         for trial in self.trials:
             if name in (trial.trial_id, str(trial.number), trial.folder.name):
@@ -255,8 +252,8 @@ class SweepView:
             return alike[0]
         if alike:
             raise UnknownTrialError(
-                f"{name!r} is the beginning of {len(alike)} trials' ids in {self.sweep_id}: "
-                f"{_named(alike)}; write more of it"
+                f"{name!r} is a prefix of {len(alike)} trial ids in {self.sweep_id}: "
+                f"{_named(alike)}; write more characters"
             )
         known = [trial.trial_id for trial in self.trials]
         there = (
@@ -265,49 +262,49 @@ class SweepView:
             else "none has been started"
         )
         raise UnknownTrialError(
-            f"{self.sweep_id} has no trial {name!r}{near_ones(name, known)}; {there}"
+            f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, known)}; {there}"
         )
 
 
 def _trials(
-    folder: SweepFolder, pages: EventHistory, known: Mapping[int, TrialView], *, driven: bool
+    folder: SweepFolder, history: EventHistory, known: Mapping[int, TrialView], *, driven: bool
 ) -> tuple[TrialView, ...]:
-    of_number = {page.number: page for page in pages.trials.values()}
+    of_number = {events.number: events for events in history.trials.values()}
     there = (_TRIAL.fullmatch(path.name) for path in folder.path.iterdir())
     numbers = {int(match[1]) for match in there if match} | set(of_number)
 
     def look(number: int) -> TrialView:
-        page, before = of_number.get(number), known.get(number)
+        events, before = of_number.get(number), known.get(number)
         same = (
-            page
+            events
             and before
-            and (page.ended_s, page.checkpoints_removed)
+            and (events.ended_s, events.checkpoints_removed)
             == (
                 before.ended_s,
                 before.result.checkpoints_removed,
             )
         )
         if before and before.has_ended and same:
-            run_id = before.mlflow_run_id or pages.run_ids.get(before.trial_id)
+            run_id = before.mlflow_run_id or history.run_ids.get(before.trial_id)
             return replace(before, mlflow_run_id=run_id)
         return TrialView.of(
             folder.path / f"trial_{number:05d}",
             number,
-            page,
+            events,
             folder.config,
             driven=driven,
-            run_ids=pages.run_ids,
+            run_ids=history.run_ids,
         )
 
     return tuple(look(number) for number in sorted(numbers))
 
 
 def _last_write(path: Path) -> float:
-    """Return when the driver last wrote down where it stood, in seconds since 1970; 0 if never."""
+    """Return when the driver last saved its state, in seconds since 1970; 0 if never."""
     files = (*path.glob("experiment_state-*.json"), path / EVENT_LOG)
     return max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
 
 
 def _named(trials: "tuple[TrialView, ...] | list[TrialView]") -> str:
-    told = ", ".join(f"{each.trial_id} (number {each.number})" for each in trials[:_MOST_NAMED])
-    return f"{told}, ..." if len(trials) > _MOST_NAMED else told
+    names = ", ".join(f"{each.trial_id} (number {each.number})" for each in trials[:_MOST_NAMED])
+    return f"{names}, ..." if len(trials) > _MOST_NAMED else names

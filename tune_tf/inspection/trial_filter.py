@@ -1,4 +1,4 @@
-"""What a trial must meet to be shown: ``val_accuracy>=0.9``."""
+"""Filters of trials: ``val_accuracy>=0.9``."""
 
 import operator
 import re
@@ -27,7 +27,7 @@ class TrialFilter:
     Args:
         field: Name of the field, as the user writes it.
         relation: ``=``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
-        value: What it is compared with; numbers as numbers where both are.
+        value: Value to compare with; numerically if both are numbers.
     """
 
     field: str
@@ -36,10 +36,10 @@ class TrialFilter:
 
     @classmethod
     def parse(cls, text: str) -> "TrialFilter":
-        """Return the condition that a text such as ``outcome=completed`` states.
+        """Parse a condition such as ``outcome=completed``.
 
         Raises:
-            InvalidSettingsError: The text is none.
+            InvalidSettingsError: The text is not a condition.
         """
         match = _TEXT.fullmatch(text)
         if match is None:
@@ -48,10 +48,9 @@ class TrialFilter:
         return cls(field, "=" if relation == "==" else relation, value)
 
     def holds(self, value: Any) -> bool:
-        """Return whether a trial's value meets it.
+        """Return whether a trial's value meets the condition.
 
-        None, which a trial has that lacks the field, meets ``!=`` only. Text that is compared with
-        ``<`` or ``>`` to a number does not meet it.
+        None, for a missing field, meets only ``!=``. Text never meets ``<`` or ``>`` with a number.
         """
         if value is None:
             return self.relation == "!="

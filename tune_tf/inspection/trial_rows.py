@@ -1,4 +1,4 @@
-"""The trials of a sweep as rows, to be filtered, sorted and written."""
+"""Rows of trials: filtering, sorting and CSV."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tune_tf.errors import InvalidSettingsError, near_ones
+from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.inspection.trial_filter import TrialFilter
 from tune_tf.inspection.trial_view import TrialView
@@ -21,17 +21,17 @@ _SAME = {"started": "began", "state": "outcome", "id": "trial_id"}
 
 @dataclass(frozen=True)
 class TrialRows:
-    """Trials as rows.
+    """Table of trials.
 
     A row holds ``number``, ``trial_id``, ``outcome``, ``cause``, ``iterations``, ``began`` (a local
     time), ``trained_s``, ``node``, ``mlflow_run_id``, ``feasible``, the config as ``config/...``
-    without inactive parameters, and the last metrics. Where a trial has no such value, the key is
-    missing. A trial that has not ended has as its outcome what it does: ``running``, ``paused``,
+    without inactive parameters, and the last metrics. Missing values have
+    no key. The outcome of a trial that has not ended is its state: ``running``, ``paused``,
     ``pending`` or ``interrupted``.
 
     Args:
         sweep: The sweep.
-        rows: A row a trial.
+        rows: One row per trial.
     """
 
     sweep: SweepView
@@ -39,12 +39,12 @@ class TrialRows:
 
     @classmethod
     def of(cls, sweep: SweepView) -> "TrialRows":
-        """Return the rows of all trials, in order of number."""
+        """Return the rows of all trials, by number."""
         return cls(sweep, tuple(_row(sweep, trial) for trial in sweep.trials))
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The keys of the rows: those of every trial, then the config's, then the metrics'."""
+        """Keys of the rows: general ones, then config, then metrics."""
         names = dict.fromkeys(name for row in self.rows for name in row)
         return tuple(sorted(names, key=lambda name: _place(name, self.sweep)))
 
@@ -52,7 +52,7 @@ class TrialRows:
         """Return the rows that meet all conditions, such as ``outcome=completed``.
 
         Raises:
-            InvalidSettingsError: A text is no condition, or names a field that there is not.
+            InvalidSettingsError: A text is not a condition, or a field is unknown.
         """
         tests = [TrialFilter.parse(text) for text in conditions]
         named = [(self._field(test.field), test) for test in tests]
@@ -60,12 +60,10 @@ class TrialRows:
         return replace(self, rows=tuple(kept))
 
     def sorted(self, field: str) -> "TrialRows":
-        """Return the rows by a field: of an objective's metric the best first, else ascending.
-
-        Rows without the field come last.
+        """Sort by a field: objectives best first, others ascending, missing values last.
 
         Raises:
-            InvalidSettingsError: There is no such field.
+            InvalidSettingsError: The field is unknown.
         """
         name = self._field(field)
         modes = {each.metric: each.mode for each in self.sweep.config.objectives}
@@ -85,7 +83,7 @@ class TrialRows:
         return replace(self, rows=self.rows[:count])
 
     def to_csv(self) -> str:
-        """Return a table with a line of headers; lists and the like as JSON."""
+        """Return CSV with a header line; lists and mappings as JSON."""
         text = io.StringIO()
         writer = csv.DictWriter(text, self.fields, lineterminator="\n")
         writer.writeheader()
@@ -104,7 +102,7 @@ class TrialRows:
         names = sorted({*known, *(it.removeprefix(_CONFIG) for it in known), *_SAME})
         raise InvalidSettingsError(
             [
-                f"trials have no field {name!r}{near_ones(name, names)}; there are "
+                f"trials have no field {name!r}{did_you_mean(name, names)}; there are "
                 f"{', '.join(sorted(known))}"
             ]
         )
@@ -132,7 +130,7 @@ def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
         "outcome": trial.state,
         "cause": result.cause,
         "iterations": result.iterations,
-        "began": told_time(trial.began_s),
+        "began": local_time(trial.began_s),
         "trained_s": trial.trained_s,
         "node": trial.node or None,
         "mlflow_run_id": trial.mlflow_run_id,
@@ -145,8 +143,8 @@ def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def told_time(seconds: float | None) -> str | None:
-    """Return a time in seconds since 1970 as local time: ``2026-09-21 10:13:20``."""
+def local_time(seconds: float | None) -> str | None:
+    """Format seconds since 1970 as local time: ``2026-09-21 10:13:20``."""
     if seconds is None:
         return None
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -1,4 +1,4 @@
-"""One trial as the sweep's folder shows it."""
+"""View of one trial."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from tune_tf.inspection.reported_results import (
     reports,
 )
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
-from tune_tf.remote_storage import CheckpointPlace
-from tune_tf.results import TrialResult, told_metrics
-from tune_tf.secrets import masked
+from tune_tf.remote_storage import CheckpointLocation
+from tune_tf.results import TrialResult, kept_metrics
+from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
-from tune_tf.tracking.run_outcome import cause_of, last_failure, plain
+from tune_tf.tracking.run_outcome import error_cause, last_failure, strip_colors
 
 _ERROR = "error.txt"
 _CHECKPOINTS = "checkpoint_[0-9]*"
@@ -29,20 +29,20 @@ _CHECKPOINTS = "checkpoint_[0-9]*"
 
 @dataclass(frozen=True)
 class TrialView:
-    """One trial.
+    """Snapshot of a trial, read from its folder.
 
     Args:
         result: Its config, outcome and last metrics.
-        state: How it ended, as :class:`~tune_tf.outcome.TaskResult` calls it, else ``"running"``,
+        state: How it ended, as :class:`~tune_tf.outcome.Outcome` calls it, else ``"running"``,
             ``"paused"`` by the scheduler, ``"pending"`` since a resume, or ``"interrupted"``.
-        folder: Its folder; it is not there for a trial that never started.
-        began_s: When it first started, in seconds since 1970; None if that is not known.
-        ended_s: When it ended; None if it has not, or that is not known.
+        folder: Its folder, which exists once the trial has started.
+        began_s: First start, in seconds since 1970; None if unknown.
+        ended_s: End; None if it has not ended or the time is unknown.
         trained_s: Seconds spent in iterations.
-        last_s: When it last reported, in whole seconds since 1970; None if it never did.
-        node: Host name and address of the machine of its last report; empty without one.
-        pid: Process of its last report.
-        mlflow_run_id: MLflow's id of its run, if it is known.
+        last_s: Last result, in whole seconds since 1970; None without one.
+        node: Host name and address of the node of its last result; empty without one.
+        pid: Process of its last result.
+        mlflow_run_id: Id of its run in MLflow, if known.
     """
 
     result: TrialResult
@@ -61,7 +61,7 @@ class TrialView:
         cls,
         folder: Path,
         number: int,
-        page: TrialEvents | None,
+        events: TrialEvents | None,
         config: SweepConfig,
         *,
         driven: bool,
@@ -71,21 +71,21 @@ class TrialView:
 
         Args:
             folder: The trial's folder.
-            number: Place in the order of proposal, from 0.
-            page: What the sweep's diary tells of it; None for nothing.
+            number: Position in the order of proposal, from 0.
+            events: Its events; None without any.
             config: The sweep's settings.
-            driven: Whether the sweep is running.
-            run_ids: MLflow's ids of the trials' runs that are known beside their reports.
+            driven: Whether the sweep has a driver.
+            run_ids: Known run ids in MLflow by trial id.
         """
-        report = _newest(last_report(folder / RESULTS), page)
+        report = _newest(last_report(folder / RESULTS), events)
         last = flat({name: value for name, value in report.items() if name != "config"})
-        trial_id = page.trial_id if page else str(report.get("trial_id", folder.name))
-        outcome = _outcome(page, last, folder)
-        values = report.get("config") or (page.config if page else {})
-        cause = (page.cause if page else None) or last.get(STOP_CAUSE)
+        trial_id = events.trial_id if events else str(report.get("trial_id", folder.name))
+        outcome = _outcome(events, last, folder)
+        values = report.get("config") or (events.config if events else {})
+        cause = (events.cause if events else None) or last.get(STOP_CAUSE)
         if cause is None and outcome in (Outcome.ERROR, Outcome.OOM):
-            cause = cause_of(_error(folder)) or None
-        removed = page is not None and page.checkpoints_removed
+            cause = error_cause(_error(folder)) or None
+        removed = events is not None and events.checkpoints_removed
         result = TrialResult(
             trial_id=trial_id,
             number=number,
@@ -93,7 +93,7 @@ class TrialView:
             outcome=outcome,
             cause=cause,
             iterations=int(last.get("training_iteration", 0)),
-            metrics=told_metrics(last, config.constraints, config.objectives),
+            metrics=kept_metrics(last, config.constraints, config.objectives),
             checkpoint=None if removed else _last_checkpoint(folder),
             feasible=is_feasible(config.constraints, last),
             checkpoints_removed=removed,
@@ -102,10 +102,10 @@ class TrialView:
         pid = last.get("pid")
         return cls(
             result=result,
-            state=_state(outcome, page, driven=driven),
+            state=_state(outcome, events, driven=driven),
             folder=folder,
-            began_s=page.started_s if page else _begun(last),
-            ended_s=page.ended_s if page else None,
+            began_s=events.started_s if events else _start_time(last),
+            ended_s=events.ended_s if events else None,
             trained_s=_number(last.get("time_total_s")) or 0.0,
             last_s=_number(last.get("timestamp")),
             node=" ".join(dict.fromkeys(names)),
@@ -120,32 +120,32 @@ class TrialView:
 
     @property
     def number(self) -> int:
-        """Place in the order of proposal, from 0."""
+        """Position in the order of proposal, from 0."""
         return self.result.number
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, and a resume would not go on with it."""
+        """Whether it has ended for good, so a resume would not continue it."""
         return self.result.outcome not in (None, Outcome.INTERRUPTED)
 
     @cached_property
     def error(self) -> str:
-        """Text of its last failure, without colours and secrets; empty if it has not failed."""
+        """Text of its last failure, without colors and secrets; empty without one."""
         return last_failure(_error(self.folder)).strip()
 
     @property
-    def checkpoints(self) -> Sequence[CheckpointPlace]:
-        """The folders of its checkpoints that are kept, oldest first; else the last one's URI."""
+    def checkpoints(self) -> Sequence[CheckpointLocation]:
+        """Folders of its checkpoints, oldest first, or the URI of the last one."""
         return () if self.result.checkpoints_removed else _checkpoints(self.folder)
 
     @property
     def log(self) -> Path | None:
-        """The file of what its processes wrote to stdout and stderr; None where there is none."""
+        """File with stdout and stderr of its processes; None if there is none."""
         path = self.folder / TRIAL_LOG
         return path if path.is_file() else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data; times in seconds since 1970."""
+        """Return plain data; times in seconds since 1970."""
         result = self.result
         return {
             "trial_id": result.trial_id,
@@ -168,10 +168,10 @@ class TrialView:
         }
 
     def curve(self, metric: str) -> dict[int, float]:
-        """Return a metric by iteration, in order; of an iteration done again, the last value.
+        """Return the finite values of a metric by iteration; the last one of a repeated iteration.
 
         Args:
-            metric: Its name; nested ones by their path. Values that are not finite are left out.
+            metric: Name of the metric; nested ones by path.
         """
         values: dict[int, float] = {}
         for report in reports(self.folder / RESULTS):
@@ -181,11 +181,11 @@ class TrialView:
         return dict(sorted(values.items()))
 
 
-def _newest(report: Mapping[str, Any], page: TrialEvents | None) -> Mapping[str, Any]:
-    """Return a trial's last report: the diary's of its end, where the file has lost that."""
-    if page is None or _iteration(page.last) <= _iteration(report):
+def _newest(report: Mapping[str, Any], events: TrialEvents | None) -> Mapping[str, Any]:
+    """Return a trial's last result: from the event log if the file lacks it."""
+    if events is None or _iteration(events.last) <= _iteration(report):
         return report
-    return page.last
+    return events.last
 
 
 def _iteration(report: Mapping[str, Any]) -> int:
@@ -193,33 +193,33 @@ def _iteration(report: Mapping[str, Any]) -> int:
     return iteration if isinstance(iteration, int) else 0
 
 
-def _outcome(page: TrialEvents | None, last: Mapping[str, Any], folder: Path) -> Outcome | None:
-    if page is not None and page.outcome is not None:
-        return page.outcome
+def _outcome(events: TrialEvents | None, last: Mapping[str, Any], folder: Path) -> Outcome | None:
+    if events is not None and events.outcome is not None:
+        return events.outcome
     if last.get("done") and (outcome := Outcome.of_result(last)):
         return outcome
-    if page is None and (error := _error(folder)):
+    if events is None and (error := _error(folder)):
         return Outcome.of_error(last_failure(error))
     return None
 
 
-def _state(outcome: Outcome | None, page: TrialEvents | None, *, driven: bool) -> str:
+def _state(outcome: Outcome | None, events: TrialEvents | None, *, driven: bool) -> str:
     if outcome is not None:
         return str(outcome.value)
     if not driven:
         return str(Outcome.INTERRUPTED.value)
-    return (page.waits if page else None) or "running"
+    return (events.waiting if events else None) or "running"
 
 
-def _begun(last: Mapping[str, Any]) -> float | None:
+def _start_time(last: Mapping[str, Any]) -> float | None:
     now, total = _number(last.get("timestamp")), _number(last.get("time_total_s"))
     return None if now is None or total is None else now - total
 
 
-def _checkpoints(folder: Path) -> Sequence[CheckpointPlace]:
-    there = [path for path in sorted(folder.glob(_CHECKPOINTS)) if _holds_files(path)]
-    if there:
-        return there
+def _checkpoints(folder: Path) -> Sequence[CheckpointLocation]:
+    existing = [path for path in sorted(folder.glob(_CHECKPOINTS)) if _holds_files(path)]
+    if existing:
+        return existing
     try:
         uri = (folder / REMOTE_CHECKPOINT).read_text().strip()
     except OSError:
@@ -230,11 +230,11 @@ def _checkpoints(folder: Path) -> Sequence[CheckpointPlace]:
 def _holds_files(path: Path) -> bool:
     try:
         return any(path.iterdir())
-    except FileNotFoundError:  # the sweep has removed it meanwhile
+    except FileNotFoundError:  # removed meanwhile
         return False
 
 
-def _last_checkpoint(folder: Path) -> CheckpointPlace | None:
+def _last_checkpoint(folder: Path) -> CheckpointLocation | None:
     found_there = _checkpoints(folder)
     return found_there[-1] if found_there else None
 
@@ -244,7 +244,7 @@ def _error(folder: Path) -> str:
         text = (folder / _ERROR).read_text(errors="replace")
     except OSError:
         return ""
-    return masked(plain(text))
+    return mask_secrets(strip_colors(text))
 
 
 def _number(value: Any) -> float | None:

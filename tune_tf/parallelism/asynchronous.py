@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
-from tune_tf.errors import InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.setting_errors import Placement, is_count
 from tune_tf.resources import TrialResources
@@ -43,30 +43,30 @@ class Asynchronous:
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = [
+        errors = [
             f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}"
             for name in ("num_workers", "micro_batches")
             if not is_count(getattr(self, name))
         ]
         if not is_count(self.max_staleness):
-            faults.append(
+            errors.append(
                 f"max_staleness must be a whole number of at least 1, not {self.max_staleness!r}: "
                 "a bound of 0 takes a gradient only if no other came since, so the workers wait "
                 "for each other; that is synchronous, kind 'multi_worker'"
             )
-        faults += [
+        errors += [
             f"{name} must be a whole number of at least 0, not {getattr(self, name)!r}"
             for name in ("server_cpus", "max_replacements")
             if not is_count(getattr(self, name)) and getattr(self, name) != 0
         ]
         placements = get_args(Placement)
         if self.placement not in placements:
-            faults.append(
+            errors.append(
                 f"placement must be {one_of(placements)}, not {self.placement!r}"
-                f"{near_ones(self.placement, placements)}"
+                f"{did_you_mean(self.placement, placements)}"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)
 
     @property
     def in_a_worker(self) -> Mirrored:
@@ -98,19 +98,19 @@ class Asynchronous:
         Raises:
             InvalidSettingsError: Tells all that does not fit.
         """
-        faults = []
+        errors = []
         cpus, workers = resources.cpus - self.server_cpus, self.num_workers
         if cpus < workers or cpus % workers:
-            faults.append(
+            errors.append(
                 f"resources.cpus is {resources.cpus}, of which {cpus} are left for "
                 f"{workers} workers beside the {self.server_cpus} of the server: it is that of the "
                 "whole trial, and all workers get the same, at least one; use "
                 f"{self.server_cpus} plus a multiple of {workers}, or server_cpus: 0"
             )
         if resources.gpus and resources.gpus > workers:
-            faults.append(
+            errors.append(
                 f"resources.gpus is {resources.gpus:g} for {workers} workers: a worker uses one "
                 "GPU or a share of one; use more workers or fewer GPUs"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)

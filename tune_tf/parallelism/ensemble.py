@@ -31,12 +31,12 @@ class Ensemble(Subtasks):
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = []
+        errors = []
         if not is_count(self.num_members) or self.num_members < 2:
-            faults.append(
+            errors.append(
                 f"num_members must be a whole number of at least 2, not {self.num_members!r}"
             )
-        self.refuse(faults + self.faults())
+        self.refuse(errors + self.setting_errors())
 
     @property
     def num_subtasks(self) -> int:

@@ -40,19 +40,19 @@ class Folds(Subtasks):
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = []
+        errors = []
         if not is_count(self.num_folds) or self.num_folds < 2:
-            faults.append(f"num_folds must be a whole number of at least 2, not {self.num_folds!r}")
-        faults += [
+            errors.append(f"num_folds must be a whole number of at least 2, not {self.num_folds!r}")
+        errors += [
             f"{name} must be true or false, not {value!r}"
             for name in ("stratified", "grouped")
             if not isinstance(value := getattr(self, name), bool)
         ]
         if not is_count(self.num_repeats):
-            faults.append(
+            errors.append(
                 f"num_repeats must be a whole number of at least 1, not {self.num_repeats!r}"
             )
-        self.refuse(faults + self.faults())
+        self.refuse(errors + self.setting_errors())
 
     @property
     def num_subtasks(self) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.setting_errors import count_fault
+from tune_tf.parallelism.setting_errors import count_errors
 from tune_tf.parallelism.single_node import SingleNode
 
 
@@ -34,9 +34,9 @@ class Hybrid(SingleNode):
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
         names = ("num_replicas", "num_stages", "micro_batches")
-        faults = [fault for name in names for fault in count_fault(self, name)]
-        if faults:
-            raise InvalidSettingsError(faults)
+        errors = [error for name in names for error in count_errors(self, name)]
+        if errors:
+            raise InvalidSettingsError(errors)
 
     @property
     def num_devices(self) -> int:

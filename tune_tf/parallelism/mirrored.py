@@ -7,9 +7,9 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.setting_errors import (
     Placement,
     Uneven,
-    count_fault,
+    count_errors,
     is_count,
-    step_faults,
+    step_errors,
 )
 from tune_tf.resources import TrialResources
 
@@ -48,18 +48,18 @@ class Mirrored:
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = [*count_fault(self, "num_replicas"), *step_faults(self)]
+        errors = [*count_errors(self, "num_replicas"), *step_errors(self)]
         if self.max_replicas is not None and not is_count(self.max_replicas):
-            faults.append(
+            errors.append(
                 f"max_replicas must be a whole number of at least 1, not {self.max_replicas!r}"
             )
-        elif not faults and self.max_replicas is not None and self.max_replicas < self.num_replicas:
-            faults.append(
+        elif not errors and self.max_replicas is not None and self.max_replicas < self.num_replicas:
+            errors.append(
                 f"max_replicas must be at least num_replicas, {self.num_replicas}, not "
                 f"{self.max_replicas}"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)
 
     @property
     def num_devices(self) -> int:

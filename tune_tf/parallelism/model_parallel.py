@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.setting_errors import count_fault
+from tune_tf.parallelism.setting_errors import count_errors
 from tune_tf.parallelism.single_node import SingleNode
 
 
@@ -35,9 +35,9 @@ class ModelParallel(SingleNode):
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = [*count_fault(self, "num_stages"), *count_fault(self, "micro_batches")]
-        if faults:
-            raise InvalidSettingsError(faults)
+        errors = [*count_errors(self, "num_stages"), *count_errors(self, "micro_batches")]
+        if errors:
+            raise InvalidSettingsError(errors)
 
     @property
     def num_devices(self) -> int:

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
-from tune_tf.errors import InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.setting_errors import (
     Placement,
     Uneven,
-    count_fault,
+    count_errors,
     is_count,
-    step_faults,
+    step_errors,
 )
 from tune_tf.resources import TrialResources
 
@@ -49,30 +49,30 @@ class MultiWorker:
 
     def __post_init__(self) -> None:
         """Refuse bad values when made."""
-        faults = step_faults(self)
+        errors = step_errors(self)
         if not is_count(self.num_workers) or self.num_workers < 2:
-            faults.append(
+            errors.append(
                 f"num_workers must be a whole number of at least 2, not {self.num_workers!r}: "
                 f"one process is kind {Mirrored.kind!r}"
             )
-        faults += count_fault(self, "replicas_per_worker")
+        errors += count_errors(self, "replicas_per_worker")
         if self.min_workers is not None and not is_count(self.min_workers):
-            faults.append(
+            errors.append(
                 f"min_workers must be a whole number of at least 1, not {self.min_workers!r}"
             )
-        elif not faults and self.min_workers is not None and self.min_workers > self.num_workers:
-            faults.append(
+        elif not errors and self.min_workers is not None and self.min_workers > self.num_workers:
+            errors.append(
                 f"min_workers must be at most num_workers, {self.num_workers}, not "
                 f"{self.min_workers}"
             )
         known = get_args(Placement)
         if self.placement not in known:
-            faults.append(
+            errors.append(
                 f"placement must be {one_of(known)}, not {self.placement!r}"
-                f"{near_ones(self.placement, known)}"
+                f"{did_you_mean(self.placement, known)}"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)
 
     @property
     def num_replicas(self) -> int:
@@ -109,24 +109,24 @@ class MultiWorker:
         Raises:
             InvalidSettingsError: Tells all that does not fit.
         """
-        faults = []
+        errors = []
         for name, count in {"cpus": resources.cpus, "gpus": resources.gpus}.items():
             if count % self.num_workers:
-                faults.append(
+                errors.append(
                     f"resources.{name} is {count:g}, which does not divide by "
                     f"parallelism.num_workers, {self.num_workers}: it is that of the whole trial, "
                     "and all workers get the same; use a multiple"
                 )
-        if not faults and resources.gpus and resources.gpus != self.num_replicas:
-            faults.append(
+        if not errors and resources.gpus and resources.gpus != self.num_replicas:
+            errors.append(
                 f"resources.gpus is {resources.gpus:g} but the trial has {self.num_replicas} "
                 f"replicas ({self.num_workers} workers with {self.replicas_per_worker} each): a "
                 "replica uses exactly one GPU; make the two equal"
             )
         if not resources.gpus and self.replicas_per_worker > 1:
-            faults.append(
+            errors.append(
                 f"parallelism.replicas_per_worker is {self.replicas_per_worker} but no GPUs are "
                 "reserved: a worker on CPUs has one replica; use more workers"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)

@@ -1,4 +1,4 @@
-"""What can be wrong with the settings that several kinds of parallelism have."""
+"""Checks of the settings that several kinds of parallelism share."""
 
 from typing import Literal, Protocol, get_args
 
@@ -26,20 +26,20 @@ class Splitting(Protocol):
         """What becomes of a batch that does not divide."""
 
 
-def step_faults(spread: "Splitting") -> list[str]:
-    """Return what is wrong with the settings that all kinds have."""
-    faults = count_fault(spread, "micro_batches")
+def step_errors(spread: "Splitting") -> list[str]:
+    """Return the errors in the settings of a training step."""
+    errors = count_errors(spread, "micro_batches")
     if not isinstance(spread.synchronized_batch_norm, bool):
-        faults.append(
+        errors.append(
             f"synchronized_batch_norm must be true or false, not {spread.synchronized_batch_norm!r}"
         )
     if spread.uneven not in get_args(Uneven):
-        faults.append(f"uneven must be {one_of(get_args(Uneven))}, not {spread.uneven!r}")
-    return faults
+        errors.append(f"uneven must be {one_of(get_args(Uneven))}, not {spread.uneven!r}")
+    return errors
 
 
-def count_fault(spread: object, name: str) -> list[str]:
-    """Return what is wrong with a setting that is a whole number of at least 1."""
+def count_errors(spread: object, name: str) -> list[str]:
+    """Return the error in a setting that must be a whole number of at least 1."""
     value = getattr(spread, name)
     return (
         [] if is_count(value) else [f"{name} must be a whole number of at least 1, not {value!r}"]

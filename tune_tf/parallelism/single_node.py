@@ -38,16 +38,16 @@ class SingleNode:
             InvalidSettingsError: There are fewer CPUs, or more or fewer GPUs.
         """
         if resources.gpus and resources.gpus != self.num_devices:
-            fault = (
+            error = (
                 f"resources.gpus is {resources.gpus:g} but the trial has {self.parts}, which use "
                 f"exactly one GPU each: reserve {self.num_devices}"
             )
         elif not resources.gpus and resources.cpus < self.num_devices:
-            fault = (
+            error = (
                 f"resources.cpus is {resources.cpus} and no GPUs are reserved, but the trial has "
                 f"{self.parts}, which need a CPU of their own each: reserve {self.num_devices} or "
                 "more"
             )
         else:
             return
-        raise InvalidSettingsError([fault])
+        raise InvalidSettingsError([error])

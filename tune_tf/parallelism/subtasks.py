@@ -47,32 +47,32 @@ class Subtasks:
         """How a process trains one of them."""
         return Mirrored(micro_batches=self.micro_batches)
 
-    def faults(self) -> list[str]:
+    def setting_errors(self) -> list[str]:
         """Return what is wrong with the settings that all these kinds have."""
-        faults = [
+        errors = [
             f"{name} must be a whole number of at least 1, not {value!r}"
             for name in ("num_devices", "micro_batches")
             if not is_count(value := getattr(self, name))
         ]
         if self.task_retries != 0 and not is_count(self.task_retries):
-            faults.append(
+            errors.append(
                 f"task_retries must be a whole number of at least 0, not {self.task_retries!r}"
             )
-        return faults
+        return errors
 
-    def refuse(self, faults: list[str]) -> None:
-        """Refuse settings with faults, and more devices than there is something to train on.
+    def refuse(self, errors: list[str]) -> None:
+        """Refuse settings with errors, and more devices than there is something to train on.
 
         Raises:
             InvalidSettingsError: Tells all.
         """
-        if not faults and self.num_devices > self.num_subtasks:
-            faults.append(
+        if not errors and self.num_devices > self.num_subtasks:
+            errors.append(
                 f"num_devices must be at most the number of {self.subtask}s, {self.num_subtasks}, "
                 f"not {self.num_devices}: a {self.subtask} trains on one device"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
         """Return what a trial reserves when nothing else is said: a CPU or GPU for each device."""
@@ -94,18 +94,18 @@ class Subtasks:
         Raises:
             InvalidSettingsError: Tells all that does not fit.
         """
-        faults = []
+        errors = []
         if resources.cpus % self.num_devices:
-            faults.append(
+            errors.append(
                 f"resources.cpus is {resources.cpus}, which does not divide by "
                 f"parallelism.num_devices, {self.num_devices}: it is that of the whole trial, and "
                 "all its processes get the same; use a multiple"
             )
         if resources.gpus > self.num_devices:
-            faults.append(
+            errors.append(
                 f"resources.gpus is {resources.gpus:g} but parallelism.num_devices is "
                 f"{self.num_devices}: a {self.subtask} trains on one GPU or a part of it; reserve "
                 f"fewer, or train more {self.subtask}s at a time"
             )
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)

@@ -1,4 +1,4 @@
-"""What each trial reported, as Ray Tune's ``result.json`` in its folder tells it."""
+"""Learning curves of trials, read from Ray Tune's ``result.json``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tune_tf.inspection.reported_results import metric_value, reports
 
 @dataclass(frozen=True)
 class CurveSegment:
-    """A time in which a trial ran in one process without a break.
+    """Uninterrupted run of a trial in one process.
 
     Args:
         process: Host and process id.
@@ -35,23 +35,23 @@ class Curve:
     Args:
         iterations: Ascending, each once: of one that was done again after a retry, the last.
         values: The objective's metric at each; NaN where it was not a finite number.
-        stints: When and where it ran, in order.
+        segments: When and where it ran, in order.
         trained_s: Seconds spent in iterations.
     """
 
     iterations: NDArray[np.int64]
     values: NDArray[np.float64]
-    stints: tuple[CurveSegment, ...] = ()
+    segments: tuple[CurveSegment, ...] = ()
     trained_s: float = 0.0
 
     @property
     def end_s(self) -> float:
         """When the last report came, in seconds since 1970; NaN without one."""
-        return self.stints[-1].end_s if self.stints else float("nan")
+        return self.segments[-1].end_s if self.segments else float("nan")
 
 
 def read_curve(path: Path, metric: str) -> Curve:
-    """Return the curve that a ``result.json`` holds; an empty one where it cannot be read.
+    """Read the curve of a ``result.json``; empty if the file cannot be read.
 
     A line that is not whole, as a killed driver leaves it, is passed over.
 
@@ -60,7 +60,7 @@ def read_curve(path: Path, metric: str) -> Curve:
         metric: The objective's metric; nested ones by their path, ``val/loss``.
     """
     values: dict[int, float] = {}
-    stints: list[CurveSegment] = []
+    segments: list[CurveSegment] = []
     since = trained_s = 0.0
     for report in reports(path):
         iteration = _number(report.get("training_iteration"))
@@ -68,21 +68,21 @@ def read_curve(path: Path, metric: str) -> Curve:
             continue
         values[int(iteration)] = _number(metric_value(report, metric))
         trained_s = max(trained_s, np.nan_to_num(_number(report.get("time_total_s"))))
-        since = _extend(stints, report, since)
+        since = _extend(segments, report, since)
     iterations = sorted(values)
     return Curve(
         np.array(iterations, dtype=np.int64),
         np.array([values[iteration] for iteration in iterations], dtype=np.float64),
-        tuple(stints),
+        tuple(segments),
         trained_s,
     )
 
 
-def _extend(stints: list[CurveSegment], report: Mapping[str, Any], before_s: float) -> float:
-    """Lengthen the last stint, or begin one; return how long the trial has run since its start.
+def _extend(segments: list[CurveSegment], report: Mapping[str, Any], before_s: float) -> float:
+    """Lengthen the last segment, or begin one; return how long the trial has run since its start.
 
     Args:
-        stints: Those so far.
+        segments: Those so far.
         report: The next report.
         before_s: How long it had run, at the report before.
     """
@@ -92,11 +92,11 @@ def _extend(stints: list[CurveSegment], report: Mapping[str, Any], before_s: flo
         return before_s
     host = str(report.get("hostname", ""))
     process = f"{host}:{report.get('pid', '')}"
-    if stints and stints[-1].process == process and since >= before_s:
-        start = stints.pop().start_s
+    if segments and segments[-1].process == process and since >= before_s:
+        start = segments.pop().start_s
     else:
         start = now - since
-    stints.append(CurveSegment(process, host, start, max(now, start + since)))
+    segments.append(CurveSegment(process, host, start, max(now, start + since)))
     return since
 
 

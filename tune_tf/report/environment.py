@@ -1,4 +1,4 @@
-"""The versions of what a sweep ran with."""
+"""Versions of the packages that a sweep runs with."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -9,7 +9,7 @@ _PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, of this package and of those that it joins."""
+    """Return the versions of Python, this package and its main dependencies."""
     found = {"tune_tf": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:

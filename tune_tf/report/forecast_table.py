@@ -1,9 +1,9 @@
-"""How far a sweep's forecast was off, as the report tells it."""
+"""Table that compares a sweep's forecast with the actual values."""
 
 from dataclasses import dataclass
 
-from tune_tf.forecast import Actuals, Forecast, deviations, read_actuals
-from tune_tf.forecast.text import told_in_unit
+from tune_tf.forecast import Actuals, Forecast, compare_forecast, read_actuals
+from tune_tf.forecast.text import deviation_texts
 from tune_tf.report.sweep_record import SweepRecord
 
 
@@ -42,19 +42,19 @@ class ForecastTable:
     def of(cls, record: SweepRecord) -> "ForecastTable | None":
         """Return the table; None where nothing was forecast."""
         settled = read_actuals(record.result.path)
-        if settled is None or settled.outturn is None:
+        if settled is None or settled.actuals is None:
             return None
         made_at = settled.forecast.made_at.replace("T", " ")[:16]
         return cls(
             f"{made_at}, on {settled.forecast.machine}",
-            _rows(settled.forecast, settled.outturn),
+            _rows(settled.forecast, settled.actuals),
         )
 
 
-def _rows(forecast: Forecast, outturn: Actuals) -> tuple[ForecastRow, ...]:
+def _rows(forecast: Forecast, actuals: Actuals) -> tuple[ForecastRow, ...]:
     rows = []
-    for each in deviations(forecast, outturn):
-        expected, actual = told_in_unit(each)
+    for each in compare_forecast(forecast, actuals):
+        expected, actual = deviation_texts(each)
         ratio = "" if each.ratio is None else f"{each.ratio:.2f}"
         note = "" if each.is_within else "outside its range"
         rows.append(ForecastRow(each.what, expected, actual, ratio, note))

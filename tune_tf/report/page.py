@@ -1,4 +1,4 @@
-"""The pages of a report, filled from their templates. They ask nothing of the network."""
+"""HTML pages of a report, rendered from templates; they need no network."""
 
 import base64
 import functools
@@ -32,7 +32,7 @@ class Section:
         reading: How to read it, or why it is missing.
         figure: The figure for plotly.js; None where it is missing.
         height: In pixels.
-        still: The WebP image to show where the browser cannot draw the figure; empty for none.
+        static: The WebP image to show where the browser cannot draw the figure; empty for none.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Section:
     reading: str
     figure: dict[str, Any] | None
     height: int = 0
-    still: bytes = b""
+    static: bytes = b""
 
     @property
-    def still_uri(self) -> str:
+    def static_uri(self) -> str:
         """The image as a data URI."""
-        return f"data:image/webp;base64,{base64.b64encode(self.still).decode('ascii')}"
+        return f"data:image/webp;base64,{base64.b64encode(self.static).decode('ascii')}"
 
 
 def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
@@ -54,7 +54,7 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     return render(
         "report.html.j2",
         record=record,
-        verdict=Summary.of(record),
+        summary=Summary.of(record),
         sections=sections,
         table=TrialTable.of(record),
         forecast=ForecastTable.of(record),
@@ -65,9 +65,9 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     )
 
 
-def still_page(record: SweepRecord, section: Section, svg: str) -> str:
+def static_page(record: SweepRecord, section: Section, svg: str) -> str:
     """Return the page of one picture."""
-    return render("still.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - drawn by Matplotlib, which escapes texts
+    return render("static.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - drawn by Matplotlib, which escapes texts
 
 
 def render(template: str, **values: Any) -> str:

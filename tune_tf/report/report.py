@@ -1,14 +1,14 @@
-"""Writes the report of a sweep."""
+"""Report of a sweep: HTML page, pictures and CSV."""
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from tune_tf import secrets
-from tune_tf.atomic_files import write_whole
+from tune_tf.atomic_files import write_atomically
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
-from tune_tf.report.page import Section, report_page, still_page
+from tune_tf.report.page import Section, report_page, static_page
 from tune_tf.report.plots.history import History
 from tune_tf.report.plots.importances import Importances
 from tune_tf.report.plots.learning_curves import LearningCurves
@@ -17,7 +17,7 @@ from tune_tf.report.plots.pareto import ParetoFront
 from tune_tf.report.plots.picture import Picture
 from tune_tf.report.plots.rungs import RungsPlot
 from tune_tf.report.plots.slices import Slices
-from tune_tf.report.plots.static_plot import draw_still, svg_text, webp_bytes, write_png
+from tune_tf.report.plots.static_plot import draw_static, svg_text, webp_bytes, write_png
 from tune_tf.report.plots.timeline import Timeline
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.trial_table import write_csv
@@ -39,7 +39,7 @@ PICTURES: tuple[type[Picture], ...] = (
 
 
 def write_report(
-    result: SweepResult, folder: Path, *, masked: Callable[[str], str] = secrets.masked
+    result: SweepResult, folder: Path, *, masked: Callable[[str], str] = secrets.mask_secrets
 ) -> dict[str, Path]:
     """Write the report of a sweep: ``report.html``, ``trials.csv`` and its pictures in ``plots/``.
 
@@ -68,7 +68,7 @@ def write_report(
             continue
         try:
             section = _write_picture(kind(record), record, plots)
-        except Exception as error:  # noqa: BLE001 - a fault in one picture must not cost the whole report
+        except Exception as error:  # noqa: BLE001 - an error in one picture must not cost the whole report
             _LOG.exception("the picture %s of %s could not be drawn", kind.name, result.sweep_id)
             section = Section(kind.name, kind.title, f"it could not be drawn: {error!r}", None)
         if section.figure is not None:
@@ -77,7 +77,7 @@ def write_report(
                 written[f"plots/{file.name}"] = file
         sections.append(section)
     write_csv(record, written["trials.csv"])
-    write_whole(written["report.html"], report_page(record, sections))
+    write_atomically(written["report.html"], report_page(record, sections))
     return written
 
 
@@ -112,7 +112,7 @@ def _write_picture(picture: Picture, record: SweepRecord, plots: Path) -> Sectio
     """Write a picture's files; return how it stands on the page."""
     if picture.missing is not None:
         return Section(picture.name, picture.title, picture.missing, None)
-    figure = draw_still(picture)
+    figure = draw_static(picture)
     write_png(figure, plots / f"{picture.name}.png")
     section = Section(
         picture.name,
@@ -121,7 +121,7 @@ def _write_picture(picture: Picture, record: SweepRecord, plots: Path) -> Sectio
         picture.interactive(),
         picture.height,
         # Parallel coordinates are drawn by WebGL, which not every browser or screen has.
-        still=webp_bytes(figure) if isinstance(picture, ParallelCoordinates) else b"",
+        static=webp_bytes(figure) if isinstance(picture, ParallelCoordinates) else b"",
     )
-    write_whole(plots / f"{picture.name}.html", still_page(record, section, svg_text(figure)))
+    write_atomically(plots / f"{picture.name}.html", static_page(record, section, svg_text(figure)))
     return section

@@ -1,4 +1,4 @@
-"""What a report says first: the best trial, and what the sweep cost."""
+"""Summary of a sweep: the best trial, outcomes and cost."""
 
 import math
 from collections import Counter
@@ -34,7 +34,7 @@ class BestSetting:
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """What failed alike.
+    """Trials that failed with the same cause.
 
     Args:
         phrase: How it ended.
@@ -69,7 +69,7 @@ class Summary:
 
     @classmethod
     def of(cls, record: SweepRecord) -> "Summary":
-        """Return what is to be said of a sweep."""
+        """Summarize a sweep."""
         return cls(
             headline=_headline(record),
             comparison=_comparison(record),
@@ -156,7 +156,7 @@ def _settings(record: SweepRecord) -> tuple[BestSetting, ...]:
         return ()
     space = record.result.config.space.parameters
     found = []
-    for path, value in record.shown_configs[record.best_index].items():
+    for path, value in record.masked_configs[record.best_index].items():
         parameter = space.get(path)
         raw = record.configs[record.best_index].get(path)
         found.append(

@@ -1,4 +1,4 @@
-"""A finished sweep with its trials' curves: what a report rests on."""
+"""Data of a report: a sweep's result with its trials' curves."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from tune_tf.space import flat
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """A sweep as a report tells it.
+    """Result and learning curves of a sweep.
 
     Args:
         result: What the sweep found.
@@ -33,11 +33,11 @@ class SweepRecord:
     result: SweepResult
     curves: tuple[Curve, ...]
     settings: str = ""
-    masked: Callable[[str], str] = secrets.masked
+    masked: Callable[[str], str] = secrets.mask_secrets
 
     @classmethod
     def of(
-        cls, result: SweepResult, masked: Callable[[str], str] = secrets.masked
+        cls, result: SweepResult, masked: Callable[[str], str] = secrets.mask_secrets
     ) -> "SweepRecord":
         """Read a sweep's folder.
 
@@ -116,7 +116,7 @@ class SweepRecord:
         return tuple(flat(space.active(trial.config), space.parameters) for trial in self.trials)
 
     @cached_property
-    def shown_configs(self) -> tuple[Mapping[str, Any], ...]:
+    def masked_configs(self) -> tuple[Mapping[str, Any], ...]:
         """Each trial's values by path, without secrets."""
         return tuple(_masked(config, self.masked) for config in self.configs)
 
@@ -140,7 +140,7 @@ class SweepRecord:
     @cached_property
     def start_s(self) -> float:
         """When the first trial began, in seconds since 1970; NaN where nothing is known."""
-        starts = [curve.stints[0].start_s for curve in self.curves if curve.stints]
+        starts = [curve.segments[0].start_s for curve in self.curves if curve.segments]
         return min(starts, default=float("nan"))
 
     @cached_property

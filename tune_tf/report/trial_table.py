@@ -65,7 +65,7 @@ class TrialTable:
         constrained = bool(record.result.config.constraints)
         rows = []
         for index in record.ranking[:most]:
-            trial, config = record.trials[index], record.shown_configs[index]
+            trial, config = record.trials[index], record.masked_configs[index]
             style = STYLES[trial.outcome]
             row = [
                 Cell(str(trial.number), trial.number),
@@ -92,7 +92,7 @@ class TrialTable:
 def write_csv(record: SweepRecord, path: Path) -> None:
     """Write all trials, one a row: as :meth:`SweepResult.dataframe`, with cause, place and time."""
     frame = _without_secrets(record.result.dataframe(), record)
-    first = [curve.stints[0] if curve.stints else None for curve in record.curves]
+    first = [curve.segments[0] if curve.segments else None for curve in record.curves]
     frame["cause"] = [record.cause(trial) for trial in record.trials]
     frame["trained_s"] = [curve.trained_s for curve in record.curves]
     frame["started_after_s"] = [it.start_s - record.start_s if it else np.nan for it in first]
@@ -106,7 +106,7 @@ def _without_secrets(frame: "pd.DataFrame", record: SweepRecord) -> "pd.DataFram
     for column in frame.columns:
         if str(column).startswith("config/"):
             path = str(column).removeprefix("config/")
-            frame[column] = [_csv_value(config.get(path)) for config in record.shown_configs]
+            frame[column] = [_csv_value(config.get(path)) for config in record.masked_configs]
     return frame
 
 

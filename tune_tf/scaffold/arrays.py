@@ -2,22 +2,22 @@
 
 from pathlib import Path
 
-from tune_tf.errors import InvalidSettingsError, near_ones
+from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.scaffold.draft import Draft, Line, name_of, scalar
-from tune_tf.workloads.array_rows import ArrayFacts
+from tune_tf.workloads.array_rows import ArrayProperties
 from tune_tf.workloads.arrays import ArraysModel
 
 SUFFIXES = (".npz", ".npy")
 
 
-def arrays_draft(path: Path, target: str | None, told_path: str) -> Draft:
+def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
     """Return a sweep on arrays in an .npz file, or in two .npy files.
 
     Args:
         path: The .npz file, or the .npy file of inputs.
         target: Name of the .npy file of targets, beside the other; by default that of the inputs
             with ``y`` for ``x``.
-        told_path: What the sweep file says for the path.
+        path_text: What the sweep file says for the path.
 
     Raises:
         InvalidSettingsError: The targets cannot be found.
@@ -29,32 +29,34 @@ def arrays_draft(path: Path, target: str | None, told_path: str) -> Draft:
                 [f"--target is for tables, records and .npy files: {path.name} names its own, y"]
             )
         workload = ArraysModel(path=str(path))
-        places = [Line("path", scalar(told_path), "relative to this file's folder")]
+        places = [Line("path", scalar(path_text), "relative to this file's folder")]
     else:
         y = _targets(path, target)
         workload = ArraysModel(x=str(path), y=str(y))
         places = [
-            Line("x", scalar(told_path), "relative to this file's folder"),
-            Line("y", scalar(str(Path(told_path).with_name(y.name)))),
+            Line("x", scalar(path_text), "relative to this file's folder"),
+            Line("y", scalar(str(Path(path_text).with_name(y.name)))),
         ]
-    facts = workload.facts
+    properties = workload.properties
     return Draft(
         name=name_of(path.stem),
-        about=f"A network on the rows of {path.name}, each of shape {list(facts.shape)}.",
+        about=f"A network on the rows of {path.name}, each of shape {list(properties.shape)}.",
         workload="tune_tf.workloads.arrays:ArraysModel",
-        data=(*places, *task_lines(facts), *share_lines()),
-        task=facts.head.task,
-        space=space_of(facts),
-        inputs=(f"x: {facts.dtype} of shape {list(facts.shape)}",),
+        data=(*places, *task_lines(properties), *share_lines()),
+        task=properties.head.task,
+        space=space_of(properties),
+        inputs=(f"x: {properties.dtype} of shape {list(properties.shape)}",),
     )
 
 
-def task_lines(facts: ArrayFacts) -> tuple[Line, ...]:
+def task_lines(properties: ArrayProperties) -> tuple[Line, ...]:
     """Return what the sweep file says of what is learnt."""
-    if facts.head.num_classes is None:
+    if properties.head.num_classes is None:
         guessed = "guessed: broken numbers, or many; `classification` if these are class numbers"
         return (Line("task", "regression", guessed),)
-    guessed = f"guessed: {facts.head.num_classes} different whole numbers; `regression` for amounts"
+    guessed = (
+        f"guessed: {properties.head.num_classes} different whole numbers; `regression` for amounts"
+    )
     return (Line("task", "classification", guessed),)
 
 
@@ -66,9 +68,9 @@ def share_lines() -> tuple[Line, ...]:
     )
 
 
-def space_of(facts: ArrayFacts) -> tuple[Line, ...]:
+def space_of(properties: ArrayProperties) -> tuple[Line, ...]:
     """Return what is searched beside the optimizer: of convolutions for images, else of layers."""
-    is_image = len(facts.shape) in (2, 3)
+    is_image = len(properties.shape) in (2, 3)
     return (
         Line("filters", "{choice: [8, 16, 32]}", "of the first convolution")
         if is_image
@@ -83,14 +85,14 @@ def _targets(path: Path, target: str | None) -> Path:
     wanted = target or path.name.replace("x", "y", 1).replace("X", "y", 1)
     if wanted in there:
         return path.with_name(wanted)
-    told = f"there are {', '.join(there)}" if there else "there is no other .npy file"
+    text = f"there are {', '.join(there)}" if there else "there is no other .npy file"
     if target is None:
         raise InvalidSettingsError(
             [
                 f"which file holds the targets of {path.name}? Say --target FILE.npy; beside it "
-                f"{told}"
+                f"{text}"
             ]
         )
     raise InvalidSettingsError(
-        [f"there is no {wanted!r} beside {path}{near_ones(wanted, there)}; {told}"]
+        [f"there is no {wanted!r} beside {path}{did_you_mean(wanted, there)}; {text}"]
     )

@@ -78,8 +78,8 @@ def flow(values: Iterable[Any]) -> str:
 
 def some_of(values: Iterable[object], most: int = 5) -> str:
     """Return ``a, b, c, ...`` for a comment: the first few of several values."""
-    told = [" ".join(str(value).split())[:30] for value in values]
-    return ", ".join(told[:most]) + (", ..." if len(told) > most else "")
+    text = [" ".join(str(value).split())[:30] for value in values]
+    return ", ".join(text[:most]) + (", ..." if len(text) > most else "")
 
 
 def name_of(text: str) -> str:

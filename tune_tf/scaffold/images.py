@@ -7,29 +7,29 @@ from tune_tf.errors import WorkloadError
 from tune_tf.scaffold.draft import Draft, Line, name_of, scalar, some_of
 from tune_tf.workloads.image_files import ImageFiles
 
-_LOOKED_AT = 50  # images, spread over all
+_SAMPLE_SIZE = 50  # images, spread over all
 _MAX_SIDE = 128  # pixels; more cost much and can be said by hand
 _GREY = ("1", "L", "LA")
 
 
-def images_draft(path: Path, told_path: str) -> Draft:
+def images_draft(path: Path, path_text: str) -> Draft:
     """Return a sweep on a folder that holds a folder of images for each class.
 
     Args:
         path: The folder.
-        told_path: What the sweep file says for the path.
+        path_text: What the sweep file says for the path.
 
     Raises:
         WorkloadError: It is not as it must be, or holds no image that can be read.
     """
     files = ImageFiles.below(path)
     train = [file for file, _ in files.parts["train"]]
-    height, width, is_grey = _seen(train[:: max(1, len(train) // _LOOKED_AT)], path)
+    height, width, is_grey = _measure_images(train[:: max(1, len(train) // _SAMPLE_SIZE)], path)
     largest = max(height, width)
     shrunk = min(1.0, _MAX_SIDE / largest)
     size = [max(1, round(height * shrunk)), max(1, round(width * shrunk))]
     data = [
-        Line("path", scalar(told_path), "a folder for each class; relative to this file's folder"),
+        Line("path", scalar(path_text), "a folder for each class; relative to this file's folder"),
         Line(
             "image_size",
             str(size[0]) if size[0] == size[1] else str(size),
@@ -60,7 +60,7 @@ def images_draft(path: Path, told_path: str) -> Draft:
     )
 
 
-def _seen(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
+def _measure_images(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
     """Return the median height and width of some images, and whether all are grey.
 
     Raises:

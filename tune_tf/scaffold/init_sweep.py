@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tune_tf.atomic_files import write_whole
+from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text
-from tune_tf.errors import InvalidSettingsError, near_ones
+from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.scaffold import arrays, table, tfrecords
 from tune_tf.scaffold.draft import Draft
 from tune_tf.scaffold.images import images_draft
@@ -99,25 +99,25 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
     if not data.exists():
         there = [each.name for each in data.parent.iterdir()] if data.parent.is_dir() else []
         raise InvalidSettingsError(
-            [f"there is no file or folder {data}{near_ones(data.name, there)}"]
+            [f"there is no file or folder {data}{did_you_mean(data.name, there)}"]
         )
-    told = _relative(data, base_dir)
+    text = _relative(data, base_dir)
     if data.is_dir():
         if any(each.suffix.lower() in tfrecords.SUFFIXES for each in data.iterdir()):
-            return tfrecords.records_draft(data, target, told)
+            return tfrecords.records_draft(data, target, text)
         if target is not None:
             raise InvalidSettingsError(
                 [f"--target is not for images, whose classes are the folders of {data}"]
             )
-        return images_draft(data, told)
+        return images_draft(data, text)
     suffixes = [each.lower() for each in data.suffixes]
     kind = suffixes[-2] if suffixes[-1:] == [_COMPRESSED] and len(suffixes) > 1 else data.suffix
     if kind.lower() in table.SUFFIXES:
-        return table.table_draft(data, target, told)
+        return table.table_draft(data, target, text)
     if kind.lower() in arrays.SUFFIXES:
-        return arrays.arrays_draft(data, target, told)
+        return arrays.arrays_draft(data, target, text)
     if kind.lower() in tfrecords.SUFFIXES:
-        return tfrecords.records_draft(data, target, told)
+        return tfrecords.records_draft(data, target, text)
     known = ", ".join((*table.SUFFIXES, *arrays.SUFFIXES, *tfrecords.SUFFIXES))
     raise InvalidSettingsError(
         [
@@ -130,8 +130,8 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
 def _relative(data: Path, base_dir: Path) -> str:
     """Return the path as the sweep file says it: relative to its folder, where that is short."""
     path, base = data.absolute(), base_dir.absolute()
-    told = Path(os.path.relpath(path, base))
-    return path.as_posix() if told.parts[:3] == ("..", "..", "..") else told.as_posix()
+    text = Path(os.path.relpath(path, base))
+    return path.as_posix() if text.parts[:3] == ("..", "..", "..") else text.as_posix()
 
 
 def _refuse_present(paths: list[Path]) -> None:
@@ -149,6 +149,6 @@ def _write(texts: Mapping[Path, str]) -> None:
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, text)
+            write_atomically(path, text)
         except OSError as error:
             raise InvalidSettingsError([f"{path} cannot be written: {error.strerror}"]) from error

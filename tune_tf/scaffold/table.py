@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import InvalidSettingsError, near_ones
+from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.scaffold.draft import Draft, Line, flow, name_of, scalar, some_of
 from tune_tf.workloads.tables.table_file import read_table
-from tune_tf.workloads.tabular import TableFacts, TabularMLP
+from tune_tf.workloads.tabular import TableProperties, TabularMLP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".tsv", ".tab", ".parquet", ".pq")
 
 
-def table_draft(path: Path, target: str | None, told_path: str) -> Draft:
+def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
     """Return a sweep on a table.
 
     Args:
         path: The file.
         target: The column to predict.
-        told_path: What the sweep file says for the path.
+        path_text: What the sweep file says for the path.
 
     Raises:
         InvalidSettingsError: No target is named, or one that the table does not have.
@@ -30,21 +30,21 @@ def table_draft(path: Path, target: str | None, told_path: str) -> Draft:
     columns = [str(name) for name in table.columns]
     if target not in columns:
         there = f"the columns of {path} are {', '.join(columns)}"
-        fault = (
+        error = (
             f"which column is to be predicted? Say --target COLUMN; {there}"
             if target is None
-            else f"{path} has no column {target!r}{near_ones(target, columns)}; {there}"
+            else f"{path} has no column {target!r}{did_you_mean(target, columns)}; {there}"
         )
-        raise InvalidSettingsError([fault])
-    identifiers = [name for name in columns if name != target and _tells_rows(table[name])]
+        raise InvalidSettingsError([error])
+    identifiers = [name for name in columns if name != target and _identifies_rows(table[name])]
     if len(identifiers) == len(columns) - 1:
         identifiers = []  # nothing else is there to predict from
-    facts = TabularMLP(path=str(path), target=target, ignore=identifiers).facts
-    numeric, categorical = facts.numeric.names, tuple(facts.categorical.categories)
+    properties = TabularMLP(path=str(path), target=target, ignore=identifiers).properties
+    numeric, categorical = properties.numeric.names, tuple(properties.categorical.categories)
     data = [
-        Line("path", scalar(told_path), "relative to this file's folder"),
-        Line("target", scalar(target), _target_told(facts, len(table))),
-        Line("task", facts.head.task, _task_told(facts)),
+        Line("path", scalar(path_text), "relative to this file's folder"),
+        Line("target", scalar(target), _target_comment(properties, len(table))),
+        Line("task", properties.head.task, _task_comment(properties)),
         *(
             [Line("ignore", flow(identifiers), "left out: they only tell one row from another")]
             if identifiers
@@ -71,14 +71,14 @@ def table_draft(path: Path, target: str | None, told_path: str) -> Draft:
         f"predict {target!r}.",
         workload="tune_tf.workloads.tabular:TabularMLP",
         data=tuple(data),
-        task=facts.head.task,
+        task=properties.head.task,
         space=tuple(space),
         num_rows=len(table),
         inputs=tuple(inputs),
     )
 
 
-def _tells_rows(column: "pd.Series[Any]") -> bool:
+def _identifies_rows(column: "pd.Series[Any]") -> bool:
     """Return whether a column holds row numbers, or a text that no two rows share."""
     from pandas.api import types
 
@@ -88,14 +88,16 @@ def _tells_rows(column: "pd.Series[Any]") -> bool:
     return is_text and len(column) > 1 and column.nunique() == len(column)
 
 
-def _target_told(facts: TableFacts, num_rows: int) -> str:
-    if facts.classes:
-        return f"{len(facts.classes)} classes in {num_rows:,} rows: {some_of(facts.classes)}"
-    head = facts.head
+def _target_comment(properties: TableProperties, num_rows: int) -> str:
+    if properties.classes:
+        return (
+            f"{len(properties.classes)} classes in {num_rows:,} rows: {some_of(properties.classes)}"
+        )
+    head = properties.head
     return f"numbers in {num_rows:,} rows: {head.means[0]:.4g} on average, +- {head.scales[0]:.3g}"
 
 
-def _task_told(facts: TableFacts) -> str:
-    if facts.classes:
+def _task_comment(properties: TableProperties) -> str:
+    if properties.classes:
         return "guessed: text, or few whole numbers; `regression` if these are amounts"
     return "guessed: many different numbers; `classification` if these are names"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tune_tf.errors import InvalidSettingsError, WorkloadError, near_ones
+from tune_tf.errors import InvalidSettingsError, WorkloadError, did_you_mean
 from tune_tf.scaffold.arrays import share_lines, space_of, task_lines
 from tune_tf.scaffold.draft import Draft, Line, name_of, scalar
 from tune_tf.workloads.tfrecords import TFRecordsModel
@@ -43,13 +43,13 @@ class _Feature:
         return "as found in the first record"
 
 
-def records_draft(path: Path, target: str | None, told_path: str) -> Draft:
+def records_draft(path: Path, target: str | None, path_text: str) -> Draft:
     """Return a sweep on TFRecord files of ``tf.train.Example``.
 
     Args:
         path: A file, or a folder of such.
         target: The feature to predict; by default one that is named so, or the only single number.
-        told_path: What the sweep file says for the path.
+        path_text: What the sweep file says for the path.
 
     Raises:
         InvalidSettingsError: Which feature is predicted, or from which, is not clear.
@@ -71,18 +71,19 @@ def records_draft(path: Path, target: str | None, told_path: str) -> Draft:
         "y": y,
         "compression": compression,
     }
-    facts = TFRecordsModel(**settings).facts
+    properties = TFRecordsModel(**settings).properties
     declared = [
-        Line(f"  {scalar(name)}", _told(features[name]), features[name].comment) for name in (x, y)
+        Line(f"  {scalar(name)}", _feature_text(features[name]), features[name].comment)
+        for name in (x, y)
     ]
     data = [
-        Line("path", scalar(told_path), "relative to this file's folder"),
+        Line("path", scalar(path_text), "relative to this file's folder"),
         Line("features", "", "dtype float32 or int64; uint8 for raw bytes in a string"),
         *declared,
         Line("x", scalar(x), "what the model takes"),
         Line("y", scalar(y), "what it predicts"),
         *([Line("compression", compression)] if compression else []),
-        *task_lines(facts),
+        *task_lines(properties),
         *share_lines(),
     ]
     return Draft(
@@ -90,13 +91,13 @@ def records_draft(path: Path, target: str | None, told_path: str) -> Draft:
         about=f"A network on the records of {path.name} that predicts {y!r} from {x!r}.",
         workload="tune_tf.workloads.tfrecords:TFRecordsModel",
         data=tuple(data),
-        task=facts.head.task,
-        space=space_of(facts),
-        inputs=(f"{x}: {facts.dtype} of shape {list(facts.shape)}",),
+        task=properties.head.task,
+        space=space_of(properties),
+        inputs=(f"{x}: {properties.dtype} of shape {list(properties.shape)}",),
     )
 
 
-def _told(feature: _Feature) -> str:
+def _feature_text(feature: _Feature) -> str:
     return f"{{dtype: {feature.dtype}, shape: {feature.shape}}}"
 
 
@@ -118,8 +119,8 @@ def _features(path: Path, compression: str) -> dict[str, _Feature]:
         raw = next(iter(records.as_numpy_iterator()), None)
         example = tf.train.Example.FromString(raw or b"")
     except (tf.errors.OpError, ValueError) as error:
-        told = str(getattr(error, "message", error)).splitlines()[0]
-        raise WorkloadError(f"{path} cannot be read as TFRecords: {told}") from error
+        text = str(getattr(error, "message", error)).splitlines()[0]
+        raise WorkloadError(f"{path} cannot be read as TFRecords: {text}") from error
     except Exception as error:
         raise WorkloadError(f"{path}: its records are no tf.train.Example: {error}") from error
     found = {}
@@ -154,8 +155,8 @@ def _target_of(features: dict[str, _Feature], target: str | None, path: Path) ->
         if target not in features:
             raise InvalidSettingsError(
                 [
-                    f"the records of {path} have no feature {target!r}{near_ones(target, names)}; "
-                    f"they have {', '.join(names)}"
+                    f"the records of {path} have no feature "
+                    f"{target!r}{did_you_mean(target, names)}; they have {', '.join(names)}"
                 ]
             )
         return target

@@ -1,4 +1,4 @@
-"""Ray Tune schedulers that say why a trial ended."""
+"""Ray Tune schedulers that record why a trial ended."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Asynchronous successive halving: a trial worse than most at a rung is stopped there."""
+"""Asynchronous successive halving with stopping."""
 
 import math
 
@@ -11,22 +11,22 @@ from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
 class AshaScheduler(OutcomeMixin, AsyncHyperBandScheduler):
-    """Ray's ``AsyncHyperBandScheduler`` with one bracket, which tells why a trial ended.
+    """Ray's ``AsyncHyperBandScheduler`` with one bracket and recorded trial outcomes.
 
-    Rungs stand at ``grace_period * reduction_factor ** k`` iterations. A trial that reaches one
-    with a value worse than the quantile ``1 - 1 / reduction_factor`` of those before it is stopped,
-    and never taken up again (https://arxiv.org/abs/1810.05934, with stopping in place of
-    promotion). With few slots the first trials therefore run far.
+    Rungs are at ``grace_period * reduction_factor ** k`` iterations. A trial that reaches one with
+    a value worse than the quantile ``1 - 1 / reduction_factor`` of those before it is stopped for
+    good (https://arxiv.org/abs/1810.05934, with stopping in place of promotion). With few slots the
+    first trials therefore run far.
 
     Args:
-        objective: The metric that is compared.
-        settings: Where the rungs stand.
+        objective: The metric that trials are compared by.
+        settings: Positions of the rungs.
     """
 
     settings: AshaSettings
 
     def __init__(self, objective: Objective, settings: AshaSettings) -> None:
-        """Make Ray's scheduler with one bracket."""
+        """Create Ray's scheduler with one bracket."""
         AsyncHyperBandScheduler.__init__(
             self,
             time_attr=TRAINING_ITERATION,
@@ -36,11 +36,11 @@ class AshaScheduler(OutcomeMixin, AsyncHyperBandScheduler):
             grace_period=settings.grace_period,
             reduction_factor=settings.reduction_factor,
         )
-        self._begin(objective, settings)
+        self._configure(objective, settings)
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """Return the iterations at which trials are compared, ascending."""
+        """Iterations at which trials are compared, ascending."""
         first, factor = self.settings.grace_period, self.settings.reduction_factor
         count = int(math.log(self.settings.max_t / first) / math.log(factor) + 1)  # as Ray counts
         return tuple(sorted({math.ceil(first * factor**k) for k in range(count)}))

@@ -1,4 +1,4 @@
-"""The schedulers that can be asked for by name."""
+"""Schedulers by name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,24 +33,24 @@ from tune_tf.space import SearchSpace
 def scheduler(
     name: str, objective: Objective, *, space: SearchSpace | None = None, **settings: Any
 ) -> OutcomeMixin | ResizingScheduler:
-    """Make a Ray Tune scheduler that writes into each trial's last result why it ended.
+    """Create a Ray Tune scheduler that records in each trial's last result why it ended.
 
     Args:
         name: The scheduler, one of :data:`tune_tf.config.SCHEDULERS`.
         objective: The metric that trials are compared by.
         space: The search space, for schedulers that change parameters: ``pbt`` and ``pb2``.
-        settings: What that scheduler understands, as in the ``scheduler`` section of a sweep file;
-            see its class in :mod:`tune_tf.config.scheduler_settings`. Every scheduler has
-            ``max_t``, the iterations after which a trial is complete, unless ``tune.run(stop=...)``
-            says another ``training_iteration``.
+        settings: The scheduler's settings, as in the ``scheduler`` section of a sweep file; see its
+            class in :mod:`tune_tf.config.scheduler_settings`. Every scheduler has ``max_t``, the
+            iterations after which a trial is complete, unless ``tune.run(stop=...)`` sets another
+            ``training_iteration``.
 
     Raises:
-        InvalidSettingsError: The name is not known, or settings are wrong; all faults at once.
+        InvalidSettingsError: The name is unknown or settings are invalid; lists all errors.
     """
-    return _made(scheduler_settings({"name": name, **settings}), objective, space)
+    return _make_scheduler(scheduler_settings({"name": name, **settings}), objective, space)
 
 
-def _made(
+def _make_scheduler(
     settings: SchedulerSettings, objective: Objective, space: SearchSpace | None
 ) -> OutcomeMixin | ResizingScheduler:
     if isinstance(settings, ResourceChangingSettings):
@@ -59,8 +59,8 @@ def _made(
         except InvalidSettingsError as error:
             raise InvalidSettingsError(
                 [
-                    ErrorDetail(f"base.{fault.where}".rstrip("."), fault.what)
-                    for fault in error.faults
+                    ErrorDetail(f"base.{detail.where}".rstrip("."), detail.what)
+                    for detail in error.details
                 ]
             ) from None
         return ResizingScheduler(objective, settings, base)
@@ -80,8 +80,7 @@ def _pb2(objective: Objective, settings: Pb2Settings, space: SearchSpace | None)
 
 _Maker = Callable[[Objective, Any, SearchSpace | None], OutcomeMixin]
 
-# One row a scheduler. What a row calls takes the objective, the settings of its key's class and
-# the search space; `type: promotion` of asha is told apart in `_asha`.
+# One row per scheduler; `type: promotion` of asha is handled in `_asha`.
 _MAKERS: dict[type[SchedulerSettings], _Maker] = {
     FifoSettings: lambda objective, settings, _: FifoScheduler(objective, settings),
     AshaSettings: _asha,

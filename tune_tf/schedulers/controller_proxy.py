@@ -1,17 +1,16 @@
-"""Tune's controller as a scheduler is to see it."""
+"""Proxy of Tune's controller with replaced attributes."""
 
 from typing import Any
 
 
 class ControllerProxy:
-    """Tune's controller, with some of its attributes replaced.
+    """Tune's controller with some of its attributes replaced.
 
-    Ray's schedulers look at the controller that calls them, and some refuse or fail on what they
-    see there although they could do without.
+    Some of Ray's schedulers refuse or fail on attributes of the controller that they do not need.
 
     Args:
         controller: Tune's controller.
-        attributes: What is to be seen in place of the controller's own.
+        attributes: The replacements.
     """
 
     def __init__(self, controller: Any, **attributes: Any) -> None:
@@ -19,6 +18,6 @@ class ControllerProxy:
         self._attributes = attributes
 
     def __getattr__(self, name: str) -> Any:
-        """Return a replaced attribute, or the controller's own."""
+        """Return a replacement, or the controller's own attribute."""
         attributes = self.__dict__["_attributes"]
         return attributes[name] if name in attributes else getattr(self._controller, name)

@@ -1,4 +1,4 @@
-"""Every trial runs to its limit, in the order of arrival."""
+"""First-in, first-out scheduling without early stopping."""
 
 from tune_tf.config.scheduler_settings import FifoSettings
 from tune_tf.objective import Objective
@@ -6,14 +6,14 @@ from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
 class FifoScheduler(OutcomeMixin):
-    """Ray's ``FIFOScheduler``, which tells why a trial ended and stops those that diverge.
+    """Ray's ``FIFOScheduler`` with recorded trial outcomes; stops trials that diverge.
 
     Args:
-        objective: The metric that is watched for NaN and Inf.
-        settings: Where a trial ends.
+        objective: The metric that is checked for NaN and Inf.
+        settings: The limit of a trial.
     """
 
     def __init__(self, objective: Objective, settings: FifoSettings) -> None:
-        """Make Ray's scheduler."""
+        """Create Ray's scheduler."""
         super().__init__()
-        self._begin(objective, settings)
+        self._configure(objective, settings)

@@ -1,28 +1,28 @@
-"""A ladder that gets another rung while the ranking at its top is not stable."""
+"""Rungs that are opened while the ranking of the best trials is unstable, as in PASHA."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
 
-from tune_tf.schedulers.rungs import Rung, RungLadder
+from tune_tf.schedulers.rungs import PromotionRungs, Rung
 
 _PERCENTILE = 90
 
 
-class GrowingRungs(RungLadder):
-    """The ladder of PASHA (Bohdal et al., ICLR 2023, https://arxiv.org/abs/2207.06940).
+class GrowingRungs(PromotionRungs):
+    """Rungs of PASHA (Bohdal et al., ICLR 2023, https://arxiv.org/abs/2207.06940).
 
-    Two rungs are open at first. Each time that a trial comes to the highest open one, the ranking
-    there is compared with the ranking of the same trials one rung below; if they disagree by more
-    than the noise, the next rung is opened.
+    Two rungs are open at first. Each time a trial reaches the highest open one, the ranking there
+    is compared with that of the same trials one rung below; if they differ by more than the noise,
+    the next rung is opened.
 
     Args:
-        iterations: Where the rungs stand, ascending.
-        reduction_factor: One trial in so many goes on from a rung.
+        iterations: Positions of the rungs, ascending.
+        reduction_factor: One in so many trials is promoted from a rung.
 
     Attributes:
-        epsilon: What losses differ by for no other reason than noise.
+        epsilon: Difference of losses that is attributed to noise.
     """
 
     def __init__(self, iterations: tuple[int, ...], reduction_factor: float) -> None:
@@ -36,7 +36,7 @@ class GrowingRungs(RungLadder):
         return self.rungs[: self._num_open]
 
     def report(self, trial_id: str, iteration: int, loss: float) -> None:
-        """Take up a result, which may open another rung; see :meth:`Ladder.report`."""
+        """Record a result, which may open another rung; see :meth:`PromotionRungs.report`."""
         self._curves.setdefault(trial_id, {})[iteration] = loss
         came_before = trial_id in self._open[-1]
         super().report(trial_id, iteration, loss)
@@ -52,16 +52,16 @@ class GrowingRungs(RungLadder):
 def is_same_ranking(
     below: Sequence[tuple[str, float]], top: Sequence[tuple[str, float]], epsilon: float
 ) -> bool:
-    """Return whether a ranking is that of the rung below but for small differences there.
+    """Return whether two rankings agree up to small differences at the lower rung.
 
     The soft ranking of https://arxiv.org/abs/2207.06940: the trial at each rank of the top must be
     one of those whose loss below is within ``epsilon`` of the loss of the trial that has this rank
-    below, among the trials that came to the top.
+    below, among the trials that reached the top.
 
     Args:
         below: Trials and losses at the rung below, best first.
         top: The same at the top.
-        epsilon: The largest difference of losses that means nothing.
+        epsilon: The largest insignificant difference of losses.
     """
     known, came = dict(below), {trial_id for trial_id, _ in top}
     at_rank = [loss for trial_id, loss in below if trial_id in came]
@@ -75,16 +75,15 @@ def is_same_ranking(
 def ranking_noise(
     curves: Mapping[str, Mapping[int, float]], above: int, up_to: int
 ) -> float | None:
-    """Return how much trials differ whose curves cross and cross back.
+    """Estimate the noise of losses from pairs of trials whose curves cross repeatedly.
 
-    As https://arxiv.org/abs/2207.06940 estimates epsilon: of all pairs of trials in which one is
-    ahead, was behind before, and was ahead before that, the 90th percentile of the distances at the
-    last iteration that both have.
+    Epsilon of https://arxiv.org/abs/2207.06940: of all pairs in which one trial leads, trailed
+    before and led before that, the 90th percentile of the distances at their last common iteration.
 
     Args:
         curves: Losses by iteration, by trial.
-        above: Pairs count that have an iteration in common above this one, the rung below.
-        up_to: Iterations after this one, the top rung, do not count.
+        above: The rung below: pairs need a common iteration above it.
+        up_to: The top rung: later iterations do not count.
 
     Returns:
         None if there is no such pair.

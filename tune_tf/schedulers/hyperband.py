@@ -1,4 +1,4 @@
-"""Successive halving in brackets: trials wait at a milestone until all of the bracket are there."""
+"""Hyperband: synchronous successive halving in brackets."""
 
 from typing import Any
 
@@ -14,28 +14,27 @@ from tune_tf.tune_internals.trial_ends import limit_in_hyperband
 
 
 class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
-    """Ray's ``HyperBandScheduler``, which tells why a trial ended (https://arxiv.org/abs/1603.06560).
+    """Ray's ``HyperBandScheduler`` with recorded trial outcomes (https://arxiv.org/abs/1603.06560).
 
-    A trial that has come to its bracket's milestone is paused, so its trainable has to save
-    checkpoints. Once all trials of the bracket are there, the best ``1 / reduction_factor`` go on
-    to the next one. A trial that came through all halvings is complete, also where Ray's last
-    milestone lies below ``max_t`` by rounding.
+    A trial that reaches its bracket's milestone is paused, so its trainable must save checkpoints.
+    Once all trials of the bracket are there, the best ``1 / reduction_factor`` continue to the next
+    one. A trial that survives all halvings is complete, even if rounding puts Ray's last milestone
+    below ``max_t``.
 
-    A bracket goes on with those of its trials that have been proposed so far. Where fewer trials
-    run at a time than a bracket holds, hardly any is stopped: take ``bohb`` there, which waits.
+    A bracket continues with the trials suggested so far. Where fewer trials run concurrently than a
+    bracket holds, hardly any is stopped: use ``bohb`` there, which waits.
 
-    Ray's brackets are private. What is used of them: the trials of a bracket, and that it can be
-    asked to go on.
+    Of Ray's private brackets it uses their trials and the call that makes them continue.
 
     Args:
-        objective: The metric that is compared.
-        settings: Where the milestones stand.
+        objective: The metric that trials are compared by.
+        settings: Positions of the milestones.
     """
 
     settings: HyperbandSettings | BohbSettings
 
     def __init__(self, objective: Objective, settings: HyperbandSettings) -> None:
-        """Make Ray's scheduler."""
+        """Create Ray's scheduler."""
         HyperBandScheduler.__init__(
             self,
             time_attr=TRAINING_ITERATION,
@@ -44,33 +43,33 @@ class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
             max_t=settings.max_t,
             reduction_factor=settings.reduction_factor,
         )
-        self._begin(objective, settings)
+        self._configure(objective, settings)
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """Return the milestones of all brackets, ascending."""
+        """Milestones of all brackets, ascending."""
         return milestones(self.settings.max_t, self.settings.reduction_factor)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Add a trial to a bracket, which would wait for ever for one that has ended already."""
+        """Add a trial to a bracket unless it has finished: the bracket would wait forever."""
         if not trial.is_finished():
             super().on_trial_add(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
-        """Return the trial to run next, after letting brackets go on that nobody would ask again.
+        """Return the trial to run next, after waking brackets that Ray has forgotten.
 
         Ray forgets a bracket whose last running trial fails or diverges after the first halving,
-        and a trial that is still being saved when its bracket ends: what is paused would stay so
-        for ever (ray#6780).
+        and a trial that is still being saved when its bracket ends: paused trials would stay paused
+        (ray#6780).
         """
-        self._take_up(tune_controller)
-        with self._deciding():
-            for bracket in self._forgotten():
+        self._restore_state(tune_controller)
+        with self._mark_decision():
+            for bracket in self._stalled_brackets():
                 self._process_bracket(tune_controller, bracket)
         return super().choose_trial_to_run(tune_controller, **options)
 
-    def _forgotten(self) -> list[Any]:
-        """Return the brackets all of whose trials have come to the milestone and are paused."""
+    def _stalled_brackets(self) -> list[Any]:
+        """Return the brackets whose trials are all paused at the milestone."""
         brackets = (bracket for band in self._hyperbands for bracket in band if bracket)
         return [
             bracket
@@ -86,7 +85,7 @@ class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
 
 
 def milestones(max_t: int, reduction_factor: float) -> tuple[int, ...]:
-    """Return the iterations of all brackets' milestones, ascending, rounded as Ray rounds them.
+    """Return the milestones of all brackets, ascending, rounded as Ray rounds them.
 
     Bracket ``s`` of ``round(log(max_t) / log(reduction_factor)) + 1`` starts at ``max_t *
     reduction_factor ** -s`` and has ``s`` halvings.

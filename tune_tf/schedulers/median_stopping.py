@@ -1,4 +1,4 @@
-"""A trial that never was as good as the median of the others is stopped."""
+"""Median stopping rule."""
 
 from ray.tune.schedulers import MedianStoppingRule
 
@@ -9,19 +9,19 @@ from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
 class MedianStoppingScheduler(OutcomeMixin, MedianStoppingRule):
-    """Ray's ``MedianStoppingRule``, which tells why a trial ended.
+    """Ray's ``MedianStoppingRule`` with recorded trial outcomes.
 
-    A trial is stopped whose best value so far is worse than the median of the other trials' means
+    A trial is stopped if its best value so far is worse than the median of the other trials' means
     up to the same iteration (https://research.google/pubs/pub46180). With ``hard_stop=False`` it is
-    paused, and goes on when no other trial waits to start; its trainable has to save checkpoints.
+    paused, and continues when no other trial waits; its trainable must save checkpoints.
 
     Args:
-        objective: The metric that is compared.
-        settings: From when on, and how many trials have to be known.
+        objective: The metric that trials are compared by.
+        settings: Grace period and number of trials required.
     """
 
     def __init__(self, objective: Objective, settings: MedianStoppingSettings) -> None:
-        """Make Ray's scheduler."""
+        """Create Ray's scheduler."""
         MedianStoppingRule.__init__(
             self,
             time_attr=TRAINING_ITERATION,
@@ -31,4 +31,4 @@ class MedianStoppingScheduler(OutcomeMixin, MedianStoppingRule):
             min_samples_required=settings.min_samples_required,
             hard_stop=settings.hard_stop,
         )
-        self._begin(objective, settings)
+        self._configure(objective, settings)

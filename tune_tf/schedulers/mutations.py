@@ -1,4 +1,4 @@
-"""What a population's trials may change: a part of the search space, in the terms of Ray's PBT."""
+"""Mutable parameters of population based training, in Ray's terms."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, nested
 from tune_tf.space.paths import SEPARATOR, slashed
 from tune_tf.space.ray_form import to_domain
@@ -14,7 +14,7 @@ from tune_tf.space.ray_form import to_domain
 
 @dataclass(frozen=True)
 class Mutations:
-    """The parameters that change while trials run.
+    """Parameters that change while trials run.
 
     Args:
         parameters: Parameter by path, in the order of the space.
@@ -25,8 +25,8 @@ class Mutations:
     def to_ray(self) -> dict[str, Any]:
         """Return the nested ``hyperparam_mutations`` of Ray's PBT.
 
-        A choice is a list: Ray moves to the next option of a list, and would multiply what a
-        ``tune.choice`` holds.
+        A choice becomes a list: Ray moves to a neighbouring option of a list, and would multiply
+        the value of a ``tune.choice``.
         """
         return nested(
             {
@@ -38,8 +38,8 @@ class Mutations:
     def to_bounds(self) -> dict[str, Any]:
         """Return the nested ``hyperparam_bounds`` of Ray's PB2.
 
-        PB2 rounds what it proposes to single precision; so the ends are numbers that this does not
-        move, the outermost ones within the range.
+        PB2 rounds values to single precision, so the bounds are the outermost single-precision
+        numbers within the range.
         """
         return nested(
             {
@@ -49,65 +49,69 @@ class Mutations:
             }
         )
 
-    def within(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Return a config whose changed values are brought back into their ranges.
+    def clip(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Return a config whose mutated values are moved back into their ranges.
 
-        Ray multiplies values without a look at the range or the step.
+        Ray multiplies values regardless of range and step.
         """
         for path, parameter in self.parameters.items():
             *groups, name = path.split(SEPARATOR)
             group = config
             for each in groups:
                 group = group[each]
-            group[name] = nearest(parameter, group[name])
+            group[name] = nearest_value(parameter, group[name])
         return config
 
 
-def mutations(
+def select_mutations(
     names: Iterable[str] | None,
     space: SearchSpace | None,
-    refusal: Callable[[Parameter], str | None],
+    find_refusal: Callable[[Parameter], str | None],
     scheduler: str,
 ) -> Mutations:
     """Return the parameters of a space that are to change.
 
     Args:
-        names: Their paths, with dots or slashes; None for all that can.
+        names: Their paths, with dots or slashes; None for all mutable ones.
         space: The search space.
-        refusal: Returns why a parameter cannot change, or None where it can.
+        find_refusal: Returns why a parameter cannot change, or None if it can.
         scheduler: Name of the scheduler, for the errors.
 
     Raises:
-        InvalidSettingsError: With all faults: no space is given, a name is not in it, a parameter
-            cannot change, or there is none that can.
+        InvalidSettingsError: No space is given, a name is not in it, a parameter cannot change, or
+            there is none that can; lists all errors.
     """
     if space is None:
-        text = f"{scheduler} changes parameters while trials run: give the search space, space=..."
+        text = (
+            f"{scheduler} changes parameters while trials run: pass the search space as space=..."
+        )
         raise InvalidSettingsError([ErrorDetail("space", text)])
     if names is None:
-        able = {path: each for path, each in space.parameters.items() if refusal(each) is None}
+        able = {path: each for path, each in space.parameters.items() if find_refusal(each) is None}
         if not able:
-            reasons = ", ".join(f"{path} {refusal(it)}" for path, it in space.parameters.items())
+            reasons = ", ".join(
+                f"{path} {find_refusal(it)}" for path, it in space.parameters.items()
+            )
             text = f"there is no parameter that {scheduler} can change: {reasons}"
             raise InvalidSettingsError([ErrorDetail("mutations", text)])
         return Mutations(able)
-    chosen, faults = {}, []
+    chosen, errors = {}, []
     for path in map(slashed, names):
         if path not in space.parameters:
             known = list(space.parameters)
-            text = f"{path!r} is not in the search space{near_ones(path, known)}"
-            faults.append(ErrorDetail("mutations", f"{text}; there are {', '.join(known)}"))
-        elif reason := refusal(space.parameters[path]):
-            faults.append(ErrorDetail("mutations", f"{path} {reason}: leave it out"))
+            text = f"{path!r} is not in the search space{did_you_mean(path, known)}"
+            errors.append(ErrorDetail("mutations", f"{text}; there are {', '.join(known)}"))
+        elif reason := find_refusal(space.parameters[path]):
+            errors.append(ErrorDetail("mutations", f"{path} {reason}: leave it out"))
         else:
             chosen[path] = space.parameters[path]
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
     return Mutations(chosen)
 
 
-def moves(parameter: Parameter) -> str | None:
-    """Return why PBT cannot change a parameter, or None where it can."""
+def pbt_refusal(parameter: Parameter) -> str | None:
+    """Return why PBT cannot change a parameter, or None if it can."""
     if isinstance(parameter, Constant):
         return "is a constant"
     if parameter.when is not None:
@@ -115,9 +119,9 @@ def moves(parameter: Parameter) -> str | None:
     return None
 
 
-def moves_evenly(parameter: Parameter) -> str | None:
-    """Return why PB2 cannot change a parameter, or None where it can."""
-    if reason := moves(parameter):
+def pb2_refusal(parameter: Parameter) -> str | None:
+    """Return why PB2 cannot change a parameter, or None if it can."""
+    if reason := pbt_refusal(parameter):
         return reason
     if isinstance(parameter, Choice):
         return "is a choice, and pb2 needs a range of numbers; pbt can change it"
@@ -128,8 +132,8 @@ def moves_evenly(parameter: Parameter) -> str | None:
     return "has one value only" if parameter.low == parameter.high else None
 
 
-def nearest(parameter: Parameter, value: Any) -> Any:
-    """Return the value of a range that is nearest to a number; an option of a choice stays."""
+def nearest_value(parameter: Parameter, value: Any) -> Any:
+    """Return the value of a range nearest to a number; leave options of a choice as is."""
     if not isinstance(parameter, Float | Int):
         return value
     if parameter.step and parameter.step != 1:
@@ -139,7 +143,7 @@ def nearest(parameter: Parameter, value: Any) -> Any:
 
 
 def _inward(end: float, other: float) -> float:
-    """Return the single-precision number nearest to one end of a range that lies within it."""
+    """Return the single-precision number within a range that is nearest to one end."""
     rounded = np.float32(end)
     outside = float(rounded) < end if end < other else float(rounded) > end
     return float(np.nextafter(rounded, np.float32(other)) if outside else rounded)

@@ -1,9 +1,9 @@
-"""What tune_tf's schedulers add to Ray's: they say why a trial ended.
+"""Mixin that records trial outcomes in Ray's schedulers.
 
-Ray Tune asks a scheduler what to do with each result, and forgets the reason: a trial that was
-stopped early and one that ran to its limit look the same to searchers and callbacks. When a trial
-is over, Tune calls the scheduler first, then the searcher, then the callbacks, and hands all of
-them the trial's last result; so the reason is written there.
+Ray Tune asks a scheduler what to do with each result and forgets the reason: a trial that was
+stopped early and one that ran to its limit look the same to searchers and callbacks. At the end of
+a trial Tune calls the scheduler first, then the searcher, then the callbacks, each with the trial's
+last result; so the reason is written there.
 """
 
 import contextlib
@@ -19,15 +19,16 @@ from tune_tf.config.scheduler_settings import LimitedSettings
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
-from tune_tf.result_keys import TRAINING_ITERATION, own_metrics
+from tune_tf.result_keys import TRAINING_ITERATION, training_metrics
 from tune_tf.schedulers.state import ResumeMixin
+from tune_tf.tune_internals.trial_status import mark_for_snapshot
 
-_TRAINABLES_OWN = (Outcome.COMPLETED, Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR)
+_TRAINABLE_OUTCOMES = (Outcome.COMPLETED, Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR)
 
 
 @dataclass(frozen=True)
 class _Stop:
-    """A stop that this scheduler decided on."""
+    """Stop decided by this scheduler."""
 
     outcome: Outcome
     iteration: int
@@ -35,39 +36,39 @@ class _Stop:
 
 
 class OutcomeMixin(ResumeMixin, FIFOScheduler):
-    """Mixin for a Ray scheduler: bounds trials, keeps NaN and Inf out, and says why a trial ended.
+    """Mixin for a Ray scheduler: limits trials, stops divergent ones and records outcomes.
 
-    With finite metrics every decision is the Ray scheduler's own.
+    With finite metrics every decision is that of the Ray scheduler.
 
     Attributes:
-        num_to_keep: What ``tune.run(checkpoint_config=CheckpointConfig(num_to_keep=...))`` has to
-            be for this scheduler; None for all checkpoints of a trial.
-        fresh_actors: Whether this scheduler needs ``tune.run(reuse_actors=False)``.
+        num_to_keep: The required ``tune.run(checkpoint_config=CheckpointConfig(num_to_keep=...))``;
+            None for all checkpoints of a trial.
+        fresh_actors: Whether the scheduler requires ``tune.run(reuse_actors=False)``.
     """
 
     settings: LimitedSettings
     num_to_keep: int | None = 2
     fresh_actors = False
 
-    def _begin(self, objective: Objective, settings: SchedulerSettings) -> None:
-        """Take up the settings; the last line of a subclass's ``__init__``."""
-        super()._begin(objective, settings)
+    def _configure(self, objective: Objective, settings: SchedulerSettings) -> None:
+        """Set the settings; the last line of a subclass's ``__init__``."""
+        super()._configure(objective, settings)
         self._stops: dict[str, _Stop] = {}
         self._depth = 0
-        self._leaving: set[str] = set()
+        self._ending_trials: set[str] = set()
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """Return the iterations at which trials are compared, ascending; empty if at none."""
+        """Iterations at which trials are compared, ascending; empty if there are none."""
         return ()
 
     @property
     def metric(self) -> str:
-        """The metric that Tune checks each result for."""
+        """The metric that Tune requires in each result."""
         return self.objective.metric
 
     def set_search_properties(self, metric: str | None, mode: str | None, **_spec: Any) -> bool:
-        """Accept what ``tune.run(metric=, mode=)`` says where it agrees with the objective.
+        """Accept ``tune.run(metric=, mode=)`` if it agrees with the objective.
 
         Raises:
             InvalidSettingsError: It names another metric or mode.
@@ -78,7 +79,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
                 [
                     (
                         f"tune.run was given metric={metric!r}, mode={mode!r}, but the scheduler "
-                        f"was made for metric={self.objective.metric!r}, "
+                        f"was created for metric={self.objective.metric!r}, "
                         f"mode={self.objective.mode!r}; leave them out of tune.run"
                     )
                 ]
@@ -86,89 +87,89 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Make ``max_t`` the trial's own limit, so that Tune ends it there as complete."""
+        """Set ``max_t`` as the trial's own limit, so that Tune completes it there."""
         trial.stopping_criterion.setdefault(TRAINING_ITERATION, self.settings.max_t)
         super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Return what Ray's scheduler decides; a trial whose metric is not finite is stopped.
+        """Return the decision of Ray's scheduler; stop a trial whose metric is not finite.
 
         Raises:
-            UnknownMetricError: The metric is not in the result; names those that are.
+            UnknownMetricError: The result lacks the metric; names those that it has.
         """
-        self._take_up(tune_controller)
+        self._restore_state(tune_controller)
         iteration = int(result.get(TRAINING_ITERATION, 0))
-        if decided := self._decided_before(trial, iteration):
+        if decided := self._earlier_decision(trial, iteration):
             return decided
         if self.objective.metric not in result:
-            raise UnknownMetricError(self.objective.missing(own_metrics(result)))
+            raise UnknownMetricError(self.objective.missing(training_metrics(result)))
         if not is_finite(result[self.objective.metric]):
             cause = self._not_finite(result)
             self._stops[trial.trial_id] = _Stop(Outcome.DIVERGED, iteration, cause)
             return TrialScheduler.STOP
-        with self._deciding():
+        with self._mark_decision():
             decision = super().on_trial_result(tune_controller, trial, result)
         if decision == TrialScheduler.STOP:
             self._stops[trial.trial_id] = self._stop_at(trial, iteration)
         return decision
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Write the reason of the end into the trial's last result, then let Ray's record it."""
-        self._take_up(tune_controller)
+        """Record the outcome in the trial's last result, then notify Ray's scheduler."""
+        self._restore_state(tune_controller)
         self._note_stop(trial)
-        self._write(trial, *self._ending(trial, result))
-        with self._deciding(trial):
+        self._write_outcome(trial, *self._infer_outcome(trial, result))
+        with self._mark_decision(trial):
             if is_finite(result.get(self.objective.metric)):
                 super().on_trial_complete(tune_controller, trial, result)
             else:
                 super().on_trial_remove(tune_controller, trial)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """Write the reason of the end of a trial that waited; its last result is there still."""
-        self._take_up(tune_controller)
-        # Ray's Hyperband calls it, too, for a trial that completes or fails.
-        if trial.trial_id not in self._leaving:
+        """Record the outcome of a paused or pending trial in its last result."""
+        self._restore_state(tune_controller)
+        # Ray's Hyperband also calls it for a trial that completes or fails.
+        if trial.trial_id not in self._ending_trials:
             self._note_stop(trial)
             stop = self._stops.get(trial.trial_id, _Stop(Outcome.OUT_OF_BUDGET, 0))
-            self._write(trial, stop.outcome, stop.cause)
-            _put_into_snapshot(tune_controller, trial)
-        with self._deciding(trial):
+            self._write_outcome(trial, stop.outcome, stop.cause)
+            mark_for_snapshot(tune_controller, trial)
+        with self._mark_decision(trial):
             super().on_trial_remove(tune_controller, trial)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Let Ray's scheduler know that a trial failed, which may end the waiting of others."""
-        self._take_up(tune_controller)
-        with self._deciding(trial):
+        """Notify Ray's scheduler of a failed trial, which may end the waiting of others."""
+        self._restore_state(tune_controller)
+        with self._mark_decision(trial):
             super().on_trial_error(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
         """Return the trial that Ray's scheduler wants to run next."""
-        self._take_up(tune_controller)
-        with self._deciding():
+        self._restore_state(tune_controller)
+        with self._mark_decision():
             return super().choose_trial_to_run(tune_controller, **options)
 
     def _limit(self, trial: Trial) -> int:
-        """Return the iteration at which a trial has run as far as it is meant to."""
+        """Return the iteration at which a trial is complete."""
         return self.settings.max_t
 
     @contextlib.contextmanager
-    def _deciding(self, leaving: Trial | None = None) -> Iterator[None]:
-        """Mark that Ray's scheduler decides: trials that Tune completes meanwhile, it stops.
+    def _mark_decision(self, ending: Trial | None = None) -> Iterator[None]:
+        """Attribute trials that Tune completes within the context to Ray's scheduler.
 
         Args:
-            leaving: The trial whose end it is told of.
+            ending: The trial whose end is being handled.
         """
-        ended = {leaving.trial_id} - self._leaving if leaving else set()
-        self._leaving |= ended
+        ended = {ending.trial_id} - self._ending_trials if ending else set()
+        self._ending_trials |= ended
         self._depth += 1
         try:
             yield
         finally:
             self._depth -= 1
-            self._leaving -= ended
+            self._ending_trials -= ended
 
     def _note_stop(self, trial: Trial) -> None:
-        """Note that Ray's scheduler stops a trial, if it is at it."""
+        """Record that Ray's scheduler is stopping a trial."""
         if self._depth and trial.trial_id not in self._stops:
             iteration = int(trial.last_result.get(TRAINING_ITERATION, 0))
             self._stops[trial.trial_id] = self._stop_at(trial, iteration)
@@ -177,17 +178,17 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         at_limit = iteration >= self._limit(trial)
         return _Stop(Outcome.COMPLETED if at_limit else Outcome.PRUNED, iteration)
 
-    def _write(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
+    def _write_outcome(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
         trial.last_result[STOP_REASON] = outcome.value
         trial.last_result.pop(STOP_CAUSE, None)
         if cause:
             trial.last_result[STOP_CAUSE] = cause
         trial.run_metadata.invalidate_cache()
 
-    def _decided_before(self, trial: Trial, iteration: int) -> str | None:
-        """Return what to do with a trial that runs again, after a resume, to where it was stopped.
+    def _earlier_decision(self, trial: Trial, iteration: int) -> str | None:
+        """Return the decision for a trial that runs again, after a resume, to where it was stopped.
 
-        Ray's scheduler has done with it: it would let it pass this time, or fail.
+        Ray's scheduler is done with it: it would let it pass this time, or fail.
         """
         stop = self._stops.get(trial.trial_id)
         if stop is None:
@@ -197,8 +198,8 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
             return None
         return TrialScheduler.STOP if iteration >= stop.iteration else TrialScheduler.CONTINUE
 
-    def _ending(self, trial: Trial, result: Mapping[str, Any]) -> tuple[Outcome, str | None]:
-        """Return how a trial ended, and why where there is more to say."""
+    def _infer_outcome(self, trial: Trial, result: Mapping[str, Any]) -> tuple[Outcome, str | None]:
+        """Return a trial's outcome with its cause, if there is more to say."""
         done = bool(result.get("done"))
         if self.objective.metric not in result and not done:
             return Outcome.OUT_OF_BUDGET, None
@@ -207,9 +208,9 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         stamped = Outcome.of_result(result)
         finite = is_finite(result.get(self.objective.metric))
         cause = result.get(STOP_CAUSE)
-        if stamped in _TRAINABLES_OWN and (finite or stamped is not Outcome.COMPLETED):
+        if stamped in _TRAINABLE_OUTCOMES and (finite or stamped is not Outcome.COMPLETED):
             return stamped, cause
-        if stamped is Outcome.PRUNED and cause:  # whoever stopped it has said why
+        if stamped is Outcome.PRUNED and cause:  # the cause is recorded already
             return stamped, cause
         if not finite:
             return Outcome.DIVERGED, self._not_finite(result)
@@ -220,14 +221,3 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         if name not in result:
             return f"{name} is not reported at iteration {iteration}"
         return f"{name} is {result[name]} at iteration {iteration}"
-
-
-def _put_into_snapshot(controller: Any, trial: Trial) -> None:
-    """Have Tune write a trial's end, which it forgets of one that waits without an actor.
-
-    A resume would run it again. There is no public way; without this one the end is lost only if
-    the driver is.
-    """
-    mark = getattr(controller, "_mark_trial_to_checkpoint", None)
-    if mark is not None:
-        mark(trial)

@@ -1,4 +1,4 @@
-"""Promotion with a limit that grows only while the ranking of the best trials still changes."""
+"""PASHA: promotion with a limit that grows while the ranking of the best trials changes."""
 
 from tune_tf.config.scheduler_settings import PashaSettings
 from tune_tf.objective import Objective
@@ -13,19 +13,19 @@ class PashaScheduler(PromotionAshaScheduler):
     See :class:`~tune_tf.schedulers.growing_rungs.GrowingRungs` for when it grows, and
     :class:`~tune_tf.schedulers.PromotionAshaScheduler` for all else.
 
-    A trial that stands at the highest open rung at the end of the sweep ran as far as any could,
-    and is completed; those that wait below it are pruned. So all completed trials ran the same
-    number of iterations, at most ``max_t``: train the best one further for a final model.
+    A trial at the highest open rung at the end of the sweep ran as far as any could and is
+    completed; those waiting below are pruned. So all completed trials ran the same number of
+    iterations, at most ``max_t``: train the best one further for a final model.
 
     Args:
-        objective: The metric that is compared.
-        settings: Where the rungs stand.
+        objective: The metric that trials are compared by.
+        settings: Positions of the rungs.
     """
 
     settings: PashaSettings
 
     def __init__(self, objective: Objective, settings: PashaSettings) -> None:
-        """Make the ladder."""
+        """Create the rungs."""
         iterations = rung_iterations(
             settings.grace_period, settings.reduction_factor, settings.max_t
         )

@@ -1,4 +1,4 @@
-"""Population based bandits: PBT whose changes are proposed by a Gaussian process."""
+"""Population based bandits: PBT with changes suggested by a Gaussian process."""
 
 import warnings
 from typing import Any
@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tune_tf.config.scheduler_settings import Pb2Settings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.mutations import moves_evenly, mutations
+from tune_tf.schedulers.mutations import pb2_refusal, select_mutations
 from tune_tf.schedulers.population import PopulationMixin
 from tune_tf.space import SearchSpace
 
@@ -18,22 +18,22 @@ from tune_tf.space import SearchSpace
 class Pb2Scheduler(PopulationMixin, PB2):
     """Ray's ``PB2`` with the bounds of a search space (https://arxiv.org/abs/2002.02518).
 
-    The process sees ranges evenly, also logarithmic ones. It needs scikit-learn, no other package.
+    Logarithmic ranges are modelled linearly, too. Requires scikit-learn.
 
     Args:
-        objective: The metric that is compared.
-        settings: When trials are compared, and what changes.
-        space: Where ``settings.mutations`` stand.
+        objective: The metric that trials are compared by.
+        settings: Perturbation interval and mutations.
+        space: The search space of ``settings.mutations``.
 
     Raises:
-        InvalidSettingsError: The space does not hold them, or they cannot change.
+        InvalidSettingsError: The space does not contain the mutations, or they cannot change.
     """
 
     def __init__(
         self, objective: Objective, settings: Pb2Settings, space: SearchSpace | None
     ) -> None:
-        """Make Ray's scheduler."""
-        changing = mutations(settings.mutations, space, moves_evenly, settings.name)
+        """Create Ray's scheduler."""
+        changing = select_mutations(settings.mutations, space, pb2_refusal, settings.name)
         PB2.__init__(
             self,
             time_attr=TRAINING_ITERATION,
@@ -44,10 +44,10 @@ class Pb2Scheduler(PopulationMixin, PB2):
             quantile_fraction=settings.quantile_fraction,
             synch=settings.synch,
         )
-        self._begin(objective, settings)
+        self._configure(objective, settings)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Return what Ray's scheduler decides, quietly: the process is fitted to a few points."""
+        """Return Ray's decision, without convergence warnings of a process fitted to few points."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return super().on_trial_result(tune_controller, trial, result)

@@ -1,4 +1,4 @@
-"""What Ray's two population based schedulers lack, and both need."""
+"""Mixin for Ray's population based schedulers: any searcher, resumes and recorded changes."""
 
 import copy
 from typing import Any
@@ -17,37 +17,37 @@ from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
 class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
-    """Mixin for Ray's ``PopulationBasedTraining``: any searcher makes the first configs.
+    """Mixin for Ray's ``PopulationBasedTraining`` with any searcher for the first configs.
 
-    The best trials' checkpoints are given to the worst ones, which go on with a changed config.
-    From then on a trial's values are not those of the config that the searcher proposed:
-    ``config_changed_at`` in its results says which was the last iteration with that one.
+    The worst trials get the checkpoints of the best ones and continue with a changed config. From
+    then on a trial's values do not belong to the config that the searcher suggested:
+    ``config_changed_at`` in its results is the last iteration with that config.
 
-    Ray's state of a trial is private. What is used of it: the score that makes a trial a donor, the
-    donor's checkpoint, and the last iteration and result that a waiting trial has told.
+    Of Ray's private state of a trial it uses the score that makes it a donor, the donor's
+    checkpoint, and the last iteration and result of a waiting trial.
 
     Attributes:
-        num_to_keep: All checkpoints: a trial may wait for a slot while its donor goes on.
+        num_to_keep: All checkpoints: a trial may wait for a slot while its donor continues.
     """
 
     settings: PbtSettings | Pb2Settings
     num_to_keep = None
 
-    def _begin(self, objective: Objective, settings: SchedulerSettings) -> None:
-        """Take up the settings; the last line of a subclass's ``__init__``."""
-        super()._begin(objective, settings)
+    def _configure(self, objective: Objective, settings: SchedulerSettings) -> None:
+        """Set the settings; the last line of a subclass's ``__init__``."""
+        super()._configure(objective, settings)
         self._tags: dict[str, str | None] = {}
         self._changed_at: dict[str, int] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Add a trial; Ray refuses searchers, though it asks them nothing."""
-        super().on_trial_add(_seen(tune_controller), trial)
+        """Add a trial; the searcher is hidden, as Ray refuses searchers that it does not use."""
+        super().on_trial_add(_proxy(tune_controller), trial)
         self._tags.setdefault(trial.trial_id, trial.experiment_tag)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Return what Ray's scheduler decides; notes which trials it has given another config."""
-        self._await_pending(tune_controller)
-        decision = super().on_trial_result(_seen(tune_controller), trial, result)
+        """Return the decision of Ray's scheduler, and record which trials got another config."""
+        self._hold_for_pending(tune_controller)
+        decision = super().on_trial_result(_proxy(tune_controller), trial, result)
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             result[CONFIG_CHANGED_AT] = changed_at
         self._note_changes({trial.trial_id: int(result.get(TRAINING_ITERATION, 0))})
@@ -56,47 +56,47 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         return decision
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Write when the config was changed, and the reason of the end."""
-        self._take_up(tune_controller)
+        """Record the change of the config and the outcome."""
+        self._restore_state(tune_controller)
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             trial.last_result[CONFIG_CHANGED_AT] = changed_at
         super().on_trial_complete(tune_controller, trial, result)
         self._retire(trial)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """Write when the config was changed, and the reason of the end."""
-        self._take_up(tune_controller)
+        """Record the change of the config and the outcome."""
+        self._restore_state(tune_controller)
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             trial.last_result[CONFIG_CHANGED_AT] = changed_at
         super().on_trial_remove(tune_controller, trial)
         self._retire(trial)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Take a failed trial out; it is added again if it is to be tried again."""
+        """Remove a failed trial; it is added again for a retry."""
         super().on_trial_error(tune_controller, trial)
         self._retire(trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
-        """Return the trial to run next; where all wait for one that has ended, they go on.
+        """Return the trial to run next; wake a population that waits for a finished trial.
 
         Ray wakes a population that waits for its last trial only by that trial's result (ray#23424
-        shows one that sleeps for ever).
+        shows one that sleeps forever).
         """
-        self._await_pending(tune_controller)
+        self._hold_for_pending(tune_controller)
         chosen = super().choose_trial_to_run(tune_controller, **options)
-        if chosen is None and (waiting := _all_wait(tune_controller.get_trials())):
+        if chosen is None and (waiting := _all_paused(tune_controller.get_trials())):
             last = max(waiting, key=lambda trial: self._trial_state[trial].last_train_time)
             if result := self._trial_state[last].last_result:
-                with self._deciding():
+                with self._mark_decision():
                     PopulationBasedTraining.on_trial_result(
-                        self, _seen(tune_controller), last, result
+                        self, _proxy(tune_controller), last, result
                     )
                 self._note_changes({})
             chosen = super().choose_trial_to_run(tune_controller, **options) or waiting[0]
         return chosen
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state, in which a checkpoint that is still being made is the one before it."""
+        """Return the state, in which an unfinished checkpoint is replaced by the one before it."""
         states = {}
         for trial, state in self._trial_state.items():
             states[trial] = copy.copy(state)
@@ -106,10 +106,9 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
 
     @property
     def needed_checkpoints(self) -> frozenset[str]:
-        """Return the checkpoints of donors, which others go on from.
+        """Checkpoints of donors, from which other trials continue.
 
-        While one is still being made, all of its trial are needed: the one before it may be the
-        last.
+        While one is being made, all of its trial's are needed: the one before it may be the last.
         """
         needed = set()
         for trial, state in self._trial_state.items():
@@ -120,13 +119,13 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
                 needed.add(trial.path)
         return frozenset(needed)
 
-    def _await_pending(self, tune_controller: Any) -> None:
-        """Let a synchronous population wait for the trials that are about to start.
+    def _hold_for_pending(self, tune_controller: Any) -> None:
+        """Make a synchronous population wait for pending trials.
 
-        One that had reported before a kill or a failure starts again. Ray would pause it to give it
-        another config, and Tune loses the process that it starts for a pending trial.
+        A trial that had reported before a kill or a failure starts again. Ray would pause it to
+        give it another config, and Tune loses the process that it starts for a pending trial.
         """
-        self._take_up(tune_controller)
+        self._restore_state(tune_controller)
         if not self._synch:
             return
         for trial in tune_controller.get_trials():
@@ -134,10 +133,10 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
                 self._trial_state[trial].last_train_time = 0
 
     def _note_changes(self, iterations: dict[str, int]) -> None:
-        """Note the trials whose weights and config are another's now; Ray marks them by a tag.
+        """Record the trials that got another's weights and config; Ray marks them by a tag.
 
         Args:
-            iterations: Iteration of a trial whose last result Tune has not taken up yet.
+            iterations: Iteration of a trial whose last result Tune has not stored yet.
         """
         for trial_id, trial in self._trials.items():
             fresh = trial_id not in self._changed_at
@@ -146,20 +145,20 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
                 self._changed_at[trial_id] = int(seen)
 
     def _retire(self, trial: Trial) -> None:
-        """Make a trial that has ended nobody's donor, also while Tune still saves it."""
+        """Exclude a finished trial as a donor, even while Tune still saves it."""
         if state := self._trial_state.get(trial):
             state.last_score = None
             state.last_checkpoint = None
 
 
-def _all_wait(trials: list[Trial]) -> list[Trial]:
-    """Return the trials to go on with if all of them are paused, else none."""
+def _all_paused(trials: list[Trial]) -> list[Trial]:
+    """Return the unfinished trials if all of them are paused, else none."""
     live = [trial for trial in trials if not trial.is_finished()]
     return live if all(trial.status == Trial.PAUSED for trial in live) else []
 
 
-def _seen(controller: Any) -> Any:
-    """Return a controller without a searcher, and without trials that failed among the live."""
+def _proxy(controller: Any) -> Any:
+    """Return a controller without a searcher and without failed trials among the live ones."""
     if controller is None or isinstance(controller, ControllerProxy):
         return controller
 

@@ -1,13 +1,13 @@
-"""Draws that are tried out before they are made, so that no known config is drawn again.
+"""Deduplication of sampled configs: a dry run of the sampler before each new trial.
 
-Optuna's samplers look past failed trials, and propose what they know to be good as often as they
-are asked. Where parameters are numbers of a range, the same config is not drawn twice anyway; where
-all of them are options or steps, it is. In place of a known config a random one is drawn.
+Optuna's samplers ignore failed trials and repeat configs that they rate highly. Where every
+parameter is a choice or has a step, equal configs do occur; a known config is then replaced by a
+random one.
 
-Measured in virtual time on 2,160 really trained configs of five choices, with TPE, ASHA and 1
-worker, 8 seeds: one of the best 1 % was found by 8 instead of 2, one of the best 0.1 % by 3 instead
-of 0. A neighbour of the known config in place of a random one was no better than a repeat, in 6
-seeds; several draws of the sampler before it cost several times as much.
+Measured in virtual time on 2,160 fully trained configs of five choices, with TPE, ASHA and 1
+worker: 8 of 8 seeds found one of the best 1 % instead of 2, and 3 found one of the best 0.1 %
+instead of 0. A neighbour of the known config was no better than a repeat (6 seeds); asking the
+sampler several times first cost several times as much.
 """
 
 import zlib
@@ -35,33 +35,33 @@ _RANDOM_DRAWS_A_POINT = 8
 _MOST_RANDOM_DRAWS = 500
 
 
-def point_of(trial: FrozenTrial) -> Point:
-    """Return a trial's parameters as a key."""
+def params_key(trial: FrozenTrial) -> Point:
+    """Return a trial's parameters as a hashable key."""
     return frozenset((path, repr(value)) for path, value in trial.params.items())
 
 
-def diverged(trial: FrozenTrial) -> bool:
-    """Return whether a trial gave NaN or Inf, and gives it again with the same parameters."""
+def is_diverged(trial: FrozenTrial) -> bool:
+    """Return whether a trial gave NaN or Inf and would do so again with the same parameters."""
     return (
         trial.state is TrialState.FAIL
         and trial.user_attrs.get(STOP_REASON) == Outcome.DIVERGED.value
-        and CONFIG_CHANGED_AT not in trial.user_attrs  # then it was not these parameters' doing
+        and CONFIG_CHANGED_AT not in trial.user_attrs  # then other parameters caused it
     )
 
 
-def tried(trial: FrozenTrial) -> bool:
-    """Return whether a trial was asked for in this study, however it ended or still runs.
+def is_asked(trial: FrozenTrial) -> bool:
+    """Return whether a trial was asked for in this study, finished or running.
 
-    What an earlier sweep tried may be tried again: this one has no checkpoint of it.
+    Configs of an earlier sweep may be tried again, as this one has no checkpoint of them.
     """
     return trial.state is not TrialState.WAITING and WARM_START not in trial.user_attrs
 
 
-class Points:
-    """The parameters of a study's trials, of those that might be drawn again.
+class PointIndex:
+    """Discrete parameters of those trials of a study that match a predicate.
 
     Args:
-        counts: Whether a trial is meant.
+        counts: The predicate.
     """
 
     def __init__(self, counts: Callable[[FrozenTrial], bool]) -> None:
@@ -70,7 +70,7 @@ class Points:
         self._of_ended: set[Point] = set()
 
     def among(self, trials: Iterable[FrozenTrial]) -> Collection[Point]:
-        """Return the parameters; a trial that had ended the time before is not looked at again."""
+        """Return the matching parameters; finished trials are examined only once."""
         of_unfinished: set[Point] = set()
         for trial in trials:
             if trial.number in self._settled:
@@ -79,7 +79,7 @@ class Points:
             if ended:
                 self._settled.add(trial.number)
             if self._counts(trial) and trial.params and _is_discrete(trial):
-                (self._of_ended if ended else of_unfinished).add(point_of(trial))
+                (self._of_ended if ended else of_unfinished).add(params_key(trial))
         return self._of_ended | of_unfinished
 
 
@@ -90,42 +90,36 @@ def deduplicate(
     refused: Collection[Point],
     known: Collection[Point] = NO_POINTS,
 ) -> FrozenTrial:
-    """Return a trial that a sampler would draw; the study does not get it.
+    """Return the trial that the sampler would draw, without adding it to the study.
 
-    It is the sampler's draw, if that is neither refused nor known; else the first random one that
-    is neither; else, as where everything is known, the first of them all that is not refused. What
-    the sampler notes on the study is kept, and what it notes on the trial is in the trial.
+    A draw that is refused or known is replaced by the first random one that is neither, or, where
+    all are known, by the first one that is not refused. The sampler's attributes of the study and
+    of the trial are kept.
 
     Args:
-        study: The study, with its sampler.
-        storage: Where the sampler looks.
+        study: The study with its sampler.
+        storage: The storage that the sampler reads.
         suggest: The search space.
         refused: Parameters not to draw.
         known: Parameters to draw only if there are no others.
     """
-    stage = _Stage(study.study_name, OverlayStorage(storage), suggest)
+    stage = _DryRun(study.study_name, OverlayStorage(storage), suggest)
     taken = {*refused, *known}
     draws = [stage.draw(study.sampler)]
-    if point_of(draws[0]) not in taken:
+    if params_key(draws[0]) not in taken:
         return draws[0]
     chance = RandomSampler(_seed_of(draws[0]))
     for _ in range(min(_MOST_RANDOM_DRAWS, _RANDOM_DRAWS_A_POINT * len(taken))):
         drawn = stage.draw(chance)
-        drawn.system_attrs = draws[0].system_attrs  # as what counts generations needs them
-        if point_of(drawn) not in taken:
+        drawn.system_attrs = draws[0].system_attrs  # NSGA-II counts generations by them
+        if params_key(drawn) not in taken:
             return drawn
         draws.append(drawn)
-    return next((each for each in draws if point_of(each) not in refused), draws[0])
+    return next((each for each in draws if params_key(each) not in refused), draws[0])
 
 
-class _Stage:
-    """Where trials are drawn and forgotten.
-
-    Args:
-        study_name: The study.
-        storage: What shows it.
-        suggest: The search space.
-    """
+class _DryRun:
+    """Draws trials on an overlay storage and discards them."""
 
     def __init__(self, study_name: str, storage: OverlayStorage, suggest: Suggest) -> None:
         self._study_name = study_name
@@ -133,7 +127,7 @@ class _Stage:
         self._suggest = suggest
 
     def draw(self, sampler: BaseSampler) -> FrozenTrial:
-        """Return what a sampler draws for the next trial."""
+        """Return the trial that a sampler draws next."""
         study = optuna.load_study(
             study_name=self._study_name, storage=self._storage, sampler=sampler
         )
@@ -145,12 +139,11 @@ class _Stage:
 
 
 def _seed_of(trial: FrozenTrial) -> int:
-    """Return a number that follows from what a sampler drew, so that its seed decides the rest."""
-    return zlib.crc32(repr((trial.number, sorted(point_of(trial)))).encode())
+    """Return a seed derived from a sampled trial, so that the sampler's seed determines it."""
+    return zlib.crc32(repr((trial.number, sorted(params_key(trial)))).encode())
 
 
 def _is_discrete(trial: FrozenTrial) -> bool:
-    """Return whether all that was drawn for a trial are options or steps."""
     return all(map(_has_steps, trial.distributions.values()))
 
 

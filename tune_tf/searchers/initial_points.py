@@ -1,4 +1,4 @@
-"""Configs that are to be tried first."""
+"""Initial points: user-given configs that are tried first."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -17,67 +17,67 @@ POINT: Final = "point_to_evaluate"
 """User attribute of an Optuna trial: the index of the point that it was made for."""
 
 
-def params_of_points(
+def points_to_params(
     space: GivenSpace, points: Sequence[Mapping[str, Any]] | None
 ) -> list[dict[str, Any]]:
-    """Return Optuna's parameters of configs to try first.
+    """Convert configs to Optuna's parameters.
 
     Args:
         space: The search space.
-        points: Nested configs. Constants may be left out. A space that is a callable cannot be
-            looked into: there, what a config leaves out is drawn.
+        points: Nested configs. Constants may be left out. If the space is a callable, parameters
+            that a config leaves out are sampled.
 
     Raises:
-        InvalidSettingsError: The space does not hold a config; all faults of all of them at once.
+        InvalidSettingsError: The space does not contain a config; lists all errors.
     """
-    faults: list[ErrorDetail] = []
+    errors: list[ErrorDetail] = []
     params: list[dict[str, Any]] = []
     for index, point in enumerate(points or ()):
         where = f"points_to_evaluate.{index}"
         if not isinstance(point, Mapping):
-            faults.append(ErrorDetail(where, f"must be a config, not {point!r}"))
+            errors.append(ErrorDetail(where, f"must be a config, not {point!r}"))
             continue
         found, wrong = point_params(space, point)
         params.append(found)
-        faults += [ErrorDetail(_below(where, each.where), each.what) for each in wrong]
-    if faults:
-        raise InvalidSettingsError(faults)
+        errors += [ErrorDetail(_join_path(where, each.where), each.what) for each in wrong]
+    if errors:
+        raise InvalidSettingsError(errors)
     return params
 
 
 def point_params(
     space: GivenSpace, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[ErrorDetail]]:
-    """Return Optuna's parameters of a nested config, and why the space does not hold it."""
+    """Return Optuna's parameters of a nested config, and why the space does not contain it."""
     if isinstance(space, SearchSpace):
-        return _of_space(space, config)
+        return _params_in_space(space, config)
     if isinstance(space, Space):
         space = space.distributions()
     given = flat(config)
-    return given, _faults(space, given) if isinstance(space, Mapping) else []
+    return given, _distribution_errors(space, given) if isinstance(space, Mapping) else []
 
 
 def enqueue(study: optuna.Study, params: Sequence[Mapping[str, Any]]) -> None:
-    """Have points asked for first, unless the study has had them."""
+    """Enqueue the points that the study has not had yet."""
     for index in missing_points(study, len(params)):
         study.enqueue_trial(dict(params[index]), user_attrs={POINT: index})
 
 
 def missing_points(study: optuna.Study, num_points: int) -> list[int]:
-    """Return the indices of the points that a study has not had."""
+    """Return the indices of the points that a study has not had yet."""
     if not num_points:
         return []
     had = {trial.user_attrs.get(POINT) for trial in study.get_trials(deepcopy=False)}
     return [index for index in range(num_points) if index not in had]
 
 
-def label_of(value: Any, choice: Choice) -> Label:
-    """Return what Optuna stores for an option."""
+def choice_label(value: Any, choice: Choice) -> Label:
+    """Return the value that Optuna stores for an option of a choice."""
     keys = [hashable(option) for option in choice.options]
     return labels(choice.options)[keys.index(hashable(value))]
 
 
-def _of_space(
+def _params_in_space(
     space: SearchSpace, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[ErrorDetail]]:
     given = flat(config, space.parameters)
@@ -89,20 +89,20 @@ def _of_space(
             given[path] = parameter.value
         if active and path in given:
             value = whole[path] = given[path]
-            if isinstance(parameter, Choice) and parameter.fault(value) is None:
-                value = label_of(value, parameter)
+            if isinstance(parameter, Choice) and parameter.error_for(value) is None:
+                value = choice_label(value, parameter)
             if not isinstance(parameter, Constant):
                 params[path] = value
     return params, space.validate(given)
 
 
-def _faults(
+def _distribution_errors(
     distributions: Mapping[str, BaseDistribution], given: Mapping[str, Any]
 ) -> list[ErrorDetail]:
-    faults = [ErrorDetail(path, "is no parameter") for path in given if path not in distributions]
+    errors = [ErrorDetail(path, "is no parameter") for path in given if path not in distributions]
     for path, distribution in distributions.items():
         if path not in given:
-            faults.append(ErrorDetail(path, "is missing"))
+            errors.append(ErrorDetail(path, "is missing"))
             continue
         try:
             create_trial(
@@ -111,9 +111,9 @@ def _faults(
                 distributions={path: distribution},
             )
         except (ValueError, TypeError):
-            faults.append(ErrorDetail(path, f"must be of {distribution!r}, not {given[path]!r}"))
-    return faults
+            errors.append(ErrorDetail(path, f"must be of {distribution!r}, not {given[path]!r}"))
+    return errors
 
 
-def _below(where: str, path: str) -> str:
+def _join_path(where: str, path: str) -> str:
     return f"{where}.{path}" if path else where

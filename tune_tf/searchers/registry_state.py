@@ -1,4 +1,4 @@
-"""What is saved of a book of trials, and what a study's trials mean to it."""
+"""Saved state of a trial registry, and its reconciliation with a study."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -14,14 +14,14 @@ NO_STEP: Final = -1
 
 @dataclass
 class TrialRecord:
-    """One trial.
+    """Registry entry of one trial.
 
     Args:
-        number: Optuna's number of it.
-        seen: Iteration of the last result that Tune showed; None before the first.
-        reported: Last step that Optuna was told; a retry repeats steps.
+        number: Optuna's trial number.
+        seen: Iteration of the last result that Tune passed on; None before the first.
+        reported: Last step reported to Optuna; a retry repeats steps.
         values: The objectives' values at that step, as far as they were finite.
-        finished: Whether Optuna has its end.
+        finished: Whether Optuna knows the outcome.
     """
 
     number: int
@@ -33,43 +33,45 @@ class TrialRecord:
 
 @dataclass
 class RegistryState:
-    """What is saved of a book.
+    """Saved state of a trial registry.
 
     Args:
-        entries: Trials by Tune's id.
-        orphans: Numbers of trials that wait to be handed out again, in order.
-        num_known: Trials that had been asked for when the page was written.
-        looked: Whether orphans have been looked for; before that, nothing was drawn.
+        records: Trials by Tune's id.
+        orphans: Numbers of trials that wait to be assigned again, in order.
+        num_known: Number of trials asked for when the state was saved.
+        checked_orphans: Whether orphans have been looked for; before that, nothing is sampled.
     """
 
-    entries: dict[str, TrialRecord] = field(default_factory=dict)
+    records: dict[str, TrialRecord] = field(default_factory=dict)
     orphans: list[int] = field(default_factory=list)
     num_known: int = 0
-    looked: bool = False
+    checked_orphans: bool = False
 
     def copy(self) -> "RegistryState":
-        """Return a copy that does not change with this one."""
-        entries = {tune_id: replace(entry) for tune_id, entry in self.entries.items()}
-        return replace(self, entries=entries, orphans=list(self.orphans))
+        """Return an independent copy."""
+        records = {tune_id: replace(record) for tune_id, record in self.records.items()}
+        return replace(self, records=records, orphans=list(self.orphans))
 
-    def settle(self, trials: Collection[FrozenTrial], tune_ids: Collection[str] | None) -> bool:
-        """Find out which of a study's trials nobody will finish, and take them for orphans.
+    def adopt_orphans(
+        self, trials: Collection[FrozenTrial], tune_ids: Collection[str] | None
+    ) -> bool:
+        """Find the trials of a study that no Tune trial will finish, and queue them as orphans.
 
         Args:
-            trials: All of the study.
-            tune_ids: The trials that Tune knows, if that can be known. They settle what the page
-                and the study leave open, as the files of one save may be of two ages.
+            trials: All trials of the study.
+            tune_ids: The trials that Tune knows, if available. They decide where state and study
+                disagree, since the files of one save may differ in age.
 
         Returns:
-            Whether draws were made that the sampler does not know of.
+            Whether trials were sampled that the sampler does not know.
         """
         if tune_ids is not None:
-            self.entries = {
-                tune_id: entry
-                for tune_id, entry in self.entries.items()
-                if entry.finished or tune_id in tune_ids
+            self.records = {
+                tune_id: record
+                for tune_id, record in self.records.items()
+                if record.finished or tune_id in tune_ids
             }
-        owned = {entry.number for entry in self.entries.values()} | set(self.orphans)
+        owned = {record.number for record in self.records.values()} | set(self.orphans)
         linked: dict[str, TrialRecord] = {}
         orphans: list[int] = []
         for trial in trials:
@@ -80,18 +82,18 @@ class RegistryState:
                 linked[tune_id] = TrialRecord(trial.number)
             elif _is_orphan(trial, self.num_known):
                 orphans.append(trial.number)
-        unknown = bool(orphans or linked) if self.looked else any(map(_was_drawn, trials))
-        self.entries.update(linked)
+        unknown = bool(orphans or linked) if self.checked_orphans else any(map(_was_drawn, trials))
+        self.records.update(linked)
         self.orphans = sorted(self.orphans + orphans)
-        self.num_known, self.looked = num_asked(trials), True
+        self.num_known, self.checked_orphans = count_asked(trials), True
         return unknown
 
 
 def _is_orphan(trial: FrozenTrial, num_known: int) -> bool:
-    """Return whether a trial that no Tune trial owns is to be handed out again.
+    """Return whether a trial without a Tune trial is to be assigned again.
 
-    One that has ended is, if it was asked for by Tune after the state was saved: Tune has forgotten
-    it and will ask again.
+    A finished one is, if Tune asked for it after the state was saved: Tune has lost it and will ask
+    again.
     """
     if trial.state.is_finished():
         return trial.number >= num_known and TUNE_TRIAL_ID in trial.user_attrs
@@ -99,16 +101,16 @@ def _is_orphan(trial: FrozenTrial, num_known: int) -> bool:
 
 
 def _was_drawn(trial: FrozenTrial) -> bool:
-    """Return whether a sampler of this study drew a trial's parameters."""
+    """Return whether this study's sampler drew a trial's parameters."""
     return WARM_START not in trial.user_attrs and trial.state is not TrialState.WAITING
 
 
-def num_asked(trials: Collection[FrozenTrial]) -> int:
-    """Return one more than the highest number of a trial that does not wait to be asked for."""
+def count_asked(trials: Collection[FrozenTrial]) -> int:
+    """Return the highest number of a trial that is not waiting, plus one."""
     asked = (trial.number for trial in trials if trial.state is not TrialState.WAITING)
     return max(asked, default=-1) + 1
 
 
 def last_step(trial: FrozenTrial) -> int:
-    """Return the last step of a trial's curve."""
+    """Return the last step of a trial's curve; :data:`NO_STEP` if it is empty."""
     return max(trial.intermediate_values, default=NO_STEP)

@@ -1,4 +1,4 @@
-"""State of an object as pickled attributes and slots."""
+"""Pickled state of an object with attributes and slots."""
 
 import pickle
 from typing import Any
@@ -7,21 +7,21 @@ from ray import cloudpickle
 
 from tune_tf.errors import InvalidSettingsError
 
-Parts = tuple[dict[str, Any], dict[str, Any]]
+StateParts = tuple[dict[str, Any], dict[str, Any]]
 """An object's attributes, and what its class has in slots."""
 
 
-def parts_of(state: Any) -> Parts:
-    """Return the parts of what an object's ``__getstate__`` returns."""
+def split_state(state: Any) -> StateParts:
+    """Split the result of ``__getstate__`` into attributes and slots."""
     attributes, slots = state if isinstance(state, tuple) else (state, None)
     return dict(attributes), dict(slots or {})
 
 
-def pickled(parts: Parts, owner: str) -> bytes:
-    """Return the parts of an object's state pickled.
+def pickle_state(parts: StateParts, owner: str) -> bytes:
+    """Pickle an object's attributes and slots.
 
     Args:
-        parts: The parts.
+        parts: Attributes and slots.
         owner: Name of the object's class.
 
     Raises:
@@ -42,8 +42,8 @@ def _check(name: str, value: Any, owner: str) -> None:
         raise InvalidSettingsError(
             [
                 (
-                    f"attribute {name} of {owner} cannot be saved: {error}; leave it out of what "
-                    f"{owner}.__getstate__ returns, or make it picklable"
+                    f"attribute {name} of {owner} cannot be saved: {error}; exclude it from "
+                    f"{owner}.__getstate__, or make it picklable"
                 )
             ]
         ) from error

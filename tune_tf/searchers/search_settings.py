@@ -1,4 +1,4 @@
-"""What a searcher was made with, and the study that follows from it."""
+"""Settings of a searcher, and the study created from them."""
 
 import zlib
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from optuna.trial import FrozenTrial
 
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.searchers.initial_points import POINT, enqueue, missing_points, params_of_points
-from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.initial_points import POINT, enqueue, missing_points, points_to_params
 from tune_tf.searchers.samplers.catalogue import (
     make_sampler,
     needs_dense,
-    renewed,
-    shown_rule,
+    reseed_sampler,
     uses_constraints,
+    visibility_for,
 )
 from tune_tf.searchers.space_adapter import GivenSpace, Suggest, suggest_of
 from tune_tf.searchers.space_record import check_space
@@ -33,27 +33,28 @@ from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart, im
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What does not change while a searcher lives.
+    """Immutable settings of a searcher.
 
     Args:
         space: The search space.
-        goals: Objectives and constraints.
+        criteria: Objectives and constraints.
         sampler: Name or sampler.
         seed: Seed of a sampler given by name.
-        storage: Where the study is kept.
-        study_name: Its name; None for one that Optuna makes up.
-        rungs: Where they are to be asked for, if not of the scheduler.
+        storage: The study's storage.
+        study_name: The study's name; None for a generated one.
+        rungs: Returns the rungs, if they do not come from the scheduler.
         points: Configs to try first.
-        rewards: What the points gave, if they were evaluated already.
-        warm_start: Earlier results, if there are any.
-        allow_changed_space: Whether a study may go on with another space.
+        rewards: Values of the points, if they were evaluated already.
+        warm_start: Source of earlier results, if any.
+        allow_changed_space: Whether a study may continue with another space.
 
     Raises:
-        InvalidSettingsError: The space does not hold a point, or there are not as many rewards.
+        InvalidSettingsError: The space does not contain a point, or the number of rewards differs
+            from that of points.
     """
 
     space: GivenSpace
-    goals: SearchObjectives
+    criteria: SearchCriteria
     sampler: str | BaseSampler
     seed: int | None
     storage: Storage
@@ -66,8 +67,8 @@ class SearchSettings:
     params: tuple[dict[str, Any], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Refuse points that the space does not hold."""
-        object.__setattr__(self, "params", tuple(params_of_points(self.space, self.points)))
+        """Validate the points."""
+        object.__setattr__(self, "params", tuple(points_to_params(self.space, self.points)))
         if self.rewards and len(self.rewards) != len(self.points):
             raise InvalidSettingsError(
                 [
@@ -78,7 +79,7 @@ class SearchSettings:
                 ]
             )
         for index in range(len(self.rewards)):
-            self._rewarded(index)
+            self._rewarded_trial(index)
 
     @property
     def suggest(self) -> Suggest:
@@ -86,88 +87,90 @@ class SearchSettings:
         return suggest_of(self.space, dense=needs_dense(self.sampler))
 
     def make_sampler(self) -> BaseSampler:
-        """Return the sampler.
+        """Create the sampler.
 
         Raises:
-            InvalidSettingsError: It is not known, or cannot take the space or the goals.
+            InvalidSettingsError: It is unknown, or does not support the space or the criteria.
         """
-        return make_sampler(self.sampler, self.seed, **self._asked)
+        return make_sampler(self.sampler, self.seed, **self._sampler_arguments)
 
     @property
     def unused_constraints(self) -> tuple[Constraint, ...]:
-        """The constraints that the sampler makes nothing of."""
-        return () if uses_constraints(self.sampler) else self.goals.constraints
+        """The constraints that the sampler ignores."""
+        return () if uses_constraints(self.sampler) else self.criteria.constraints
 
-    def renewed(self, current: BaseSampler, num_trials: int) -> BaseSampler:
-        """Return a sampler that does not draw what ``current`` may have drawn before."""
-        return renewed(current, self.sampler, self.seed, num_trials, **self._asked)
+    def reseed_sampler(self, current: BaseSampler, num_trials: int) -> BaseSampler:
+        """Return a sampler that does not repeat the draws of ``current``."""
+        return reseed_sampler(
+            current, self.sampler, self.seed, num_trials, **self._sampler_arguments
+        )
 
     @property
-    def _asked(self) -> dict[str, Any]:
+    def _sampler_arguments(self) -> dict[str, Any]:
         return {
             "space": self.space,
-            "num_objectives": len(self.goals.objectives),
-            "has_constraints": bool(self.goals.constraints),
+            "num_objectives": len(self.criteria.objectives),
+            "has_constraints": bool(self.criteria.constraints),
         }
 
-    def desk(
+    def sampler_view(
         self, storage: BaseStorage, study_name: str, sampler: BaseSampler, rungs: RungSource
     ) -> SamplerView:
-        """Return where the sampler works: it sees trials at rungs, running ones too."""
-        rule = shown_rule(
+        """Return the sampler's view of the study: trials at rungs, running ones included."""
+        visibility = visibility_for(
             self.sampler,
-            len(self.goals.objectives),
-            has_constraints=bool(self.goals.constraints),
+            len(self.criteria.objectives),
+            has_constraints=bool(self.criteria.constraints),
         )
-        shown = FilteredStorage(storage, rungs, rule)
+        filtered = FilteredStorage(storage, rungs, visibility)
         with quiet_logging():
-            study = optuna.load_study(study_name=study_name, storage=shown, sampler=sampler)
-        # A sampler that the user made may repeat itself on purpose.
-        return SamplerView(study, shown, rungs if isinstance(self.sampler, str) else no_rungs)
+            study = optuna.load_study(study_name=study_name, storage=filtered, sampler=sampler)
+        # A user's sampler may repeat configs on purpose.
+        return SamplerView(study, filtered, rungs if isinstance(self.sampler, str) else no_rungs)
 
     def without_storage(self) -> "SearchSettings":
-        """Return the same for a study that travels by itself."""
+        """Return a copy for a study that is pickled with the searcher."""
         return replace(self, storage=None)
 
     def open_study(
         self, storage: BaseStorage, study_name: str | None
     ) -> tuple[optuna.Study, ImportSummary | None]:
-        """Open the study, or make it with what it starts from.
+        """Open the study, or create it with its initial trials.
 
         Raises:
             SweepConflictError: The study has another objective or search space.
             InvalidSettingsError: The earlier results cannot be read.
         """
-        study = open_study(storage, study_name, self.goals)
+        study = open_study(storage, study_name, self.criteria)
         theirs = study.user_attrs.get(OBJECTIVE)
         if theirs is None:
-            study.set_user_attr(OBJECTIVE, str(self.goals))
-        elif theirs != str(self.goals):
+            study.set_user_attr(OBJECTIVE, str(self.criteria))
+        elif theirs != str(self.criteria):
             raise SweepConflictError(
-                f"study {study.study_name!r} is there already and its objective is {theirs}, not "
-                f"{self.goals}: give another study_name, or the objective it was made with"
+                f"study {study.study_name!r} already exists with the objective {theirs}, not "
+                f"{self.criteria}: use another study_name or its own objective"
             )
         check_space(study, self.space, allow_changed=self.allow_changed_space)
         taken = None
         if self.warm_start is not None:
             dense = needs_dense(self.sampler)
-            taken = import_trials(study, self.space, self.goals, self.warm_start, dense=dense)
+            taken = import_trials(study, self.space, self.criteria, self.warm_start, dense=dense)
         if self.rewards:
             for index in missing_points(study, len(self.rewards)):
-                study.add_trial(self._rewarded(index))
+                study.add_trial(self._rewarded_trial(index))
         else:
             enqueue(study, self.params)
         return study, taken
 
-    def evaluated(self, point: EvaluatedPoint, **attributes: Any) -> FrozenTrial:
-        """Return a trial that was evaluated elsewhere as one of the study.
+    def evaluated_trial(self, point: EvaluatedPoint, **attributes: Any) -> FrozenTrial:
+        """Convert a point evaluated elsewhere to a trial of the study.
 
         Raises:
-            InvalidSettingsError: The space does not hold it, or it has no values of the goals.
+            InvalidSettingsError: The space does not contain it, or values are missing.
         """
         seed = zlib.crc32(repr(point).encode()) if needs_dense(self.sampler) else None
-        return point.trial(self.space, self.goals, attributes, dense_seed=seed)
+        return point.trial(self.space, self.criteria, attributes, dense_seed=seed)
 
-    def _rewarded(self, index: int) -> FrozenTrial:
+    def _rewarded_trial(self, index: int) -> FrozenTrial:
         point = EvaluatedPoint(self.points[index], self.rewards[index])
-        return self.evaluated(point, **{POINT: index})
+        return self.evaluated_trial(point, **{POINT: index})

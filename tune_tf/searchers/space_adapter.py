@@ -1,4 +1,4 @@
-"""The forms in which a search space can be given to a searcher, as one."""
+"""Adapters that turn every accepted form of a search space into one callable."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ DefineByRun = Callable[[Any], Mapping[str, Any] | None]
 
 @runtime_checkable
 class Space(Protocol):
-    """A search space that has a form for Optuna, such as ``tune_tf.SearchSpace``."""
+    """Search space with an Optuna form, such as ``tune_tf.SearchSpace``."""
 
     def to_optuna(self) -> Suggest:
         """Return the space as a callable."""
         ...
 
     def distributions(self) -> Mapping[str, BaseDistribution]:
-        """Return all parameters that are searched, whether active or not."""
+        """Return the distributions of all searched parameters, active or not."""
         ...
 
 
@@ -42,10 +42,10 @@ GivenSpace = Space | DefineByRun | Mapping[str, BaseDistribution]
 
 @dataclass(frozen=True)
 class Distributions:
-    """Suggests a fixed set of parameters.
+    """Search space of a fixed set of parameters.
 
     Args:
-        by_path: What each parameter is drawn from.
+        by_path: Distribution of each parameter.
     """
 
     by_path: dict[str, BaseDistribution]
@@ -69,11 +69,11 @@ class Distributions:
 
 @dataclass(frozen=True)
 class FunctionSpace:
-    """Suggests what a define-by-run function asks for, and adds what it returns.
+    """Search space defined by a function, with the constants that it returns.
 
     Args:
-        function: Takes an Optuna trial; returns None, or constants by path. A value returned under
-            the name of a parameter stands in its place.
+        function: Takes an Optuna trial; returns None, or constants by path. A constant named like
+            a parameter replaces it.
     """
 
     function: DefineByRun
@@ -98,8 +98,8 @@ class FunctionSpace:
         return InvalidSettingsError(
             [
                 (
-                    f"space: the function {name} returned {returned}: let it return None, or a "
-                    "dict of constants by name; what it asks the trial for is in the config anyway"
+                    f"space: the function {name} returned {returned}: return None or a dict "
+                    "of constants by name; suggested parameters are in the config anyway"
                 )
             ]
         )
@@ -109,12 +109,12 @@ def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
     """Return a space as a callable that asks an Optuna trial for its parameters.
 
     Args:
-        space: The space as it was given.
-        dense: Whether inactive parameters of a :class:`tune_tf.SearchSpace` are suggested as well;
+        space: The space as given by the user.
+        dense: Whether to suggest inactive parameters of a :class:`tune_tf.SearchSpace` as well;
             they are left out of the config all the same.
 
     Raises:
-        InvalidSettingsError: The space has none of the forms; all faults of a dict at once.
+        InvalidSettingsError: The space has none of the accepted forms; lists all errors of a dict.
     """
     if dense and isinstance(space, SearchSpace):
         return OptunaSpace(space, dense=True)
@@ -133,24 +133,24 @@ def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
                 )
             ]
         )
-    faults = [
+    errors = [
         ErrorDetail(path, f"must be an Optuna distribution, not {value!r}")
         for path, value in space.items()
         if not isinstance(value, FloatDistribution | IntDistribution | CategoricalDistribution)
     ]
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
     return Distributions(dict(space))
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of a space before a trial is asked for.
+    """Properties of a space that are known before a trial is asked for.
 
     Args:
-        distributions: Each parameter that has more than one value, by path; None where only a
-            callable knows.
-        conditional: Paths, among them, of parameters that not every config has.
+        distributions: Distribution of each parameter that has several values, by path; None for a
+            callable.
+        conditional: Paths of those parameters that not every config has.
     """
 
     distributions: Mapping[str, BaseDistribution] | None = None
@@ -158,7 +158,7 @@ class Outline:
 
     @classmethod
     def of(cls, space: GivenSpace) -> "Outline":
-        """Return what is known of a space as it was given."""
+        """Derive the outline of a space."""
         if isinstance(space, Space):
             found = space.distributions()
         elif isinstance(space, Mapping):
@@ -172,7 +172,7 @@ class Outline:
 
     @property
     def has_choices(self) -> bool:
-        """Return whether there are parameters without an order, or may be."""
+        """Whether there are, or may be, unordered parameters."""
         if self.distributions is None:
             return True
         kinds = self.distributions.values()

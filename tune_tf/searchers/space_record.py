@@ -1,7 +1,7 @@
-"""The search space that a study was made with: kept in the study, compared when it is reopened.
+"""Search space recorded in a study, and compared when the study is reopened.
 
-Optuna takes any parameter into any study, and refuses only other options of a choice, in the midst
-of a trial. So a study keeps its space as a user attribute, one text a parameter.
+Optuna accepts any parameter in any study and rejects only changed options of a choice, in the
+middle of a trial. So a study keeps its space as a user attribute, one text per parameter.
 """
 
 import json
@@ -32,11 +32,11 @@ SEARCH_SPACE: Final = "search_space"
 
 @dataclass(frozen=True)
 class SpaceChange:
-    """How a search space differs from an earlier one.
+    """Difference between two search spaces.
 
     Args:
-        added: Text by path of what the new one has.
-        removed: Text by path of what the old one had.
+        added: Text by path of parameters only in the new space.
+        removed: Text by path of parameters only in the old space.
         changed: Old and new text by path.
     """
 
@@ -46,7 +46,7 @@ class SpaceChange:
 
     @classmethod
     def between(cls, old: Mapping[str, str], new: Mapping[str, str]) -> "SpaceChange":
-        """Return how two spaces differ, each as text by path."""
+        """Compare two spaces, each given as text by path."""
         return cls(
             {path: new[path] for path in new if path not in old},
             {path: old[path] for path in old if path not in new},
@@ -54,11 +54,11 @@ class SpaceChange:
         )
 
     def __bool__(self) -> bool:
-        """Return whether they differ at all."""
+        """Return whether the spaces differ."""
         return bool(self.added or self.removed or self.changed)
 
     def __str__(self) -> str:
-        """Return one line a parameter: ``+`` added, ``-`` removed, ``~`` changed."""
+        """Return one line per parameter: ``+`` added, ``-`` removed, ``~`` changed."""
         lines = [f"  + {dotted(path)}: {text}" for path, text in self.added.items()]
         lines += [f"  - {dotted(path)}: {text}" for path, text in self.removed.items()]
         lines += [
@@ -68,9 +68,9 @@ class SpaceChange:
 
 
 def text_by_path(space: GivenSpace) -> dict[str, str] | None:
-    """Return a space as text by path; None for a callable, which cannot be looked into."""
+    """Return a space as text by path; None for a callable, which cannot be inspected."""
     if isinstance(space, SearchSpace):
-        return {path: _declared(path, each) for path, each in space.parameters.items()}
+        return {path: _declaration(path, each) for path, each in space.parameters.items()}
     if isinstance(space, Space):
         space = space.distributions()
     if isinstance(space, Mapping):
@@ -79,12 +79,12 @@ def text_by_path(space: GivenSpace) -> dict[str, str] | None:
 
 
 def constants_of(study: optuna.Study) -> dict[str, Any]:
-    """Return the constants that a study's trials ran with, by path, as far as it has kept them."""
+    """Return the recorded constants of a study's search space, by path."""
     constants = {}
     for path, text in study.user_attrs.get(SEARCH_SPACE, {}).items():
         try:
             entry = json.loads(text)
-        except ValueError:  # not of a SearchSpace
+        except ValueError:  # not from a SearchSpace
             continue
         if isinstance(entry, dict) and entry.keys() == {"constant"}:
             constants[path] = entry["constant"]
@@ -92,35 +92,37 @@ def constants_of(study: optuna.Study) -> dict[str, Any]:
 
 
 def check_space(study: optuna.Study, space: GivenSpace, *, allow_changed: bool) -> None:
-    """Compare a space with the one that a study was made with, and keep it in the study.
+    """Compare a space with the one recorded in a study, then record it.
 
     Args:
         study: The study.
-        space: The space that it is to go on with.
-        allow_changed: Whether another space than before will do.
+        space: The new space.
+        allow_changed: Whether the space may differ.
 
     Raises:
-        SweepConflictError: They differ, and that is not allowed or cannot be.
+        SweepConflictError: The spaces differ, and that is not allowed or not possible.
     """
     new = text_by_path(space)
     if new is None:
         return
     old = study.user_attrs.get(SEARCH_SPACE)
-    change = SpaceChange.between(old, new) if old is not None else _change_of_trials(study, space)
+    change = SpaceChange.between(old, new) if old is not None else _diff_with_trials(study, space)
     if change and not allow_changed:
         raise SweepConflictError(
-            f"study {study.study_name!r} was made with another search space:\n{change}\n"
-            "go on with the old one, give another study_name, or set allow_changed_space"
+            f"study {study.study_name!r} was created with another search space:\n{change}\n"
+            "use the old space or another study_name, or set allow_changed_space"
         )
     if change:
         _refuse_incompatible(study, space)
-        _log.warning("study %r goes on with a changed search space:\n%s", study.study_name, change)
+        _log.warning(
+            "study %r continues with a changed search space:\n%s", study.study_name, change
+        )
     if change or old is None:
         study.set_user_attr(SEARCH_SPACE, new)
 
 
-def _declared(path: str, parameter: Any) -> str:
-    """Return a parameter as a sweep file declares it, in one line."""
+def _declaration(path: str, parameter: Any) -> str:
+    """Return a parameter's sweep-file declaration on one line."""
     entry = flat(declared({path: parameter}), {path})[path]
     if isinstance(parameter, Choice):
         entry = {**entry, "choice": labels(parameter.options)}
@@ -135,20 +137,20 @@ def _distributions(space: GivenSpace) -> dict[str, BaseDistribution]:
     return dict(space) if isinstance(space, Mapping) else {}
 
 
-def _stored(study: optuna.Study) -> dict[str, BaseDistribution]:
-    """Return what each parameter was last drawn from."""
+def _stored_distributions(study: optuna.Study) -> dict[str, BaseDistribution]:
+    """Return the latest distribution of each parameter in the study's trials."""
     stored: dict[str, BaseDistribution] = {}
     for trial in study.get_trials(deepcopy=False):
         stored.update(trial.distributions)
     return stored
 
 
-def _change_of_trials(study: optuna.Study, space: GivenSpace) -> SpaceChange:
-    """Compare with what trials were drawn from, where the study has not kept its space.
+def _diff_with_trials(study: optuna.Study, space: GivenSpace) -> SpaceChange:
+    """Compare a space with the trials of a study that has no recorded space.
 
-    A parameter that no trial has may be one that was never active, so it does not count as added.
+    A parameter that no trial has may never have been active, so it does not count as added.
     """
-    stored, new = _stored(study), _distributions(space)
+    stored, new = _stored_distributions(study), _distributions(space)
     return SpaceChange(
         {},
         {path: repr(each) for path, each in stored.items() if path not in new},
@@ -161,9 +163,9 @@ def _change_of_trials(study: optuna.Study, space: GivenSpace) -> SpaceChange:
 
 
 def _refuse_incompatible(study: optuna.Study, space: GivenSpace) -> None:
-    """Refuse what Optuna cannot hold in one study, whatever is allowed."""
+    """Reject changes that Optuna cannot hold in one study."""
     new, refused = _distributions(space), []
-    for path, old in _stored(study).items():
+    for path, old in _stored_distributions(study).items():
         if path not in new:
             continue
         try:
@@ -175,7 +177,7 @@ def _refuse_incompatible(study: optuna.Study, space: GivenSpace) -> None:
     if refused:
         lines = "\n".join(refused)
         raise SweepConflictError(
-            f"study {study.study_name!r} cannot go on with this search space, as Optuna keeps one "
+            f"study {study.study_name!r} cannot continue with this search space: Optuna keeps one "
             f"kind, scale and set of options for each parameter of a study:\n{lines}\n"
-            "give another study_name, and warm_start_from this one"
+            "use another study_name with warm_start_from this study"
         )

@@ -1,4 +1,4 @@
-"""What is written on an Optuna trial beside its values: what links and explains it."""
+"""User attributes of Optuna trials that link and explain them."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -48,26 +48,26 @@ def tune_trial_id(trial: FrozenTrial, study_attrs: Mapping[str, Any]) -> str | N
     return again or trial.user_attrs.get(TUNE_TRIAL_ID)
 
 
-def attrs_of(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any]:
+def attrs_from_result(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any]:
     """Return the user attributes that a trial's last result gives.
 
     Args:
         result: The trial's last result; what it does not hold is left out.
         rungs: Iterations at which the scheduler compares trials.
     """
-    facts: dict[str, Any] = {}
+    attrs: dict[str, Any] = {}
     if isinstance(run_id := result.get(MLFLOW_RUN_ID), str):
-        facts[MLFLOW_RUN_ID] = run_id
+        attrs[MLFLOW_RUN_ID] = run_id
     if is_finite(seconds := result.get(_SECONDS_OF_TUNE)):
-        facts[SECONDS] = float(seconds)  # type: ignore[arg-type]
+        attrs[SECONDS] = float(seconds)  # type: ignore[arg-type]
     if TRAINING_ITERATION in result:
-        facts[EPOCHS] = int(result[TRAINING_ITERATION])
-        reached = [rung for rung in rungs if rung <= facts[EPOCHS]]
+        attrs[EPOCHS] = int(result[TRAINING_ITERATION])
+        reached = [rung for rung in rungs if rung <= attrs[EPOCHS]]
         if reached:
-            facts[RUNG] = max(reached)
+            attrs[RUNG] = max(reached)
     if (changed_at := config_changed_at(result)) is not None:
-        facts[CONFIG_CHANGED_AT] = changed_at
-    return facts
+        attrs[CONFIG_CHANGED_AT] = changed_at
+    return attrs
 
 
 def config_changed_at(result: Mapping[str, Any]) -> int | None:

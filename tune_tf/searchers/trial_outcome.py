@@ -1,4 +1,4 @@
-"""What a trial's last result says about its end, where nobody wrote the reason into it."""
+"""Trial outcomes inferred from the last result, where no reason was recorded."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Any
 
 from tune_tf.outcome import STOP_CAUSE, Outcome, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import TrialRecord
 from tune_tf.searchers.trial_attrs import config_changed_at
 from tune_tf.tune_internals import controller
@@ -14,14 +14,14 @@ from tune_tf.tune_internals import controller
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """How a trial ended.
+    """Outcome of a trial with its final values.
 
     Args:
-        outcome: The end.
-        value: The leading metric at the end, if it is a finite number.
-        iteration: When that was.
-        cause: One sentence on why, where there is more to say.
-        others: The other objectives' metrics at the end, in order; empty unless all are finite.
+        outcome: The outcome.
+        value: The leading metric's final value, if it is finite.
+        iteration: Iteration of that value.
+        cause: One sentence that explains the outcome, where there is more to say.
+        others: Final values of the other objectives, in order; empty unless all are finite.
     """
 
     outcome: Outcome
@@ -33,27 +33,28 @@ class TrialOutcome:
 
 def infer_outcome(
     result: Mapping[str, Any] | None,
-    goals: SearchObjectives,
+    criteria: SearchCriteria,
     *,
     last_seen: int | None,
     own_end: Callable[[Mapping[str, Any]], bool],
 ) -> TrialOutcome:
-    """Return how a trial ended that did not fail.
+    """Infer the outcome of a trial that did not fail.
 
-    Tune shows a searcher every result but the one at which somebody stopped the trial. So a last
-    result that was not shown was stopped at, by its own limit or by a scheduler; one that was shown
-    and is marked done comes from a trainable that returned.
+    Tune passes every result to a searcher except the one at which a trial is stopped. So a last
+    result that was not seen is the one at which its limit or a scheduler stopped the trial; one
+    that was seen and is marked done comes from a trainable that returned.
 
     Args:
         result: The trial's last result; None or empty if there is none.
-        goals: The metrics.
-        last_seen: Iteration of the last result that was shown; None if none was.
-        own_end: Whether the trial was to end at a result anyway, by its limit or its own doing.
+        criteria: Objectives and constraints.
+        last_seen: Iteration of the last result that the searcher saw; None if there was none.
+        own_end: Returns whether the trial was to end at a result anyway, rather than by a
+            scheduler.
     """
     result = result or {}
     iteration = int(result[TRAINING_ITERATION]) if TRAINING_ITERATION in result else None
-    values = goals.values(result)
-    lead = result.get(goals.leading.metric)
+    values = criteria.values(result)
+    lead = result.get(criteria.leading.metric)
     value = float(lead) if lead is not None and is_finite(lead) else None
     others = values[1:] if values else ()
     stamped = Outcome.of_result(result)
@@ -64,9 +65,9 @@ def infer_outcome(
         return TrialOutcome(Outcome.OUT_OF_BUDGET if last_seen is None else Outcome.PRUNED)
     if values is None:
         return TrialOutcome(
-            Outcome.DIVERGED, value, iteration, _not_finite(result, goals, iteration)
+            Outcome.DIVERGED, value, iteration, _not_finite(result, criteria, iteration)
         )
-    if iteration is None:  # no result of a trial's, but a mean, which Ray's Repeater tells
+    if iteration is None:  # not a trial's result, but the mean from a Repeater
         outcome = Outcome.COMPLETED
     elif last_seen is None or iteration > last_seen:
         outcome = Outcome.COMPLETED if own_end(result) else Outcome.PRUNED
@@ -76,41 +77,41 @@ def infer_outcome(
 
 
 def dropped_outcome(
-    outcome: Outcome, values: tuple[float, ...], goals: SearchObjectives
+    outcome: Outcome, values: tuple[float, ...], criteria: SearchCriteria
 ) -> TrialOutcome:
-    """Return how a trial ended that Tune ended without a word.
+    """Return the outcome of a trial that Tune ended without notifying the searcher.
 
     Args:
-        outcome: The end.
-        values: The objectives' values that were told last, as far as any were.
-        goals: The metrics.
+        outcome: The outcome.
+        values: The objectives' last reported values, as far as they are known.
+        criteria: Objectives and constraints.
     """
-    if outcome is Outcome.COMPLETED and len(values) < len(goals.objectives):
-        return TrialOutcome(Outcome.DIVERGED, cause=f"{goals.leading.metric} was not told")
+    if outcome is Outcome.COMPLETED and len(values) < len(criteria.objectives):
+        return TrialOutcome(Outcome.DIVERGED, cause=f"{criteria.leading.metric} was not reported")
     return TrialOutcome(outcome, values[0] if values else None, others=values[1:])
 
 
 def outcome_before_change(
-    verdict: TrialOutcome, values: tuple[float, ...], changed_at: int | None
+    end: TrialOutcome, values: tuple[float, ...], changed_at: int | None
 ) -> TrialOutcome:
-    """Return the end of a trial with values that are due to its own config.
+    """Return an outcome with the values of the trial's original config.
 
     Args:
-        verdict: The end.
-        values: The objectives' last values with the trial's own config, as far as any are known.
-        changed_at: The last iteration with that config; None if there was no other.
+        end: The outcome.
+        values: The objectives' last values with the original config, as far as they are known.
+        changed_at: The last iteration with that config; None if it was not changed.
     """
-    if changed_at is None or (verdict.iteration or 0) <= changed_at:
-        return verdict
+    if changed_at is None or (end.iteration or 0) <= changed_at:
+        return end
     if values:
-        verdict = replace(verdict, value=values[0], others=values[1:])
-    return replace(verdict, iteration=None)
+        end = replace(end, value=values[0], others=values[1:])
+    return replace(end, iteration=None)
 
 
 def failed_outcome(trial_id: str) -> TrialOutcome:
-    """Return how a trial ended that Tune calls failed."""
+    """Return the outcome of a trial that failed in Tune."""
     text = controller.error_text(trial_id)
-    cause = controller.last_line(text) or "the trial failed; Tune keeps its error file"
+    cause = controller.last_line(text) or "the trial failed; see Tune's error file"
     return TrialOutcome(Outcome.of_error(text), cause=cause)
 
 
@@ -118,43 +119,43 @@ def ended_outcome(
     trial_id: str,
     result: Mapping[str, Any] | None,
     last: Mapping[str, Any],
-    goals: SearchObjectives,
-    entry: TrialRecord | None,
-    shown: int | None,
-    told: Mapping[str, Any],
+    criteria: SearchCriteria,
+    record: TrialRecord | None,
+    last_seen: int | None,
+    stop_criteria: Mapping[str, Any],
 ) -> TrialOutcome:
-    """Return how a trial ended that did not fail, with the values of its own config.
+    """Infer the outcome of a trial that did not fail, with the values of its original config.
 
     Args:
         trial_id: Tune's id of the trial.
-        result: The last result, as Tune hands it over; None of a trial that was paused or waited.
-        last: The last result, whether Tune hands it over or not; empty if there is none.
-        goals: The metrics.
-        entry: What is known of the trial.
-        shown: Iteration of the last result that was shown; None if none was.
-        told: The stop criteria that Tune told the searcher.
+        result: The last result as passed by Tune; None for a paused or pending trial.
+        last: The last result, passed by Tune or not; empty if there is none.
+        criteria: Objectives and constraints.
+        record: The trial's registry entry.
+        last_seen: Iteration of the last result that the searcher saw; None if there was none.
+        stop_criteria: The stop criteria that Tune passed to the searcher.
     """
     stamped = Outcome.of_result(last) is not None
-    if not stamped and not result and controller.at_limit(trial_id, last, told):
-        # It was paused at its very end.
-        verdict = infer_outcome(last, goals, last_seen=None, own_end=lambda _: True)
+    if not stamped and not result and controller.at_limit(trial_id, last, stop_criteria):
+        # paused at its limit
+        end = infer_outcome(last, criteria, last_seen=None, own_end=lambda _: True)
     else:
         was_stopped = TRAINING_ITERATION in (result or {}) and not (result or {}).get("done")
-        verdict = infer_outcome(
+        end = infer_outcome(
             last if stamped else result,
-            goals,
-            # One that was the trial's last by design may have been shown before a kill, too.
-            last_seen=shown if was_stopped or entry is None else entry.seen,
-            own_end=lambda at: controller.own_end(trial_id, at, told),
+            criteria,
+            # A result that was the trial's last anyway may have been seen before a kill.
+            last_seen=last_seen if was_stopped or record is None else record.seen,
+            own_end=lambda at: controller.reaches_own_end(trial_id, at, stop_criteria),
         )
-    return outcome_before_change(verdict, entry.values if entry else (), config_changed_at(last))
+    return outcome_before_change(end, record.values if record else (), config_changed_at(last))
 
 
-def _not_finite(result: Mapping[str, Any], goals: SearchObjectives, iteration: int | None) -> str:
-    """Return the text that says which metrics are no finite numbers."""
+def _not_finite(result: Mapping[str, Any], criteria: SearchCriteria, iteration: int | None) -> str:
+    """Return a text that names the metrics without a finite value."""
     wrong = [
         f"{metric} {f'is {result[metric]}' if metric in result else 'is not reported'}"
-        for metric in (each.metric for each in goals.objectives)
+        for metric in (each.metric for each in criteria.objectives)
         if metric not in result or not is_finite(result[metric])
     ]
     at = "" if iteration is None else f" at iteration {iteration}"

@@ -1,4 +1,4 @@
-"""One pairing over several seeds: what can be expected of it."""
+"""Simulated sweeps of one pairing over several seeds."""
 
 import math
 import statistics
@@ -53,7 +53,7 @@ class MultiSeedRuns:
 
     @property
     def num_stalled(self) -> int:
-        """Seeds in which Ray Tune would have waited for ever."""
+        """Seeds in which Ray Tune would have hung."""
         return sum(trace.end is End.STALLED for trace in self.traces)
 
     @property

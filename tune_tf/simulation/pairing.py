@@ -1,4 +1,4 @@
-"""Searchers and schedulers by name, made for a problem."""
+"""Pairs of a searcher and a scheduler for a problem."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a simulated sweep searches: a space, and the metric of each config at each iteration."""
+"""Problem for simulated sweeps: a search space with known learning curves."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The problems that can be asked for by name. They are frozen: results compare over versions.
+"""Benchmark problems by name, frozen so that results compare over versions.
 
 Each is a loss at full fidelity and a curve that comes to it, in 27 iterations or another ``max_t``.
 The curves were set by how short runs rank configs. One was changed by what searchers did:
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tune_tf.errors import InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.objective import Objective
 from tune_tf.simulation import test_functions
 from tune_tf.simulation.problem import EPOCH_S, Problem, Values
@@ -234,6 +234,9 @@ def make_problem(name: str, *, max_t: int = 27) -> Problem:
     """
     if name not in _KNOWN:
         raise InvalidSettingsError(
-            [f"unknown problem {name!r}: it must be {one_of(PROBLEMS)}{near_ones(name, PROBLEMS)}"]
+            [
+                f"unknown problem {name!r}: it must be {one_of(PROBLEMS)}"
+                f"{did_you_mean(name, PROBLEMS)}"
+            ]
         )
     return _KNOWN[name](name, max_t)

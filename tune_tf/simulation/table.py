@@ -1,4 +1,4 @@
-"""A problem that is looked up: learning curves of a grid of configs that were really trained."""
+"""Tabular problem: recorded learning curves of a grid of trained configs."""
 
 import json
 import zipfile

@@ -1,4 +1,4 @@
-"""Losses at full fidelity, and how learning curves come down to them.
+"""Optimization test functions and learning-curve shapes.
 
 All take NumPy arrays as well as single values. Lower is better.
 """

@@ -1,4 +1,4 @@
-"""What happened in a simulated sweep."""
+"""Trace of a simulated sweep."""
 
 import enum
 from collections.abc import Mapping

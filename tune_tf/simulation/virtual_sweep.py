@@ -47,7 +47,7 @@ def simulate(
             generators, which Ray's schedulers draw from; both are put back afterwards.
 
     Raises:
-        InvalidSettingsError: A number is out of range, or there is no end; all faults at once.
+        InvalidSettingsError: A number is out of range, or there is no end; all errors at once.
     """
     concurrent = num_workers if max_concurrent_trials is None else max_concurrent_trials
     numbers = {
@@ -56,18 +56,18 @@ def simulate(
         "num_samples": num_samples,
         "max_concurrent_trials": max_concurrent_trials,
     }
-    faults = [
+    errors = [
         ErrorDetail(name, f"must be a whole number of at least 1, not {number!r}")
         for name, number in numbers.items()
         if number is not None and (isinstance(number, bool) or number < 1)
     ]
     if budget_epochs is None and num_samples is None:
-        faults.append(ErrorDetail("", "a sweep needs an end: give budget_epochs or num_samples"))
+        errors.append(ErrorDetail("", "a sweep needs an end: give budget_epochs or num_samples"))
     if isinstance(scheduler, ResourceChangingScheduler):
         text = "changes resources, of which simulated trials have none: simulate its base scheduler"
-        faults.append(ErrorDetail("scheduler", text))
-    if faults:
-        raise InvalidSettingsError(faults)
+        errors.append(ErrorDetail("scheduler", text))
+    if errors:
+        raise InvalidSettingsError(errors)
     events: list[Event] = []
     found = False
 

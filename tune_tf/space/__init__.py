@@ -1,4 +1,4 @@
-"""What may be searched: parameters, conditions, and their YAML, Ray and Optuna forms."""
+"""Search spaces: parameters, conditions, and their YAML, Ray and Optuna forms."""
 
 from tune_tf.space.choice import Choice
 from tune_tf.space.condition import Condition

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 from tune_tf.space.frozen import hashable
 from tune_tf.space.parameter import Parameter, smallest_number
 
@@ -28,51 +28,53 @@ class Choice(Parameter):
     when: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
-        faults: list[ErrorDetail] = []
+        """Validate the settings."""
+        errors: list[ErrorDetail] = []
         try:
             self._freeze_when()
         except InvalidSettingsError as error:
-            faults.extend(error.faults)
+            errors.extend(error.details)
         if isinstance(self.options, str | bytes) or not isinstance(self.options, Sequence):
-            faults.append(
-                ErrorDetail("", f"options must be a list, like [a, b], not {_shown(self.options)}")
+            errors.append(
+                ErrorDetail(
+                    "", f"options must be a list, like [a, b], not {_format_options(self.options)}"
+                )
             )
         elif not self.options:
-            faults.append(ErrorDetail("", "options must not be empty: give at least one"))
+            errors.append(ErrorDetail("", "options must not be empty: give at least one"))
         else:
-            faults.extend(self._repeated())
-        if faults:
-            raise InvalidSettingsError(faults)
+            errors.extend(self._repeated())
+        if errors:
+            raise InvalidSettingsError(errors)
         object.__setattr__(self, "options", tuple(self.options))
 
     def _repeated(self) -> list[ErrorDetail]:
-        """Return a fault for each option that equals an earlier one."""
+        """Return an error for each option that equals an earlier one."""
         first: dict[Any, Any] = {}
-        faults = []
+        errors = []
         for option in self.options:
             key = hashable(option)
             if key in first:
                 earlier = first[key]
                 alike = "" if repr(earlier) == repr(option) else f" (equal to {earlier!r})"
-                faults.append(
+                errors.append(
                     ErrorDetail(
                         "", f"option {option!r}{alike} is given twice: leave one of them out"
                     )
                 )
             first.setdefault(key, option)
-        return faults
+        return errors
 
     def __hash__(self) -> int:
         """Hash by content, lists and dicts too."""
         return hash((hashable(self.options), self.when))
 
-    def fault(self, value: Any) -> str | None:
+    def error_for(self, value: Any) -> str | None:
         """Return why a value is not among the options, or None where it is."""
         if hashable(value) in {hashable(option) for option in self.options}:
             return None
         texts = [option for option in self.options if isinstance(option, str)]
-        near = near_ones(value, texts) if isinstance(value, str) else ""
+        near = did_you_mean(value, texts) if isinstance(value, str) else ""
         options = ", ".join(repr(option) for option in self.options)
         return f"must be one of {options}, not {value!r}{near}"
 
@@ -86,7 +88,7 @@ class Choice(Parameter):
         return smallest_number(list(self.options))
 
 
-def _shown(options: object) -> str:
+def _format_options(options: object) -> str:
     if isinstance(options, str):
         return f"{options!r}: write [{options}]"
     return repr(options)

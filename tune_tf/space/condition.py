@@ -29,24 +29,24 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
             raise InvalidSettingsError(
                 [f"`when` must map a parameter to its value, like {{optimizer: sgd}}, not {when!r}"]
             )
-        faults = []
+        errors = []
         entries: dict[str, tuple[Any, ...]] = {}
         for path, values in when.items():
             if not isinstance(path, str) or not path:
-                faults.append(
+                errors.append(
                     ErrorDetail("", f"`when` must name a parameter by text, not {path!r}")
                 )
                 continue
             allowed = tuple(values) if isinstance(values, _MANY) else (values,)
             if not allowed:
-                faults.append(
+                errors.append(
                     ErrorDetail(
                         "", f"`when` allows no value of {path!r}: list one, or leave it out"
                     )
                 )
             entries[slashed(path)] = allowed
-        if faults:
-            raise InvalidSettingsError(faults)
+        if errors:
+            raise InvalidSettingsError(errors)
         super().__init__(entries)
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, tuple[Any, ...]]]]:

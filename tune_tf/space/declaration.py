@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.space.choice import Choice
 from tune_tf.space.condition import ALWAYS, Condition
 from tune_tf.space.parameter import Constant, Parameter
-from tune_tf.space.paths import dotted, join, name_fault, nested
+from tune_tf.space.paths import dotted, join, name_error, nested
 from tune_tf.space.ranges import Float, Int
 
 _RANGES: dict[str, tuple[Callable[..., Parameter], str]] = {
@@ -41,12 +41,12 @@ class Declarations:
 
     Attributes:
         parameters: Parameters by path.
-        faults: What is wrong, placed by dotted path.
-        faulty: Conditions, by path, of the parameters that have a fault.
+        errors: Errors by dotted path.
+        faulty: Conditions, by path, of the parameters that have an error.
     """
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
-    faults: list[ErrorDetail] = field(default_factory=list)
+    errors: list[ErrorDetail] = field(default_factory=list)
     faulty: dict[str, Condition] = field(default_factory=dict)
 
     @classmethod
@@ -57,15 +57,15 @@ class Declarations:
             text = (
                 "a search space must be a mapping like {learning_rate: {loguniform: [1e-4, 1e-1]}}"
             )
-            found.faults.append(ErrorDetail("", f"{text}, not {mapping!r}"))
+            found.errors.append(ErrorDetail("", f"{text}, not {mapping!r}"))
             return found
         found._group(mapping, "")
         return found
 
     def _group(self, group: Mapping[Any, Any], prefix: str) -> None:
         for name, declared in group.items():
-            if text := name_fault(name):
-                self.faults.append(ErrorDetail(dotted(prefix), text))
+            if text := name_error(name):
+                self.errors.append(ErrorDetail(dotted(prefix), text))
                 continue
             self._entry(join(prefix, name), declared)
 
@@ -80,10 +80,10 @@ class Declarations:
             try:
                 self.parameters[path] = _parameter(declared)
             except InvalidSettingsError as error:
-                self._refuse(path, declared, *error.faults)
+                self._refuse(path, declared, *error.details)
 
-    def _refuse(self, path: str, declared: Mapping[Any, Any], *faults: ErrorDetail) -> None:
-        self.faults.extend(ErrorDetail(dotted(path), fault.what) for fault in faults)
+    def _refuse(self, path: str, declared: Mapping[Any, Any], *errors: ErrorDetail) -> None:
+        self.errors.extend(ErrorDetail(dotted(path), detail.what) for detail in errors)
         try:
             self.faulty[path] = Condition(declared.get(WHEN) or {})
         except InvalidSettingsError:
@@ -98,7 +98,7 @@ def _misspelt(declared: Mapping[Any, Any]) -> str | None:
     if not names and WHEN not in declared:
         return f"{{}} declares nothing: use {one_of(KINDS)}"
     if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
-        near = near_ones(names[0], KINDS)
+        near = did_you_mean(names[0], KINDS)
         if near:
             return (
                 f"{names[0]!r} is no kind of parameter{near} There are {', '.join(KINDS)}; for a "
@@ -115,16 +115,16 @@ def _misspelt(declared: Mapping[Any, Any]) -> str | None:
 def _parameter(declared: Mapping[Any, Any]) -> Parameter:
     """Return the parameter that a mapping with a kind declares."""
     kinds = [kind for kind in KINDS if kind in declared]
-    faults = [
-        f"unknown key {name!r} beside {kinds[0]!r}{near_ones(name, [WHEN])}: only `when` may stand "
-        "there"
+    errors = [
+        f"unknown key {name!r} beside {kinds[0]!r}{did_you_mean(name, [WHEN])}: "
+        "only `when` may stand there"
         for name in declared
         if name not in KINDS and name != WHEN
     ]
     if len(kinds) > 1:
-        faults.append(f"is declared as {' and as '.join(kinds)}: keep one")
-    if faults:
-        raise InvalidSettingsError(faults)
+        errors.append(f"is declared as {' and as '.join(kinds)}: keep one")
+    if errors:
+        raise InvalidSettingsError(errors)
     (kind,) = kinds
     value, when = declared[kind], declared.get(WHEN)
     if kind == "choice":

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
-from tune_tf.errors import ErrorDetail, near_ones
+from tune_tf.errors import ErrorDetail, did_you_mean
 from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Parameter
 from tune_tf.space.paths import dotted
 
 
-def condition_faults(
+def condition_errors(
     parameters: Mapping[str, Parameter], unjudged: dict[str, Condition] | None = None
 ) -> list[ErrorDetail]:
     """Return what is wrong with the conditions of parameters.
@@ -17,7 +17,7 @@ def condition_faults(
         parameters: Parameters by path.
         unjudged: Conditions, by path, of parameters that exist but are faulty themselves.
     """
-    faults = []
+    errors = []
     unjudged = unjudged or {}
     conditions = {path: parameter.condition for path, parameter in parameters.items()} | unjudged
     known = list(conditions)
@@ -28,8 +28,8 @@ def condition_faults(
                 continue
             if parent not in parameters:
                 names = ", ".join(map(dotted, known))
-                near = near_ones(dotted(parent), map(dotted, known))
-                faults.append(
+                near = did_you_mean(dotted(parent), map(dotted, known))
+                errors.append(
                     ErrorDetail(
                         where,
                         f"`when` names {dotted(parent)!r}, which is no parameter{near}; "
@@ -37,25 +37,25 @@ def condition_faults(
                     )
                 )
                 continue
-            faults.extend(
+            errors.extend(
                 ErrorDetail(where, f"`when` can never hold: {dotted(parent)!r} {text}")
                 for value in allowed
-                if (text := parameters[parent].fault(value))
+                if (text := parameters[parent].error_for(value))
             )
-    faults.extend(_cycle_faults(parameters))
-    return faults
+    errors.extend(_cycle_errors(parameters))
+    return errors
 
 
-def _cycle_faults(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
-    """Return a fault for each ring of parameters that wait for each other."""
-    faults = []
+def _cycle_errors(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
+    """Return an error for each ring of parameters that wait for each other."""
+    errors = []
     done: set[str] = set()
 
     def visit(path: str, above: list[str]) -> None:
         if path in above:
             ring = [*above[above.index(path) :], path]
             text = " -> ".join(map(dotted, ring))
-            faults.append(
+            errors.append(
                 ErrorDetail(dotted(path), f"`when` goes in a circle, {text}: remove one of them")
             )
         elif path not in done:
@@ -65,7 +65,7 @@ def _cycle_faults(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
 
     for path in parameters:
         visit(path, [])
-    return faults
+    return errors
 
 
 def in_dependency_order(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:

@@ -23,14 +23,14 @@ class YamlDocument:
         data: Its mapping, as plain data.
         lines: 1-based line of each key, by dotted path.
         source: The file it was read from, None for a text.
-        faults: What is wrong with it so far: keys given twice.
+        errors: Errors found so far: duplicate keys.
         overridden: Dotted paths that were set from outside, with the text that did it.
     """
 
     data: dict[Any, Any]
     lines: Mapping[str, int] = field(default_factory=dict)
     source: str | None = None
-    faults: tuple[ErrorDetail, ...] = ()
+    errors: tuple[ErrorDetail, ...] = ()
     overridden: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -72,7 +72,7 @@ class YamlDocument:
         try:
             data, node = _loader().load(text), _loader().compose(text)
         except YAMLError as error:
-            raise InvalidSettingsError([_syntax_fault(error)], source) from None
+            raise InvalidSettingsError([_syntax_error(error)], source) from None
         if node is None or data is None:
             raise InvalidSettingsError(["is empty: it must hold a mapping of settings"], source)
         if not isinstance(data, dict):
@@ -82,11 +82,11 @@ class YamlDocument:
                 source,
             )
         lines: dict[str, int] = {}
-        faults: list[ErrorDetail] = []
-        _walk(node, "", lines, faults, ())
-        if any(fault.what == _CIRCLE for fault in faults):
-            raise InvalidSettingsError(faults, source)
-        return cls(data, lines, source, tuple(faults))
+        errors: list[ErrorDetail] = []
+        _walk(node, "", lines, errors, ())
+        if any(detail.what == _CIRCLE for detail in errors):
+            raise InvalidSettingsError(errors, source)
+        return cls(data, lines, source, tuple(errors))
 
     def overriding(
         self, overrides: Iterable[str], exclusive: Collection[str] = ()
@@ -98,52 +98,52 @@ class YamlDocument:
             exclusive: Keys of which a mapping holds only one; setting one drops the others.
         """
         data = _copied(self.data)
-        faults = list(self.faults)
+        errors = list(self.errors)
         overridden = dict(self.overridden)
         for override in overrides:
             key, equals, text = override.partition("=")
             where = f"{OVERRIDE} {override}"
             names = key.strip().split(".")
             if not equals or not all(names):
-                faults.append(ErrorDetail(where, "must be key=value, like budget.num_samples=8"))
+                errors.append(ErrorDetail(where, "must be key=value, like budget.num_samples=8"))
                 continue
             try:
                 value = _loader().load(text)
             except YAMLError as error:
-                faults.append(ErrorDetail(where, f"the value {_syntax_fault(error).what}"))
+                errors.append(ErrorDetail(where, f"the value {_syntax_error(error).what}"))
                 continue
             if repeated := _repeated_in(text):
-                faults.extend(ErrorDetail(where, fault.what) for fault in repeated)
+                errors.extend(ErrorDetail(where, detail.what) for detail in repeated)
                 continue
             if wrong := _assign(data, names, value, exclusive):
-                faults.append(ErrorDetail(where, wrong))
+                errors.append(ErrorDetail(where, wrong))
                 continue
             overridden[".".join(names)] = override
-        return YamlDocument(data, self.lines, self.source, tuple(faults), overridden)
+        return YamlDocument(data, self.lines, self.source, tuple(errors), overridden)
 
-    def placed(self, faults: Iterable[ErrorDetail]) -> list[ErrorDetail]:
-        """Return faults with their lines, in the order of the file; overrides come last."""
-        found = [self._placed(fault) for fault in faults]
-        return sorted(found, key=lambda fault: (fault.line is None, fault.line or 0))
+    def placed(self, errors: Iterable[ErrorDetail]) -> list[ErrorDetail]:
+        """Return the errors with their lines, in file order; overrides come last."""
+        found = [self._placed(detail) for detail in errors]
+        return sorted(found, key=lambda detail: (detail.line is None, detail.line or 0))
 
-    def _placed(self, fault: ErrorDetail) -> ErrorDetail:
-        if fault.line is not None or fault.where.startswith(OVERRIDE):
-            return fault
-        path = fault.where
+    def _placed(self, detail: ErrorDetail) -> ErrorDetail:
+        if detail.line is not None or detail.where.startswith(OVERRIDE):
+            return detail
+        path = detail.where
         for key, override in self.overridden.items():
             below = path == key or path.startswith(f"{key}.")
             # What is wrong with a part may be told of the whole, as for the ends of a range.
             parent = path == key.rpartition(".")[0]
             above = key.startswith(f"{path}.") and path not in self.lines
             if below or parent or above:
-                return ErrorDetail(f"{OVERRIDE} {override}", _within(key, path) + fault.what)
+                return ErrorDetail(f"{OVERRIDE} {override}", _within(key, path) + detail.what)
         while path not in self.lines and "." in path:
             path = path.rpartition(".")[0]
         if self.lines:
             return ErrorDetail(
-                fault.where, fault.what, self.lines.get(path, min(self.lines.values()))
+                detail.where, detail.what, self.lines.get(path, min(self.lines.values()))
             )
-        return fault
+        return detail
 
 
 _CIRCLE = "holds itself through an alias: write it out"
@@ -165,7 +165,7 @@ def _line(node: Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _syntax_fault(error: YAMLError) -> ErrorDetail:
+def _syntax_error(error: YAMLError) -> ErrorDetail:
     """Return what a YAML reader complains about, in one line."""
     if not isinstance(error, MarkedYAMLError):
         return ErrorDetail("", f"is not YAML: {error}")
@@ -177,27 +177,27 @@ def _syntax_fault(error: YAMLError) -> ErrorDetail:
 
 
 def _repeated_in(text: str) -> list[ErrorDetail]:
-    """Return a fault for each key that a YAML value holds twice."""
-    faults: list[ErrorDetail] = []
+    """Return an error for each key that a YAML value holds twice."""
+    errors: list[ErrorDetail] = []
     node = _loader().compose(text)
     if node is not None:
-        _walk(node, "", {}, faults, ())
-    return faults
+        _walk(node, "", {}, errors, ())
+    return errors
 
 
 def _walk(
     node: Node,
     prefix: str,
     lines: dict[str, int],
-    faults: list[ErrorDetail],
+    errors: list[ErrorDetail],
     above: tuple[Node, ...],
 ) -> None:
     """Note the line of each key, and find keys that stand twice in one mapping."""
     if any(node is each for each in above):
-        faults.append(ErrorDetail(prefix, _CIRCLE, lines.get(prefix, _line(node))))
+        errors.append(ErrorDetail(prefix, _CIRCLE, lines.get(prefix, _line(node))))
     elif isinstance(node, SequenceNode):
         for index, entry in enumerate(node.value):
-            _walk(entry, f"{prefix}.{index}", lines, faults, (*above, node))
+            _walk(entry, f"{prefix}.{index}", lines, errors, (*above, node))
     elif isinstance(node, MappingNode):
         seen: dict[str, int] = {}
         for key, value in node.value:
@@ -206,10 +206,10 @@ def _walk(
             line = _line(key)
             if name in seen:
                 text = f"is given twice, first in line {seen[name]}: keep one of them"
-                faults.append(ErrorDetail(path, text, line))
+                errors.append(ErrorDetail(path, text, line))
             seen.setdefault(name, line)
             lines.setdefault(path, line)
-            _walk(value, path, lines, faults, (*above, node))
+            _walk(value, path, lines, errors, (*above, node))
 
 
 def _copied(value: Any) -> Any:

@@ -44,15 +44,15 @@ class OptunaSpace:
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be stored."""
-        faults: list[ErrorDetail] = []
+        errors: list[ErrorDetail] = []
         for path, parameter in self.space.parameters.items():
             try:
                 if isinstance(parameter, Choice):
                     labels(parameter.options)
             except InvalidSettingsError as error:
-                faults.extend(ErrorDetail(dotted(path), fault.what) for fault in error.faults)
-        if faults:
-            raise InvalidSettingsError(faults)
+                errors.extend(ErrorDetail(dotted(path), detail.what) for detail in error.details)
+        if errors:
+            raise InvalidSettingsError(errors)
 
     def __call__(self, trial: "optuna.trial.BaseTrial") -> dict[str, Any]:
         """Return the flat config that Optuna suggests for a trial, constants included."""

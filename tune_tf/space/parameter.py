@@ -33,7 +33,7 @@ class Parameter(abc.ABC):
         object.__setattr__(self, "when", condition or None)
 
     @abc.abstractmethod
-    def fault(self, value: Any) -> str | None:
+    def error_for(self, value: Any) -> str | None:
         """Return why a value is none of this parameter's, or None where it is."""
 
     @abc.abstractmethod
@@ -69,7 +69,7 @@ class Constant(Parameter):
         """Hash by content, lists and dicts too."""
         return hash((hashable(self.value), self.when))
 
-    def fault(self, value: Any) -> str | None:
+    def error_for(self, value: Any) -> str | None:
         """Return why a value is not the constant, or None where it is."""
         if hashable(value) == hashable(self.value):
             return None

@@ -75,7 +75,7 @@ def slashed(path: str) -> str:
     return path.replace(".", SEPARATOR)
 
 
-def name_fault(name: object) -> str | None:
+def name_error(name: object) -> str | None:
     """Return what is wrong with a parameter's or group's name, or None."""
     if not isinstance(name, str):
         return f"a name must be text, not {name!r}: put it in quotes"

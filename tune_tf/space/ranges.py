@@ -59,7 +59,7 @@ class Float(Parameter):
         """Return how many steps lie between the ends; 0 without a step."""
         return round((self.high - self.low) / self.step) if self.step else 0
 
-    def fault(self, value: Any) -> str | None:
+    def error_for(self, value: Any) -> str | None:
         """Return why a value is not in the range, or None where it is."""
         slack = TOLERANCE * max(abs(self.low), abs(self.high))
         number = isinstance(value, Real) and not isinstance(value, bool)
@@ -119,7 +119,7 @@ class Int(Parameter):
         """Return how many steps lie between the ends."""
         return (self.high - self.low) // self.step
 
-    def fault(self, value: Any) -> str | None:
+    def error_for(self, value: Any) -> str | None:
         """Return why a value is not in the range, or None where it is."""
         number = isinstance(value, Integral) and not isinstance(value, bool)
         if not number or not self.low <= value <= self.high:
@@ -143,19 +143,19 @@ class Int(Parameter):
 
 def _check(range_: Float | Int, numbers: Mapping[str, Any], *, whole: bool) -> None:
     """Refuse a range whose parts are wrong, with all that is wrong at once."""
-    faults: list[ErrorDetail | str] = []
+    errors: list[ErrorDetail | str] = []
     try:
         range_._freeze_when()  # noqa: SLF001  # the parameter's own part
     except InvalidSettingsError as error:
-        faults.extend(error.faults)
+        errors.extend(error.details)
     if not isinstance(range_.log, bool):
-        faults.append(f"log must be true or false, not {range_.log!r}")
+        errors.append(f"log must be true or false, not {range_.log!r}")
     wrong = [text for name, value in numbers.items() if (text := _wrong(name, value, whole=whole))]
-    faults.extend(wrong)
+    errors.extend(wrong)
     if not wrong:
-        faults.extend(_misfits(range_))
-    if faults:
-        raise InvalidSettingsError(faults)
+        errors.extend(_misfits(range_))
+    if errors:
+        raise InvalidSettingsError(errors)
 
 
 def _wrong(name: str, value: object, *, whole: bool) -> str | None:
@@ -174,26 +174,26 @@ def _wrong(name: str, value: object, *, whole: bool) -> str | None:
 def _misfits(range_: Float | Int) -> list[str]:
     """Return what is wrong between the parts of a range, each of which is right by itself."""
     low, high, step = range_.low, range_.high, range_.step
-    faults = []
+    errors = []
     if low > high:
-        faults.append(f"low {low!r} is above high {high!r}: give the smaller end first")
+        errors.append(f"low {low!r} is above high {high!r}: give the smaller end first")
     if range_.log is True and low <= 0:
-        faults.append(
+        errors.append(
             f"low must be above 0 for a logarithmic range, not {low!r}: raise it, or search evenly"
         )
     if step is None:
-        return faults
+        return errors
     if step <= 0:
-        faults.append(f"step must be above 0, not {step!r}")
+        errors.append(f"step must be above 0, not {step!r}")
     elif range_.log is True and (isinstance(range_, Float) or step != 1):
-        faults.append(f"a logarithmic range has no step, not {step!r}: leave one of the two out")
+        errors.append(f"a logarithmic range has no step, not {step!r}: leave one of the two out")
     elif low <= high and not _is_whole((high - low) / step):
         nearest = low + math.floor((high - low) / step) * step
-        faults.append(
+        errors.append(
             f"high {high!r} is not low {low!r} plus a multiple of step {step!r}: "
             f"{nearest:g} is the nearest below it"
         )
-    return faults
+    return errors
 
 
 def _is_whole(ratio: float) -> bool:

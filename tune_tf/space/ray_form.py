@@ -87,7 +87,7 @@ def to_domain(parameter: Parameter) -> Any:
         case Float(low, high, step=None):
             return tune.uniform(low, high)
         case Float(low, high, step=float(step)):
-            if Float(0, step, step=step).fault(abs(low) % step) is None:
+            if Float(0, step, step=step).error_for(abs(low) % step) is None:
                 return tune.quniform(low, high, step)
             return _listed(parameter)
         case Int(low, high, log=True):
@@ -124,20 +124,20 @@ def to_ray(space: "SearchSpace") -> dict[str, Any]:
     from ray import tune
 
     domains = {}
-    faults: list[ErrorDetail] = []
+    errors: list[ErrorDetail] = []
     for path, parameter in space.parameters.items():
         try:
             domains[path] = to_domain(parameter)
         except InvalidSettingsError as error:
-            faults.extend(ErrorDetail(dotted(path), fault.what) for fault in error.faults)
+            errors.extend(ErrorDetail(dotted(path), detail.what) for detail in error.details)
         if parameter.when is not None:
             above = [space.parameters[parent] for parent in ancestors(space.parameters, path)]
             conditions = tuple(each.condition for each in [parameter, *above] if each.condition)
             conditional = Conditional(parameter, conditions)
             domains[path] = tune.sample_from(conditional)
             domains[path].set_sampler(conditional)
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
     return nested(domains)
 
 
@@ -148,14 +148,14 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
         InvalidSettingsError: A domain has no counterpart here.
     """
     parameters = {}
-    faults: list[ErrorDetail] = []
+    errors: list[ErrorDetail] = []
     for path, value in flat(config).items():
         try:
             parameters[path] = _from_domain(value)
         except InvalidSettingsError as error:
-            faults.extend(ErrorDetail(dotted(path), fault.what) for fault in error.faults)
-    if faults:
-        raise InvalidSettingsError(faults)
+            errors.extend(ErrorDetail(dotted(path), detail.what) for detail in error.details)
+    if errors:
+        raise InvalidSettingsError(errors)
     return parameters
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 from tune_tf.space.declaration import KINDS, WHEN, Declarations, declared
-from tune_tf.space.dependencies import condition_faults, in_dependency_order
+from tune_tf.space.dependencies import condition_errors, in_dependency_order
 from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import Constant, Parameter
-from tune_tf.space.paths import SEPARATOR, dotted, flat, join, name_fault, nested
+from tune_tf.space.paths import SEPARATOR, dotted, flat, join, name_error, nested
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,12 +43,12 @@ class SearchSpace:
                 [f"a search space is a mapping of names to parameters, not {self.parameters!r}"]
             )
         found: dict[str, Parameter] = {}
-        faults: list[ErrorDetail] = []
-        _collect(self.parameters, "", found, faults)
-        faults += condition_faults(found)
-        faults += _overlaps(found)
-        if faults:
-            raise InvalidSettingsError(faults)
+        errors: list[ErrorDetail] = []
+        _collect(self.parameters, "", found, errors)
+        errors += condition_errors(found)
+        errors += _overlaps(found)
+        if errors:
+            raise InvalidSettingsError(errors)
         object.__setattr__(self, "parameters", FrozenMapping(in_dependency_order(found)))
 
     @property
@@ -61,12 +61,12 @@ class SearchSpace:
         """Return the space that the ``space`` section of a sweep file declares.
 
         Raises:
-            InvalidSettingsError: With all faults, each placed by the parameter's dotted path.
+            InvalidSettingsError: With all errors, each placed by the parameter's dotted path.
         """
         found = Declarations.read(mapping)
-        faults = [*found.faults, *condition_faults(found.parameters, found.faulty)]
-        if faults:
-            raise InvalidSettingsError(faults)
+        errors = [*found.errors, *condition_errors(found.parameters, found.faulty)]
+        if errors:
+            raise InvalidSettingsError(errors)
         return cls(found.parameters)
 
     @classmethod
@@ -78,16 +78,16 @@ class SearchSpace:
                 a path.
 
         Raises:
-            InvalidSettingsError: With all faults, each with its line.
+            InvalidSettingsError: With all errors, each with its line.
         """
         document = YamlDocument.load(source)
-        faults = list(document.faults)
+        errors = list(document.errors)
         try:
             space = cls.from_dict(document.data)
         except InvalidSettingsError as error:
-            faults += error.faults
-        if faults:
-            raise InvalidSettingsError(document.placed(faults), document.source)
+            errors += error.details
+        if errors:
+            raise InvalidSettingsError(document.placed(errors), document.source)
         return space
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,11 +160,11 @@ class SearchSpace:
     def validate(self, config: Mapping[str, Any]) -> list[ErrorDetail]:
         """Return what is wrong with a nested config; nothing if this space holds it.
 
-        None is no fault for an inactive parameter: Ray cannot leave a value out.
+        None is valid for an inactive parameter: Ray cannot leave a value out.
         """
         given = flat(config, self.parameters)
         groups = {path.rsplit(SEPARATOR, 1)[0] for path in self.parameters if SEPARATOR in path}
-        faults = [
+        errors = [
             ErrorDetail(dotted(path), _unknown(path, self.parameters))
             for path, value in given.items()
             if path not in self.parameters and not (value == {} and path in groups)
@@ -174,24 +174,24 @@ class SearchSpace:
             if not parameter.condition.holds(values):
                 if given.get(path) is not None:
                     text = f"is inactive but given as {given[path]!r}: leave it out"
-                    faults.append(ErrorDetail(dotted(path), text))
+                    errors.append(ErrorDetail(dotted(path), text))
             elif path not in given:
-                faults.append(ErrorDetail(dotted(path), "is missing"))
+                errors.append(ErrorDetail(dotted(path), "is missing"))
             else:
                 values[path] = given[path]
-                if text := parameter.fault(given[path]):
-                    faults.append(ErrorDetail(dotted(path), text))
-        return faults
+                if text := parameter.error_for(given[path]):
+                    errors.append(ErrorDetail(dotted(path), text))
+        return errors
 
 
 def _collect(
-    group: Mapping[Any, Any], prefix: str, found: dict[str, Parameter], faults: list[ErrorDetail]
+    group: Mapping[Any, Any], prefix: str, found: dict[str, Parameter], errors: list[ErrorDetail]
 ) -> None:
     """Gather the parameters of a group by path, and what is wrong with their names."""
     for name, entry in group.items():
         # A path of two names is the same as a group; so a flat mapping is a space as well.
         names = name.split(SEPARATOR) if isinstance(name, str) else [name]
-        wrong = [text for part in names if (text := name_fault(part))]
+        wrong = [text for part in names if (text := name_error(part))]
         path = join(prefix, name) if isinstance(name, str) else prefix
         wrong += [
             f"a group holds no parameter of the name {part!r}, which means a kind of parameter in "
@@ -200,19 +200,19 @@ def _collect(
             if part in KINDS or part == WHEN
         ]
         if wrong:
-            faults.extend(ErrorDetail(dotted(path), text) for text in wrong)
+            errors.extend(ErrorDetail(dotted(path), text) for text in wrong)
         elif isinstance(entry, Mapping):
-            _collect(entry, path, found, faults)
+            _collect(entry, path, found, errors)
             if not entry:
-                faults.append(ErrorDetail(dotted(path), "is an empty group: leave it out"))
+                errors.append(ErrorDetail(dotted(path), "is an empty group: leave it out"))
         elif path in found:
-            faults.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
+            errors.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
         else:
             found[path] = entry if isinstance(entry, Parameter) else Constant(entry)
 
 
 def _overlaps(found: Mapping[str, Parameter]) -> list[ErrorDetail]:
-    """Return a fault for each parameter that is a group as well."""
+    """Return an error for each parameter that is a group as well."""
     groups = {
         SEPARATOR.join(names[:end])
         for names in (path.split(SEPARATOR) for path in found)
@@ -227,4 +227,4 @@ def _overlaps(found: Mapping[str, Parameter]) -> list[ErrorDetail]:
 
 def _unknown(path: str, parameters: Mapping[str, Parameter]) -> str:
     known = [dotted(name) for name in parameters]
-    return f"is no parameter{near_ones(dotted(path), known)}; there are {', '.join(known)}"
+    return f"is no parameter{did_you_mean(dotted(path), known)}; there are {', '.join(known)}"

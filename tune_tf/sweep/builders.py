@@ -10,13 +10,13 @@ from tune_tf.config import SweepConfig
 from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings, ResourceChangingSettings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.schedulers import scheduler
-from tune_tf.schedulers.mutations import moves, moves_evenly, mutations
+from tune_tf.schedulers.mutations import pb2_refusal, pbt_refusal, select_mutations
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.searchers import OptunaSearcher, WarmStart
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, SweepDetails
 from tune_tf.tracking.trial_tracking import TrialTracking
-from tune_tf.tracking.writing.spool import SPOOL
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 from tune_tf.workload import Workload
 
 
@@ -37,17 +37,21 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
         settings = settings.base
     if not isinstance(settings, PbtSettings | Pb2Settings) or not ray.is_initialized():
         return None
-    refusal = moves_evenly if isinstance(settings, Pb2Settings) else moves
-    chosen = mutations(settings.mutations, config.space, refusal, settings.name)
+    refusal = pb2_refusal if isinstance(settings, Pb2Settings) else pbt_refusal
+    chosen = select_mutations(settings.mutations, config.space, refusal, settings.name)
     paths = list(chosen.parameters)
     structural = ray.get(_structural.remote(workload, config.space, paths))
     allowed = tuple(path for path in paths if path not in structural)
     where = "scheduler.mutations"
-    told = [f"{path} cannot change while a trial runs: {structural[path]}" for path in structural]
+    messages = [
+        f"{path} cannot change while a trial runs: {structural[path]}" for path in structural
+    ]
     if settings.mutations and structural:
-        raise InvalidSettingsError([ErrorDetail(where, f"{each}; leave it out") for each in told])
+        raise InvalidSettingsError(
+            [ErrorDetail(where, f"{each}; leave it out") for each in messages]
+        )
     if not allowed:
-        text = f"no parameter can change while a trial runs: {'; '.join(told)}; use asha"
+        text = f"no parameter can change while a trial runs: {'; '.join(messages)}; use asha"
         raise InvalidSettingsError([ErrorDetail(where, text)])
     return allowed
 
@@ -121,13 +125,13 @@ def make_tracker(
         objective=folder.config.leading_objective,
         constraints=folder.config.constraints,
         sweep_id=folder.sweep_id,
-        artifacts={"sweep.yaml": folder.shown_file},
-        spool_path=folder.path / SPOOL,
+        spool_path=folder.path / SPOOL_FOLDER,
         details=SweepDetails(
             space=folder.config.space,
             resume_with=f"tune-tf resume {folder.path}",
             rungs=lambda: scheduler.rungs,
             optuna_number=searcher.number_of,
+            texts={"sweep.yaml": folder.masked_file},
         ),
     )
 

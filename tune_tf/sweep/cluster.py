@@ -14,7 +14,7 @@ from tune_tf.config import ClusterSettings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
-from tune_tf.secrets import expanded
+from tune_tf.secrets import expand_references
 from tune_tf.trainables.capacity import num_trials, room_by_node
 from tune_tf.trainables.factory import check_cluster
 
@@ -146,25 +146,25 @@ def runtime_env(
     """
     given = dict(settings.runtime_env or {})
     if is_client(address):
-        given = {"working_dir": ".", "excludes": list(_LEFT_BEHIND), **given}
+        given = {"working_dir": ".", "excludes": list(_EXCLUDED), **given}
     for key in ("working_dir", "py_modules", "pip"):
         if key in given:
-            given[key] = _placed(given[key], base_dir)
+            given[key] = _absolute_paths(given[key], base_dir)
     if "env_vars" in given:
         given["env_vars"] = {
-            name: expanded(value, f"cluster.runtime_env.env_vars.{name}")
+            name: expand_references(value, f"cluster.runtime_env.env_vars.{name}")
             for name, value in given["env_vars"].items()
         }
     return given or None
 
 
-_LEFT_BEHIND = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
+_EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
-def _placed(value: Any, base_dir: Path) -> Any:
+def _absolute_paths(value: Any, base_dir: Path) -> Any:
     """Return paths that are there as absolute ones; all else, like URIs and packages, as it is."""
     if isinstance(value, list):
-        return [_placed(each, base_dir) for each in value]
+        return [_absolute_paths(each, base_dir) for each in value]
     is_path = isinstance(value, str) and "://" not in value and (base_dir / value).exists()
     return str((base_dir / value).resolve()) if is_path else value
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from tune_tf.errors import InvalidSettingsError, StoreSilentError
-from tune_tf.secrets import masked
+from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
+from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.runs import connect, run_ids_of
+from tune_tf.tracking.runs import connect, find_run_ids
 from tune_tf.tracking.writing.run_update import PARENT
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class MLflowStore:
 
         Raises:
             InvalidSettingsError: It is not tracked.
-            StoreSilentError: The store does not answer, or has no run of the sweep.
+            StoreUnavailableError: The store does not answer, or has no run of the sweep.
         """
         settings, uri = folder.config.mlflow, folder.tracking_uri
         if settings is None or uri is None:
@@ -44,15 +44,15 @@ class MLflowStore:
             )
         client = connect(uri)
         try:
-            run_ids = run_ids_of(client, settings.experiment_name, folder.sweep_id)
+            run_ids = find_run_ids(client, settings.experiment_name, folder.sweep_id)
         except Exception as error:
-            told = masked(str(error).replace(uri, "the store")).strip().splitlines()
-            raise StoreSilentError(
+            lines = mask_secrets(str(error).replace(uri, "the store")).strip().splitlines()
+            raise StoreUnavailableError(
                 f"the MLflow store of {folder.sweep_id} does not answer: "
-                f"{told[-1] if told else type(error).__name__}"
+                f"{lines[-1] if lines else type(error).__name__}"
             ) from error
         if PARENT not in run_ids:
-            raise StoreSilentError(
+            raise StoreUnavailableError(
                 f"MLflow has no runs of {folder.sweep_id}: deliver them with `tune-tf sync "
                 f"{folder.path}`"
             )

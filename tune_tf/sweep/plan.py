@@ -9,7 +9,7 @@ import numpy as np
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.resources import TrialResources
 from tune_tf.searchers.samplers.catalogue import make_sampler
-from tune_tf.secrets import expanded
+from tune_tf.secrets import expand_references
 from tune_tf.sweep.builders import allowed_mutations, make_scheduler
 from tune_tf.sweep.cluster import num_fitting
 from tune_tf.sweep.state.storage import check_storage
@@ -86,6 +86,6 @@ def checked_tracking_uri(config: SweepConfig) -> str | None:
     """
     if config.mlflow is None:
         return None
-    uri = expanded(config.mlflow.tracking_uri, "mlflow.tracking_uri")
+    uri = expand_references(config.mlflow.tracking_uri, "mlflow.tracking_uri")
     MLflowCallback(uri, config.mlflow.experiment_name)
     return uri

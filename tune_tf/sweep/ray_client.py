@@ -28,11 +28,11 @@ def check_paths(config: SweepConfig) -> None:
     """Refuse settings whose files would be lost with the process that drives the sweep there.
 
     Raises:
-        InvalidSettingsError: With all faults.
+        InvalidSettingsError: With all errors.
     """
-    faults = []
+    errors = []
     if config.remote_storage or not Path(config.storage_path.removeprefix("file://")).is_absolute():
-        faults.append(
+        errors.append(
             ErrorDetail(
                 "storage_path",
                 f"is {config.storage_path!r}, but the sweep is driven on the cluster: give an "
@@ -42,15 +42,15 @@ def check_paths(config: SweepConfig) -> None:
     uri = config.mlflow.tracking_uri if config.mlflow else ""
     scheme, slashes, path = uri.partition(":///")
     if scheme == "sqlite" and slashes and not path.startswith("/"):
-        faults.append(
+        errors.append(
             ErrorDetail(
                 "mlflow.tracking_uri",
                 f"is {uri!r}, but the sweep is driven on the cluster: give an MLflow server that "
                 "the cluster reaches",
             )
         )
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
 
 
 def run_on_cluster(

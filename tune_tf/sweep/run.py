@@ -1,4 +1,4 @@
-"""A sweep from its settings to its result, and on from where it stood."""
+"""Running, resuming and extending sweeps."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.events import EventLog
 from tune_tf.results import SweepResult
 from tune_tf.sweep.callbacks.forecast_actuals import ForecastActuals
-from tune_tf.sweep.callbacks.notebook_progress import shown_in_notebook
+from tune_tf.sweep.callbacks.notebook_progress import draw_in_notebook
 from tune_tf.sweep.cluster import cluster, runs_as_user
 from tune_tf.sweep.plan import plan_sweep
 from tune_tf.sweep.ray_client import check_paths, is_remote_client, run_on_cluster
@@ -33,7 +33,7 @@ def run_sweep(
 
     Starts a Ray cluster on this machine, and ends it again, where none is connected; the section
     ``cluster`` of the settings, ``RAY_ADDRESS`` or ``ray.init`` choose another. From outside of a
-    cluster (``ray://``) a process on it drives the sweep.
+    cluster (``ray://``) a process on it runs the driver.
 
     Args:
         config: The sweep's settings.
@@ -41,23 +41,23 @@ def run_sweep(
         callbacks: More Tune callbacks, called after the sweep's own.
 
     Returns:
-        All trials and the best one; ``interrupted`` tells whether a resume would go on.
+        All trials and the best one; ``interrupted`` says whether it can be resumed.
 
     Raises:
-        TuneTfError: Before any trial starts, where something is wrong that can be known.
+        TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
     """
     base_dir = Path(base_dir or Path.cwd())
-    reckoning = ForecastActuals.begin()
+    actuals = ForecastActuals.begin()
     with cluster(config.cluster, base_dir):
         if is_remote_client():
             check_paths(config)
             return run_on_cluster(run_sweep, config, callbacks=callbacks)
         plan = plan_sweep(config, base_dir=base_dir)
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
-        reckoning.take(folder)
-        with shown_in_notebook(folder) as drawn, EventLog(folder.path) as diary:
+        actuals.copy_forecast(folder)
+        with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
             first = Recovery(SweepStorage.of(folder.path, config))
-            return run_trials(folder, plan, diary, reckoning, first, [*callbacks, *drawn])
+            return run_trials(folder, plan, event_log, actuals, first, [*callbacks, *drawn])
 
 
 def resume_sweep(
@@ -67,17 +67,16 @@ def resume_sweep(
     allow_changes: bool = False,
     callbacks: Sequence[tune.Callback] = (),
 ) -> SweepResult:
-    """Go on with a sweep that was interrupted or killed.
+    """Resume a sweep that was interrupted or killed.
 
-    Trials that have ended are not run again; those that were running go on from their last
-    checkpoint. Where none is left to run, what its end had not come to is done. A sweep that has
-    come to its end is left as it is. What was lost, because a file of the sweep is damaged, is told
-    by warnings.
+    Trials that have ended are not run again; those that were running resume from their last
+    checkpoint. Where none is left to run, the missing report or best model is written. A finished
+    sweep is left unchanged. Warnings report what was lost where a file is damaged.
 
     Args:
         path: The sweep's folder, its id, or its name for the latest sweep of that name.
         storage_path: Where sweeps are looked for by id or name.
-        allow_changes: Whether to go on with what was edited in the folder's ``sweep.yaml``.
+        allow_changes: Whether to apply edits of the folder's ``sweep.yaml``.
         callbacks: More Tune callbacks, as many as at the start.
 
     Raises:
@@ -95,10 +94,10 @@ def resume_sweep(
             return run_on_cluster(
                 resume_sweep, folder.path, allow_changes=allow_changes, callbacks=callbacks
             )
-    reckoning = ForecastActuals.begin()
-    with shown_in_notebook(folder) as drawn, EventLog(folder.path) as diary:
-        folder = _changed(folder, diary, allowed=allow_changes)
-        return _go_on(folder, diary, reckoning, [*callbacks, *drawn])
+    actuals = ForecastActuals.begin()
+    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
+        folder = _apply_edits(folder, event_log, allowed=allow_changes)
+        return _resume(folder, event_log, actuals, [*callbacks, *drawn])
 
 
 def extend_sweep(
@@ -108,14 +107,14 @@ def extend_sweep(
     storage_path: str | Path = "sweeps",
     callbacks: Sequence[tune.Callback] = (),
 ) -> SweepResult:
-    """Go on with a sweep that has ended or was interrupted, with a larger budget.
+    """Continue a sweep that has ended or was interrupted with a larger budget.
 
-    Trials that have ended are not run again, those that the old budget stopped neither.
+    Trials that have ended are not run again, not even those that the old budget stopped.
 
     Args:
         path: The sweep's folder, its id, or its name for the latest sweep of that name.
-        budget: Limits by name, as in the section ``budget`` of a sweep file: a number or None in
-            place of what there is, or a text like ``"+20"`` for that much more.
+        budget: Limits by name, as in the section ``budget`` of a sweep file: a number or None to
+            replace the limit, or a text like ``"+20"`` to add to it.
         storage_path: Where sweeps are looked for by id or name.
         callbacks: More Tune callbacks, as many as at the start.
 
@@ -129,39 +128,43 @@ def extend_sweep(
     if is_remote_client(folder.config.cluster):
         with cluster(folder.config.cluster, folder.base_dir):
             return run_on_cluster(extend_sweep, folder.path, budget, callbacks=callbacks)
-    reckoning = ForecastActuals.begin()
-    with shown_in_notebook(folder) as drawn, EventLog(folder.path) as diary:
-        folder = _changed(folder, diary, allowed=False)
-        larger = extended_budget(folder.config.budget, budget, num_trials=len(diary.pages.trials))
+    actuals = ForecastActuals.begin()
+    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
+        folder = _apply_edits(folder, event_log, allowed=False)
+        larger = extended_budget(
+            folder.config.budget, budget, num_trials=len(event_log.history.trials)
+        )
         config = folder.config.model_copy(update={"budget": larger})
-        return _go_on(_noted(folder, diary, config), diary, reckoning, [*callbacks, *drawn])
+        return _resume(
+            _change_config(folder, event_log, config), event_log, actuals, [*callbacks, *drawn]
+        )
 
 
-def _changed(folder: SweepFolder, diary: EventLog, *, allowed: bool) -> SweepFolder:
-    """Return the folder with the settings that were edited in it, if that is allowed."""
+def _apply_edits(folder: SweepFolder, event_log: EventLog, *, allowed: bool) -> SweepFolder:
+    """Return the folder with its edited settings, if that is allowed."""
     edited = folder.edited()
     if edited is None:
         return folder
     changes = changes_between(folder.config, edited)
     check_changes(folder.sweep_id, changes, edited, allowed=allowed)
-    return _noted(folder, diary, edited)
+    return _change_config(folder, event_log, edited)
 
 
-def _noted(folder: SweepFolder, diary: EventLog, config: SweepConfig) -> SweepFolder:
-    """Return the folder with other settings, and note what is other."""
+def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig) -> SweepFolder:
+    """Return the folder with new settings, and record the changes."""
     changes = changes_between(folder.config, config)
-    diary.changed({change.where: change.values for change in changes})
+    event_log.record_changes({change.where: change.values for change in changes})
     return folder.with_config(config)
 
 
-def _go_on(
+def _resume(
     folder: SweepFolder,
-    diary: EventLog,
-    reckoning: ForecastActuals,
+    event_log: EventLog,
+    actuals: ForecastActuals,
     callbacks: Sequence[tune.Callback],
 ) -> SweepResult:
     recovery = recover(folder.path, folder.config)
     with cluster(folder.config.cluster, folder.base_dir):
         plan = plan_sweep(folder.config, base_dir=folder.base_dir)
         recovery.write()
-        return run_trials(folder, plan, diary, reckoning, recovery, callbacks)
+        return run_trials(folder, plan, event_log, actuals, recovery, callbacks)

@@ -1,4 +1,4 @@
-"""How Tune asks a sweep's searcher for trials, and what the searcher is told at the end."""
+"""Search algorithm of a sweep, and the completion of its study."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ from tune_tf.tracking.outcome_tracker import latest_result
 
 
 class SweepSearch(SearchGenerator):
-    """Asks a searcher for as many trials as the budget holds, also after it has been extended.
+    """Search generator that follows an extended budget.
 
-    Tune's own goes on with the number of trials that a sweep was begun with, and asks for none
-    once a sweep has ended.
+    Tune's own restores the number of trials that a sweep started with, and proposes none once a
+    sweep has ended.
 
     Args:
-        searcher: Who proposes configs.
-        budget: How many trials there are to be.
+        searcher: Proposes configs.
+        budget: Limits the number of trials.
         max_concurrent_trials: Trials at a time.
     """
 
@@ -33,11 +33,11 @@ class SweepSearch(SearchGenerator):
         self._budget = budget
 
     def get_state(self) -> dict[str, Any]:
-        """Return what a resumed sweep needs."""
+        """Return the state for a resume."""
         return {**super().get_state(), "budget": self._budget.model_dump()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take up a sweep that was interrupted or has ended; go on if its budget is another."""
+        """Restore the search; a finished one continues if the budget has changed."""
         changed = state["budget"] != self._budget.model_dump()
         super().set_state(
             {
@@ -48,28 +48,31 @@ class SweepSearch(SearchGenerator):
         )
 
 
-class StudyEnd(Callback):
-    """Tells the study at the end of a sweep what it does not have yet; a Tune callback.
+class StudyFinalizer(Callback):
+    """Tune callback that reports missing outcomes and run ids to the study at the end.
 
-    Tune must call it after the one that knows the runs' ids, which are all there only then. It is
-    called in the middle of Tune's own code, as the searcher has to be that asks which trials Tune
-    knows: where a resume has nothing left to run, this is the only time that it is asked.
+    Tune must call it after the tracker, which has all run ids only then. It must run inside
+    ``tune.run``, as the searcher asks which trials Tune knows: where a resume has nothing left to
+    run, this is its only chance.
 
     Args:
-        searcher: Who has the study.
-        endings: Knows how the trials ended.
-        tracker: Knows MLflow's ids of the runs; None where nothing is tracked.
+        searcher: Owns the study.
+        outcome_tracker: Knows how the trials ended.
+        tracker: Knows the ids of the MLflow runs; None where tracking is off.
     """
 
     def __init__(
-        self, searcher: OptunaSearcher, endings: OutcomeTracker, tracker: MLflowCallback | None
+        self,
+        searcher: OptunaSearcher,
+        outcome_tracker: OutcomeTracker,
+        tracker: MLflowCallback | None,
     ) -> None:
         self._searcher = searcher
-        self._endings = endings
+        self._outcome_tracker = outcome_tracker
         self._tracker = tracker
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Tell how trials ended, and which runs are theirs."""
+        """Report outcomes and run ids."""
         run_ids = self._tracker.run_ids() if self._tracker else {}
         last = {
             trial.trial_id: {
@@ -78,4 +81,4 @@ class StudyEnd(Callback):
             }
             for trial in trials
         }
-        self._searcher.finish(self._endings.outcomes, last)
+        self._searcher.finish(self._outcome_tracker.outcomes, last)

@@ -1,4 +1,4 @@
-"""What a sweep has spent."""
+"""Epochs, time and device hours that a sweep has spent."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,20 +10,20 @@ _HOUR_S = 3600
 
 
 class Spending:
-    """Counts epochs and the time for which devices are reserved, over all sessions of a sweep.
+    """Counter of epochs and reserved device hours over all sessions of a sweep.
 
     Args:
-        clock: Seconds that only grow.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._looked = clock()
+        self._updated_s = clock()
         self._running: dict[str, Trial] = {}
         self.epochs = 0
-        """Iterations of all trials, those included that were done again."""
+        """Iterations of all trials, repeated ones included."""
         self.time_s = 0.0
-        """Seconds in which it was driven."""
+        """Seconds during which the sweep ran."""
         self._cpu_s = self._gpu_s = 0.0
 
     @property
@@ -33,22 +33,22 @@ class Spending:
 
     @property
     def gpu_hours(self) -> float:
-        """Hours of reserved GPUs; of fractions, their part."""
+        """Hours of reserved GPUs; a fraction of a GPU counts as such."""
         return self._gpu_s / _HOUR_S
 
     def begin(self) -> None:
         """Count time from now on."""
-        self._looked = self._clock()
+        self._updated_s = self._clock()
 
-    def started(self, trial: Trial) -> None:
-        """Count a trial from now on, as long as it runs."""
-        self.look()
+    def add(self, trial: Trial) -> None:
+        """Count a trial while it runs."""
+        self.update()
         self._running[trial.trial_id] = trial
 
-    def look(self) -> None:
-        """Count the time since the last look; trials that run no more are counted up to now."""
+    def update(self) -> None:
+        """Add the time since the last update, then forget the trials that have stopped."""
         now = self._clock()
-        elapsed_s, self._looked = now - self._looked, now
+        elapsed_s, self._updated_s = now - self._updated_s, now
         self.time_s += elapsed_s
         for trial_id, trial in list(self._running.items()):
             reserved = trial.placement_group_factory.required_resources
@@ -58,7 +58,7 @@ class Spending:
                 del self._running[trial_id]
 
     def to_dict(self) -> dict[str, float]:
-        """Return what has been spent as plain data."""
+        """Return the totals for JSON."""
         return {
             "epochs": self.epochs,
             "time_s": self.time_s,
@@ -66,8 +66,8 @@ class Spending:
             "gpu_s": self._gpu_s,
         }
 
-    def go_on_from(self, spent: Mapping[str, Any]) -> None:
-        """Take up what an earlier session of the sweep has spent."""
+    def restore(self, spent: Mapping[str, Any]) -> None:
+        """Continue from the totals of an earlier session."""
         self.epochs = int(spent["epochs"])
         self.time_s = float(spent["time_s"])
         self._cpu_s, self._gpu_s = float(spent["cpu_s"]), float(spent["gpu_s"])

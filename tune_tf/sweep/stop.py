@@ -1,4 +1,4 @@
-"""Stops a sweep that another process runs, or trials of it."""
+"""Stopping of sweeps and trials that another process runs."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -22,27 +22,27 @@ def stop_sweep(
 ) -> SweepView:
     """Stop a sweep that another process runs, on this machine or another one.
 
-    Its trials are stopped after the iteration that they are in, or at their last checkpoint.
+    Trials stop after their current iteration, or at their last checkpoint.
 
     Args:
         path: The sweep's folder, its id, or its name for the latest sweep of that name.
         storage_path: Where sweeps are looked for by id or name.
-        end: End the sweep for good, as if its budget were spent: its report and its best model
-            are written. Otherwise it is interrupted, and :func:`~tune_tf.resume_sweep` goes on.
-        wait: Whether to return only when it has stopped, not as soon as it has been asked.
-        pause: Waits for some seconds.
+        end: End the sweep for good, as if its budget were spent, with report and best model.
+            Otherwise it is interrupted, and :func:`~tune_tf.resume_sweep` resumes it.
+        wait: Whether to wait until it has stopped.
+        pause: Sleeps for some seconds.
 
     Returns:
-        The sweep as it stands then.
+        The present view of the sweep.
 
     Raises:
         UnknownSweepError: There is no such sweep.
-        SweepConflictError: It does not run.
+        SweepConflictError: It is not running.
     """
     folder = SweepFolder.open(path, storage_path)
     running = _running(folder)
     ControlChannel(folder.path).post({"stop": "end" if end else "interrupt"})
-    return _until(lambda view: False, folder, running, pause) if wait else running
+    return _wait_until(lambda view: False, folder, running, pause) if wait else running
 
 
 def stop_trials(
@@ -53,24 +53,24 @@ def stop_trials(
     wait: bool = True,
     pause: Callable[[float], None] = time.sleep,
 ) -> SweepView:
-    """Stop trials of a sweep that another process runs; the sweep goes on with others.
+    """Stop trials of a sweep that another process runs; the sweep continues with others.
 
-    A trial ends with the next iteration that it reports, as one that the scheduler has stopped.
+    A trial ends with its next report, like one that the scheduler has pruned.
 
     Args:
         path: The sweep's folder, its id, or its name for the latest sweep of that name.
         trials: Their ids, unambiguous beginnings of these, or numbers.
         storage_path: Where sweeps are looked for by id or name.
-        wait: Whether to return only when it has stopped, not as soon as it has been asked.
-        pause: Waits for some seconds.
+        wait: Whether to wait until they have stopped.
+        pause: Sleeps for some seconds.
 
     Returns:
-        The sweep as it stands then.
+        The present view of the sweep.
 
     Raises:
         UnknownSweepError: There is no such sweep.
         UnknownTrialError: It has no such trial.
-        SweepConflictError: The sweep does not run, or a trial has ended.
+        SweepConflictError: The sweep is not running, or a trial has ended.
     """
     folder = SweepFolder.open(path, storage_path)
     running = _running(folder)
@@ -87,7 +87,7 @@ def stop_trials(
     def ended(view: SweepView) -> bool:
         return all(trial.has_ended for trial in view.trials if trial.trial_id in ids)
 
-    return _until(ended, folder, running, pause) if wait else running
+    return _wait_until(ended, folder, running, pause) if wait else running
 
 
 def _running(folder: SweepFolder) -> SweepView:
@@ -102,13 +102,13 @@ def _running(folder: SweepFolder) -> SweepView:
     raise SweepConflictError(f"{folder.sweep_id} does not run, it is {view.state.value}; {then}")
 
 
-def _until(
+def _wait_until(
     holds: Callable[[SweepView], bool],
     folder: SweepFolder,
     view: SweepView,
     pause: Callable[[float], None],
 ) -> SweepView:
-    """Look at a sweep until something holds or it does not run."""
+    """Poll a sweep until a condition holds or it stops running."""
     while view.state is SweepState.RUNNING and not holds(view):
         pause(_LOOK_EVERY_S)
         view = SweepView.of(folder, before=view)

@@ -1,4 +1,4 @@
-"""What ends a sweep, or one trial of it, from outside the trial and its scheduler."""
+"""Stopper for reasons that lie outside a trial and its scheduler."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from tune_tf.outcome import Outcome, is_finite
 
 @dataclass(frozen=True)
 class Target:
-    """A value of a metric that is good enough.
+    """Target value of a metric.
 
     Args:
-        objective: The metric, and which way is better.
-        value: The value.
-        constraints: What a trial is to keep besides.
+        objective: The metric and its direction.
+        value: The value to reach.
+        constraints: Constraints that the trial must keep as well.
     """
 
     objective: Objective
@@ -28,41 +28,41 @@ class Target:
     constraints: tuple[Constraint, ...] = ()
 
     def reached_by(self, result: Mapping[str, Any]) -> bool:
-        """Return whether a flat result is as good as the target, or better."""
-        told = result.get(self.objective.metric)
-        if not is_finite(told) or not is_feasible(self.constraints, result):
+        """Return whether a flat result is at least as good as the target."""
+        text = result.get(self.objective.metric)
+        if not is_finite(text) or not is_feasible(self.constraints, result):
             return False
-        return not self.objective.better(self.value, float(told))  # type: ignore[arg-type]
+        return not self.objective.better(self.value, float(text))  # type: ignore[arg-type]
 
 
 class SweepStopper(Stopper):
-    """Stops trials that are to end, and all of them once there is a reason; a Tune stopper.
+    """Tune stopper that ends single trials, and the whole sweep once it has a reason.
 
-    Tune pickles it with its state, and a resumed sweep gets what was pickled in the place of what
-    is handed over. So it is pickled by the name of its sweep, and what is unpickled is the one that
-    was made last for that sweep.
+    A resume restores the stopper that Tune pickled and ignores the one that it is given. The
+    stopper is therefore pickled as the id of its sweep, and unpickling returns the one that was
+    made last for that id.
 
     Args:
-        sweep_id: The sweep.
-        target: Ends the sweep as soon as a trial reaches it; None for none.
+        sweep_id: Id of the sweep.
+        target: Ends the sweep as soon as a trial reaches it.
     """
 
     def __init__(self, sweep_id: str, target: Target | None = None) -> None:
         self.target = target
         self.reason: str | None = None
-        """Why the sweep is to end, as a sentence; None while it goes on."""
+        """Why the sweep ends; None while it continues."""
         self._sweep_id = sweep_id
         self._trials: dict[str, tuple[Outcome, str]] = {}
         self._closing: set[str] = set()
-        self._lookouts: list[Callable[[], None]] = []
+        self._checks: list[Callable[[], None]] = []
         _LATEST[sweep_id] = self
 
     def __reduce__(self) -> tuple[Callable[[str], "SweepStopper"], tuple[str]]:
-        """Pickle by name."""
+        """Pickle by sweep id."""
         return _latest, (self._sweep_id,)
 
     def end(self, reason: str) -> None:
-        """End the sweep; the first reason stays."""
+        """End the sweep; the first reason is kept."""
         self.reason = self.reason or reason
 
     def end_trial(self, trial_id: str, outcome: Outcome, cause: str) -> None:
@@ -70,40 +70,40 @@ class SweepStopper(Stopper):
 
         Args:
             trial_id: Ray Tune's id.
-            outcome: How it is to end.
-            cause: Why.
+            outcome: The outcome to record.
+            cause: The reason.
         """
         self._trials[trial_id] = outcome, cause
 
-    def end_of(self, trial_id: str) -> tuple[Outcome, str] | None:
-        """Return how a trial is to end and why; None if it is not to."""
+    def trial_end(self, trial_id: str) -> tuple[Outcome, str] | None:
+        """Return outcome and cause of a trial that is to end; None for others."""
         return self._trials.get(trial_id)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end with this result."""
+        """Return whether a trial ends with this result."""
         if self.target is not None and self.target.reached_by(flat := flatten_dict(result)):
             metric = self.target.objective.metric
-            told = f"{metric} {flat[metric]:.6g} reached its target of {self.target.value:.6g}"
-            self.end_trial(trial_id, Outcome.COMPLETED, told)
-            self.end(f"a trial's {told}")
+            text = f"{metric} {flat[metric]:.6g} reached its target of {self.target.value:.6g}"
+            self.end_trial(trial_id, Outcome.COMPLETED, text)
+            self.end(f"a trial's {text}")
         return trial_id in self._trials
 
-    def ask(self, lookout: Callable[[], None]) -> None:
-        """Have something look for a reason whenever Tune asks, also while it only waits."""
-        self._lookouts.append(lookout)
+    def add_check(self, check: Callable[[], None]) -> None:
+        """Call a function whenever Tune asks whether to stop, also while it waits."""
+        self._checks.append(check)
 
-    def closing(self, trial_id: str) -> None:
-        """Note that a trial has told its last result; its checkpoint may still be written."""
+    def mark_closing(self, trial_id: str) -> None:
+        """Note that a trial has reported its last result; its checkpoint may still be written."""
         self._closing.add(trial_id)
 
-    def closed(self, trial_id: str) -> None:
-        """Note that Tune is through with a trial, or has started it again."""
+    def mark_closed(self, trial_id: str) -> None:
+        """Note that Tune has finished with a trial or started it again."""
         self._closing.discard(trial_id)
 
     def stop_all(self) -> bool:
-        """Return whether all trials are to end; not before those have that end by themselves."""
-        for look in self._lookouts:
-            look()
+        """Return whether to end all trials; waits for those that are ending by themselves."""
+        for check in self._checks:
+            check()
         return self.reason is not None and not self._closing
 
 

@@ -1,4 +1,4 @@
-"""What a sweep has found, and what is written down of it at its end."""
+"""Result of a sweep, and its report and best model."""
 
 import logging
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep.trial_results import trial_result
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
-from tune_tf.tracking.writing.spool import SPOOL
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 _logger = logging.getLogger(__name__)
 
@@ -26,30 +26,30 @@ def sweep_result(
     folder: SweepFolder,
     storage: SweepStorage,
     trials: Sequence[Trial],
-    endings: OutcomeTracker,
+    outcome_tracker: OutcomeTracker,
     tracker: MLflowCallback | None,
-    diary: EventLog,
+    event_log: EventLog,
     end: SweepStopper,
     *,
     unasked: bool,
 ) -> SweepResult:
-    """Return what a sweep has found.
+    """Collect the result of a sweep.
 
     Args:
-        folder: Its folder.
-        storage: Where its checkpoints are.
+        folder: The sweep's folder.
+        storage: Where the checkpoints are.
         trials: Tune's trials.
-        endings: How they ended.
-        tracker: Knows MLflow's id of the sweep's run; None where nothing is tracked.
-        diary: What became of them.
-        end: Why it ended early, if it did.
-        unasked: Whether it was interrupted before all its trials had been proposed.
+        outcome_tracker: Knows how they ended.
+        tracker: Knows the id of the sweep's MLflow run; None where tracking is off.
+        event_log: Knows what happened in earlier sessions.
+        end: Knows why the sweep ended early, if it did.
+        unasked: Whether the sweep was interrupted before all trials had been proposed.
     """
-    config, pages = folder.config, diary.pages.trials
+    config, pages = folder.config, event_log.history.trials
     results = (
         trial_result(
             trial,
-            endings.outcomes.get(trial.trial_id),
+            outcome_tracker.outcomes.get(trial.trial_id),
             config.constraints,
             config.objectives,
             storage,
@@ -70,24 +70,21 @@ def sweep_result(
 
 
 def settled_result(folder: SweepFolder) -> SweepResult | None:
-    """Return what a sweep has found that has come to its end; None if a resume has work to do.
+    """Return the result of a finished sweep; None if a resume has work to do.
 
-    A resume goes on with trials that are left, with settings that were edited, and with what could
-    not be written down at the end.
-
-    Args:
-        folder: The sweep's folder.
+    Work is left if trials have not ended, settings were edited, or the report or the best model
+    could not be written.
 
     Raises:
-        InvalidSettingsError: Its settings were edited, and are wrong.
+        InvalidSettingsError: The settings were edited and are invalid.
     """
-    sessions = EventHistory.of(folder.path).sessions
+    sessions = EventHistory.read(folder.path).sessions
     if not sessions or not sessions[-1].over or sessions[-1].left or folder.edited() is not None:
         return None
     view = SweepView.of(folder)
     if view.state is not SweepState.ENDED or view.result.interrupted:
         return None
-    is_whole = view.result.report_path.is_file() and not (folder.path / SPOOL).exists()
+    is_whole = view.result.report_path.is_file() and not (folder.path / SPOOL_FOLDER).exists()
     return view.result if is_whole else None
 
 
@@ -97,18 +94,18 @@ def record_result(
     tracker: MLflowCallback | None,
     writer: ModelExportProcess,
 ) -> list[str]:
-    """Write down what is known of a sweep only once its trials have ended: report and best model.
+    """Write the report, and log the best model.
 
     Args:
-        result: What it found.
-        folder: Its folder.
-        tracker: Who writes to MLflow; None where nothing is tracked.
-        writer: Who makes files of the best model.
+        result: The result of the sweep.
+        folder: The sweep's folder.
+        tracker: Writes to MLflow; None where tracking is off.
+        writer: Exports the best model.
 
     Returns:
-        What could not be written down.
+        What could not be written.
     """
-    files = _reported(result)
+    files = _write_report(result)
     left = [] if files else ["report"]
     settings = folder.config.mlflow
     if tracker is None or settings is None or folder.tracking_uri is None:
@@ -133,15 +130,15 @@ def _has_best(result: SweepResult) -> bool:
         return False
 
 
-def _reported(result: SweepResult) -> dict[str, Path]:
-    """Write the report; return its files by artifact path, none if there is no room for them."""
-    from tune_tf.report import write_report  # it draws with what is slow to import
+def _write_report(result: SweepResult) -> dict[str, Path]:
+    """Write the report; return its files by artifact path, none if they cannot be written."""
+    from tune_tf.report import write_report  # slow to import
 
     folder = result.report_path.parent
     try:
-        for partial in folder.rglob(".*"):  # of a driver that was killed meanwhile
+        for partial in folder.rglob(".*"):  # left by a killed driver
             partial.unlink()
         return write_report(result, folder)
     except OSError as error:
-        _logger.warning("The report of %s could not be written: %s", result.sweep_id, error)
+        _logger.warning("the report of %s could not be written: %s", result.sweep_id, error)
         return {}

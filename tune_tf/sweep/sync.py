@@ -5,10 +5,10 @@ from pathlib import Path
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.names import ENDED
-from tune_tf.tracking.runs import Sweep
+from tune_tf.tracking.names import NUM_ENDED_METRIC
+from tune_tf.tracking.runs import TrackedSweep
 from tune_tf.tracking.sync import Delivery, deliver, end_runs
-from tune_tf.tracking.writing.spool import SPOOL
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
         InvalidSettingsError: The sweep is not tracked.
     """
     folder = SweepFolder.open(path, storage_path)
-    return deliver(_runs_of(folder), folder.path / SPOOL)
+    return deliver(_tracked_sweep(folder), folder.path / SPOOL_FOLDER)
 
 
 def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Closing:
@@ -58,22 +58,22 @@ def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Clo
         InvalidSettingsError: The sweep is not tracked.
     """
     folder = SweepFolder.open(path, storage_path)
-    sweep, spool_path = _runs_of(folder), folder.path / SPOOL
+    sweep, spool_path = _tracked_sweep(folder), folder.path / SPOOL_FOLDER
     delivery = deliver(sweep, spool_path)
     if delivery.num_left:
         return Closing(delivery)
     return Closing(delivery, tuple(end_runs(sweep, spool_path)))
 
 
-def _runs_of(folder: SweepFolder) -> Sweep:
+def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
     if folder.config.mlflow is None or folder.tracking_uri is None:
         raise InvalidSettingsError(
             [f"{folder.sweep_id} is not tracked: its settings have no section mlflow"]
         )
-    return Sweep(
+    return TrackedSweep(
         folder.sweep_id,
         folder.tracking_uri,
         folder.config.mlflow.experiment_name,
-        marker=ENDED,
+        marker=NUM_ENDED_METRIC,
         reopen=True,
     )

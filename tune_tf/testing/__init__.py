@@ -6,7 +6,7 @@ They need pytest, and run real trials on the Ray cluster that is connected.
 from tune_tf.testing.scheduler_contract import SchedulerContract
 from tune_tf.testing.script import Script, ScriptedTrainable
 from tune_tf.testing.trainable_contract import Played, TrainableContract
-from tune_tf.testing.truth import TrialStates, assert_one_truth, trial_states
+from tune_tf.testing.truth import TrialStates, assert_consistent_states, trial_states
 
 __all__ = [
     "Played",
@@ -15,6 +15,6 @@ __all__ = [
     "ScriptedTrainable",
     "TrainableContract",
     "TrialStates",
-    "assert_one_truth",
+    "assert_consistent_states",
     "trial_states",
 ]

@@ -1,7 +1,6 @@
-"""Kills the processes of a sweep at random moments of it, and has it go on after each.
+"""Chaos test that kills processes of a sweep at random times and resumes it.
 
-For anyone who wants to know what their own sweep survives: the sweep runs as the command line runs
-it, and what is killed gets ``SIGKILL``, as from a machine that fails.
+The sweep runs from the command line; processes get ``SIGKILL``, as if their machine failed.
 """
 
 import json
@@ -21,7 +20,7 @@ from tune_tf.inspection.reported_results import RESULTS, last_report
 from tune_tf.sweep.state.experiment_state import TuneState
 from tune_tf.sweep.state.recovery import recover
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.testing.truth import TrialStates, assert_one_truth, trial_states
+from tune_tf.testing.truth import TrialStates, assert_consistent_states, trial_states
 
 if TYPE_CHECKING:
     import mlflow
@@ -116,7 +115,7 @@ class ChaosDrill:
         try:
             for kill in kills:
                 self._wait_for(min(_LAST, max(kill.at, self.progress() + _BETWEEN)))
-                self._tell(f"killing the {kill.kind} at {self.progress():.2f} (from {kill.at:.2f})")
+                self._log(f"killing the {kill.kind} at {self.progress():.2f} (from {kill.at:.2f})")
                 getattr(self, f"_kill_{kill.kind}")()
             self._wait_for_end()
         finally:
@@ -135,7 +134,7 @@ class ChaosDrill:
     @property
     def path(self) -> Path:
         """The sweep's folder."""
-        return max(self._folder.glob("sweeps/*/about-sweep")).parent
+        return max(self._folder.glob("sweeps/*/sweep-info")).parent
 
     def progress(self) -> float:
         """Return which part of the sweep's iterations has been done, 0 to 1."""
@@ -181,7 +180,7 @@ class ChaosDrill:
         self._starting = threading.Thread(target=kill)
         self._starting.start()  # the sweep goes on meanwhile
 
-    def _tell(self, what: str) -> None:
+    def _log(self, what: str) -> None:
         """Add a line to what the sweep prints."""
         with self._output.open("a") as log:
             log.write(f"[{time.strftime('%H:%M:%S')}] {what}\n")
@@ -212,8 +211,8 @@ class ChaosDrill:
             with suppress(psutil.NoSuchProcess):
                 for child in psutil.Process(self._running().pid).children(recursive=True):
                     with suppress(psutil.NoSuchProcess):  # it has ended, or nobody asked how
-                        told = " ".join(child.cmdline())[:200]
-                        if all(word in told for word in words):
+                        command = " ".join(child.cmdline())[:200]
+                        if all(word in command for word in words):
                             found.append(child)
             if found:
                 return self._draw.choice(found)
@@ -246,8 +245,8 @@ class ChaosDrill:
         time.sleep(_POLL_S)
 
 
-def standings_in(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str, TrialStates]:
-    """Return where each trial of a sweep stands in the three systems, read from its folder.
+def read_trial_states(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str, TrialStates]:
+    """Read the states of a sweep's trials in Tune, Optuna and MLflow.
 
     Args:
         folder: The sweep's folder.
@@ -272,10 +271,10 @@ def standings_in(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str
     )
 
 
-def assert_as_without_faults(
+def assert_same_as_undisturbed(
     faulty: SweepView, quiet: SweepView, client: "mlflow.MlflowClient"
 ) -> None:
-    """Assert that a sweep came to what it comes to without faults.
+    """Assert that a disturbed sweep has the results of an undisturbed one.
 
     Every trial stands once in each system, in the same state in all; each trial has the config and
     the curve, without gaps, of the undisturbed one of its number; and the same trial is the best.
@@ -289,16 +288,16 @@ def assert_as_without_faults(
         quiet: One of the same settings without any.
         client: Reads the MLflow store of the first.
     """
-    found = standings_in(faulty.folder, client)
-    assert_one_truth(found)
+    found = read_trial_states(faulty.folder, client)
+    assert_consistent_states(found)
     metric = quiet.config.leading_objective.metric
     numbers = [trial.number for trial in quiet.trials]
     there = [trial.number for trial in faulty.trials]
     assert there == numbers, f"trials {there} in place of {numbers}"
     for trial, wanted in zip(faulty.trials, quiet.trials, strict=True):
-        told = json.dumps(trial.result.config, sort_keys=True)
+        actual = json.dumps(trial.result.config, sort_keys=True)
         config = json.dumps(wanted.result.config, sort_keys=True)
-        assert told == config, f"trial {trial.number} has config {told}, not {config}"
+        assert actual == config, f"trial {trial.number} has config {actual}, not {config}"
         curve, own = wanted.curve(metric), trial.curve(metric)
         assert own == curve, f"trial {trial.number} reported {own}, not {curve}"
         tracked = dict(found[trial.trial_id].curve)

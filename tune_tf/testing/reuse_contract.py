@@ -95,18 +95,18 @@ class Reuse:
         name: What was varied.
         labels: The configs, in words.
         programs: Number of the program that served each of them.
-        faults: What is wrong, in words; none where reuse is exact.
+        errors: Descriptions of what is wrong; none where reuse is exact.
         refused: Configs that fail in a fresh process as well, with the error.
-        num_telling: Configs that train otherwise than the first.
+        num_distinct: Configs that train otherwise than the first.
         unvaried: Arguments for which no other value works.
     """
 
     name: str
     labels: list[str]
     programs: list[int] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    num_telling: int = 0
+    num_distinct: int = 0
     unvaried: list[str] = field(default_factory=list)
 
     @property
@@ -152,7 +152,7 @@ def assert_reuse_is_exact(
     found = compare_runs(
         workload, configs, seed=seed, epochs=epochs, replicas=replicas, by_fit=by_fit
     )
-    assert not found.faults, "\n".join(found.faults)
+    assert not found.errors, "\n".join(found.errors)
     assert not found.refused, f"configs that cannot be trained: {found.refused}"
     return found
 
@@ -204,20 +204,20 @@ def compare_runs(
         order.append(len(configs))
         trials[len(configs)] = (configs[trained[0]], seed + 1)
         fresh[len(configs)] = _apart(lambda: attempt([trials[len(configs)]]))[0]
-    with mock.patch.dict(os.environ, {SWITCH: "raise"}):  # what a check finds is a fault, too
+    with mock.patch.dict(os.environ, {SWITCH: "raise"}):  # what a check finds is an error, too
         warm = _apart(lambda: attempt([trials[i] for i in order]))
     labels = [*found.labels, f"{found.labels[trained[0]]} with another seed" if trained else ""]
     for position, (i, run) in enumerate(zip(order, warm, strict=True)):
         before = labels[order[position - 1]] if position else "nothing"
         _judge(found, f"{labels[i]} after {before}", run, fresh[i])
     if trained:
-        found.num_telling = sum(fresh[i].bits != fresh[trained[0]].bits for i in trained)
+        found.num_distinct = sum(fresh[i].bits != fresh[trained[0]].bits for i in trained)
     for i in [i for i in chosen if by_fit and found.labels[i] not in not_by_fit]:
         run = _apart(functools.partial(_fit, workload, configs[i], seed, epochs))
         if i in trained:
             _judge(found, f"{found.labels[i]} by fit", run, fresh[i], FIT_TOLERANCE)
         elif isinstance(run, ContractRun):
-            found.faults.append(f"{found.name}: fit trains {found.labels[i]}: {fresh[i]!r}"[:600])
+            found.errors.append(f"{found.name}: fit trains {found.labels[i]}: {fresh[i]!r}"[:600])
     return found
 
 
@@ -225,17 +225,17 @@ def write_table(found: Iterable[Reuse]) -> str:
     """Return as text which values share programs and which are traced anew."""
     rows = sorted(found, key=lambda reuse: reuse.name)
     pairs = sum(reuse.num_pairs for reuse in rows)
-    telling = sum(reuse.num_telling for reuse in rows)
+    num_distinct = sum(reuse.num_distinct for reuse in rows)
     lines = [
-        f"{len(rows)} subjects, {pairs} pairs, {telling} of them with an effect, "
-        f"{sum(len(reuse.faults) for reuse in rows)} faults",
+        f"{len(rows)} subjects, {pairs} pairs, {num_distinct} of them with an effect, "
+        f"{sum(len(reuse.errors) for reuse in rows)} errors",
         "",
         "subject | values | programs | shared by",
     ]
     for reuse in rows:
         shared = "; ".join(" = ".join(group) for group in reuse.sharing) or "none"
         lines.append(f"{reuse.name} | {len(reuse.labels)} | {len(set(reuse.programs))} | {shared}")
-        lines += [f"    FAULT {fault}" for fault in reuse.faults]
+        lines += [f"    ERROR {error}" for error in reuse.errors]
         lines += [f"    refused {label}: {error}" for label, error in reuse.refused.items()]
         if reuse.unvaried:
             lines.append(f"    not varied: {', '.join(reuse.unvaried)}")
@@ -287,11 +287,11 @@ def _judge(
 ) -> None:
     """Note a fault if a run is not another one: within a tolerance, or in every bit."""
     if not isinstance(run, ContractRun):
-        found.faults.append(f"{found.name}: {label} fails: {run!r}"[:600])
+        found.errors.append(f"{found.name}: {label} fails: {run!r}"[:600])
         return
     off = run.distance(truth)
     if (run.bits != truth.bits) if tolerance is None else not off <= tolerance:
-        found.faults.append(f"{found.name}: {label} is {off:.2g} off")
+        found.errors.append(f"{found.name}: {label} is {off:.2g} off")
 
 
 def _attempt(

@@ -13,7 +13,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.testing.script import AT, Act, Script, ScriptedTrainable
-from tune_tf.testing.truth import TrialStates, assert_one_truth, trial_states
+from tune_tf.testing.truth import TrialStates, assert_consistent_states, trial_states
 from tune_tf.tracking import MLflowCallback
 
 _BAD = 9.0
@@ -109,14 +109,14 @@ class SchedulerContract:
             analysis.trials, study, mlflow.MlflowClient(uri), "contract", cls.objective.metric
         )
         proposed = {t.user_attrs["tune_trial_id"]: t.params["number"] for t in study.trials}
-        return {proposed[trial_id]: standing for trial_id, standing in found.items()}
+        return {proposed[trial_id]: state for trial_id, state in found.items()}
 
     def test_every_trial_stands_once_and_alike_in_tune_optuna_and_mlflow(
         self, stood: Mapping[int, TrialStates]
     ) -> None:
         """One trial a script, each in one state of the table of outcomes."""
         assert sorted(stood) == list(range(len(self.scripts)))
-        assert_one_truth({str(number): standing for number, standing in stood.items()})
+        assert_consistent_states({str(number): state for number, state in stood.items()})
 
     def test_the_best_trial_runs_to_its_limit_and_is_completed(
         self, stood: Mapping[int, TrialStates]
@@ -134,10 +134,10 @@ class SchedulerContract:
         assert (max(worst.curve) < self.max_t) == self.stops_trials
 
     def test_a_trial_that_reports_nan_has_diverged(self, stood: Mapping[int, TrialStates]) -> None:
-        """It fails in Optuna and MLflow, and Optuna is never shown the NaN."""
+        """It fails in Optuna and MLflow, and Optuna never sees the NaN."""
         diverged = stood[self._number(Act.DIVERGE)]
         assert diverged.outcome in (Outcome.DIVERGED, *self._before(diverged))
-        assert all(value == value for value in diverged.shown.values())
+        assert all(value == value for value in diverged.optuna_values.values())
 
     def test_a_trial_that_raises_has_failed(self, stood: Mapping[int, TrialStates]) -> None:
         """Also after a retry."""
@@ -154,9 +154,9 @@ class SchedulerContract:
     def _number(self, act: Act) -> int:
         return next(i for i, script in enumerate(self.scripts) if script.act is act)
 
-    def _before(self, standing: TrialStates, by: int = AT) -> tuple[Outcome, ...]:
+    def _before(self, state: TrialStates, by: int = AT) -> tuple[Outcome, ...]:
         """Return PRUNED for a trial that was stopped before it came to an iteration."""
-        stopped = self.stops_trials and max(standing.curve) < by
+        stopped = self.stops_trials and max(state.curve) < by
         return (Outcome.PRUNED,) if stopped else ()
 
 

@@ -1,4 +1,4 @@
-"""Trials that end as they are told to, in milliseconds an iteration."""
+"""Scripted trials that end in a given way."""
 
 import enum
 import math

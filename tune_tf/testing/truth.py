@@ -1,4 +1,4 @@
-"""What Tune, Optuna and MLflow say of the trials of a sweep, side by side."""
+"""States of a sweep's trials in Tune, Optuna and MLflow."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
 from tune_tf.searchers.trial_attrs import tune_trial_id
-from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, TRIAL_ID
+from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:
     import mlflow
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrialStates:
-    """One trial in the three systems.
+    """State of a trial in Tune, Optuna and MLflow.
 
     Args:
         tune: Tune's status of it.
         optuna: Name of Optuna's state of it.
         mlflow: MLflow's status of its run.
         reason: What the run's tag says of its end.
-        told: What the Optuna trial's user attribute says of its end.
+        optuna_reason: What the Optuna trial's user attribute says of its end.
         curve: The metric by step, as MLflow has it.
-        shown: The metric by step, as Optuna has it.
+        optuna_values: The metric by step, as Optuna has it.
         changed_at: Last step of the config that was proposed, where the scheduler changed it; from
             there the trial went on where another one was.
     """
@@ -34,9 +34,9 @@ class TrialStates:
     optuna: str
     mlflow: str
     reason: str | None
-    told: str | None
+    optuna_reason: str | None
     curve: Mapping[int, float]
-    shown: Mapping[int, float]
+    optuna_values: Mapping[int, float]
     changed_at: int | None = None
 
     @property
@@ -52,7 +52,7 @@ def trial_states(
     experiment_name: str,
     metric: str,
 ) -> dict[str, TrialStates]:
-    """Return where each trial stands, by Tune's id, after asserting that it stands once in each.
+    """Return the states of each trial, by Tune's id, after asserting that it stands once in each.
 
     Args:
         trials: Tune's trials, as ``tune.run(...).trials`` gives them.
@@ -62,52 +62,52 @@ def trial_states(
         metric: Whose curve is compared.
     """
     attrs = study.user_attrs
-    told = {str(tune_trial_id(trial, attrs)): trial for trial in study.trials}
-    assert len(told) == len(study.trials), "a trial stands in Optuna twice"
+    proposed = {str(tune_trial_id(trial, attrs)): trial for trial in study.trials}
+    assert len(proposed) == len(study.trials), "a trial stands in Optuna twice"
     experiment = client.get_experiment_by_name(experiment_name)
     runs = [
         run
         for run in client.search_runs([experiment.experiment_id], max_results=10_000)
-        if TRIAL_ID in run.data.tags
+        if TRIAL_ID_TAG in run.data.tags
     ]
-    tracked = {run.data.tags[TRIAL_ID]: run for run in runs}
+    tracked = {run.data.tags[TRIAL_ID_TAG]: run for run in runs}
     assert len(tracked) == len(runs), "a trial stands in MLflow twice"
     known = {trial.trial_id: trial for trial in trials}
-    assert known.keys() == told.keys() == tracked.keys(), "a trial is missing in a system"
+    assert known.keys() == proposed.keys() == tracked.keys(), "a trial is missing in a system"
     return {
         trial_id: TrialStates(
             tune=trial.status,
-            optuna=told[trial_id].state.name,
+            optuna=proposed[trial_id].state.name,
             mlflow=tracked[trial_id].info.status,
             reason=tracked[trial_id].data.tags.get(STOP_REASON_TAG),
-            told=told[trial_id].user_attrs.get(STOP_REASON),
+            optuna_reason=proposed[trial_id].user_attrs.get(STOP_REASON),
             curve=_curve(client, tracked[trial_id], metric),
-            shown=dict(told[trial_id].intermediate_values),
-            changed_at=told[trial_id].user_attrs.get(CONFIG_CHANGED_AT),
+            optuna_values=dict(proposed[trial_id].intermediate_values),
+            changed_at=proposed[trial_id].user_attrs.get(CONFIG_CHANGED_AT),
         )
         for trial_id, trial in known.items()
     }
 
 
-def assert_one_truth(standings: Mapping[str, TrialStates]) -> None:
+def assert_consistent_states(states: Mapping[str, TrialStates]) -> None:
     """Assert that every trial has ended, in one state of the table of outcomes in all systems."""
-    for trial_id, standing in standings.items():
-        outcome = standing.outcome
-        told = (standing.tune, standing.optuna, standing.mlflow)
+    for trial_id, state in states.items():
+        outcome = state.outcome
+        found = (state.tune, state.optuna, state.mlflow)
         wanted = (outcome.tune, outcome.optuna, outcome.mlflow)
-        assert told == wanted, f"{trial_id}, which is {outcome.value}, stands as {told}"
-        assert standing.told == standing.reason, f"{trial_id} ended in two ways: {standing}"
-        last = standing.changed_at or max(standing.curve, default=0)
-        steps = sorted(step for step in standing.curve if step <= last)
+        assert found == wanted, f"{trial_id}, which is {outcome.value}, stands as {found}"
+        assert state.optuna_reason == state.reason, f"{trial_id} ended in two ways: {state}"
+        last = state.changed_at or max(state.curve, default=0)
+        steps = sorted(step for step in state.curve if step <= last)
         assert steps == list(range(1, last + 1)), f"{trial_id} has steps {steps} up to {last}"
         wrong = {
             step: value
-            for step, value in standing.shown.items()
-            if standing.curve.get(step) != value
+            for step, value in state.optuna_values.items()
+            if state.curve.get(step) != value
         }
         assert not wrong, f"{trial_id} was shown to Optuna with {wrong}, but reported otherwise"
         if outcome is Outcome.PRUNED:
-            assert standing.shown, f"{trial_id} was pruned without a value"
+            assert state.optuna_values, f"{trial_id} was pruned without a value"
 
 
 def _curve(client: Any, run: Any, metric: str) -> dict[int, float]:

@@ -7,27 +7,27 @@ from typing import Any
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.space.declaration import KINDS
-from tune_tf.tracking.names import cut, flat
+from tune_tf.tracking.names import flat_items, truncate
 from tune_tf.tracking.progress_summary import BestTrial
 
-NOTE = "mlflow.note.content"
+DESCRIPTION_TAG = "mlflow.note.content"
 
 _CELL_LENGTH = 200
 _MOST_ROWS = 40
-_OF_STATUS = {
+_STATUS_TEXTS = {
     "RUNNING": "running",
     "FINISHED": "finished",
     "KILLED": "interrupted",
     "FAILED": "failed: no trial ended well",
 }
-_OF_OUTCOME = {
+_OUTCOME_TEXTS = {
     Outcome.COMPLETED: "Ran to its end.",
     Outcome.PRUNED: "Stopped early by the scheduler: others were better.",
     Outcome.OUT_OF_BUDGET: "Stopped because the sweep had spent its budget.",
     Outcome.DIVERGED: "Failed: its metric became NaN or infinite.",
     Outcome.OOM: "Failed: out of memory.",
     Outcome.ERROR: "Failed with an error.",
-    Outcome.INTERRUPTED: "Interrupted with the sweep; a resume goes on with it.",
+    Outcome.INTERRUPTED: "Interrupted with the sweep; a resume continues it.",
 }
 
 
@@ -52,7 +52,7 @@ def sweep_description(
         space: What is searched, in the form of a sweep file.
         resume_with: The command that goes on with an interrupted sweep.
     """
-    parts = [f"**Hyperparameter sweep with Ray Tune, {_OF_STATUS[status]}.** "]
+    parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
     if objective is not None:
         word = "Maximizes" if objective.mode == "max" else "Minimizes"
         parts[0] += f"{word} `{objective.metric}`. "
@@ -63,10 +63,14 @@ def sweep_description(
         label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
         parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
         if best.config:
-            parts.append(table("value", {name: str(value) for name, value in flat(best.config)}))
+            parts.append(
+                markdown_table(
+                    "value", {name: str(value) for name, value in flat_items(best.config)}
+                )
+            )
     if space:
         parts.append("Searched:")
-        parts.append(table("values", dict(_searched(space))))
+        parts.append(markdown_table("values", dict(_searched(space))))
     return "\n\n".join(parts)
 
 
@@ -93,30 +97,32 @@ def trial_description(
     """
     where = f" after {iteration} iteration{'' if iteration == 1 else 's'}" if iteration else ""
     parts = [
-        f"**{_OF_OUTCOME[outcome]}** It ended{where}" if where else f"**{_OF_OUTCOME[outcome]}**"
+        f"**{_OUTCOME_TEXTS[outcome]}** It ended{where}"
+        if where
+        else f"**{_OUTCOME_TEXTS[outcome]}**"
     ]
     if where:
         parts[0] += f", at rung {rung}." if rung else "."
     if objective is not None and best is not None:
-        told = f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}"
-        parts.append(told + (f"; last {last:.6g}." if best[1] != iteration else "."))
+        best_text = f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}"
+        parts.append(best_text + (f"; last {last:.6g}." if best[1] != iteration else "."))
     if cause:
         parts.append(f"```\n{cause.replace('```', chr(39) * 3)}\n```")
     return "\n\n".join(parts)
 
 
-def table(heading: str, rows: Mapping[str, str]) -> str:
+def markdown_table(heading: str, rows: Mapping[str, str]) -> str:
     """Return a Markdown table of parameters; a long one is cut."""
     lines = [f"| parameter | {heading} |", "|---|---|"]
-    shown = list(rows.items())[:_MOST_ROWS]
-    lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in shown]
-    if len(rows) > len(shown):
-        lines.append(f"| ... | {len(rows) - len(shown)} more |")
+    visible = list(rows.items())[:_MOST_ROWS]
+    lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in visible]
+    if len(rows) > len(visible):
+        lines.append(f"| ... | {len(rows) - len(visible)} more |")
     return "\n".join(lines)
 
 
 def _cell(text: str) -> str:
-    return cut(" ".join(text.split()).replace("|", "\\|"), _CELL_LENGTH)
+    return truncate(" ".join(text.split()).replace("|", "\\|"), _CELL_LENGTH)
 
 
 def _counts(counts: Mapping[Outcome, int], num_results: int) -> str:

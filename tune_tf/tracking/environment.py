@@ -15,15 +15,15 @@ from typing import Any
 
 import ray
 
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 from tune_tf.tracking.provenance import Repository
 
-FOLDER = "environment"
+ENVIRONMENT_FOLDER = "environment"
 _GPU_FIELDS = ("name", "memory.total", "driver_version")
 _TIMEOUT_S = 10.0
 
 
-def texts(repository: Repository | None) -> dict[str, str]:
+def environment_artifacts(repository: Repository | None) -> dict[str, str]:
     """Return the artifacts that tell what a sweep runs on: path to text.
 
     Args:
@@ -33,8 +33,8 @@ def texts(repository: Repository | None) -> dict[str, str]:
     if repository is not None and (diff := repository.diff()):
         # File by file: one long text would keep the other threads waiting.
         parts = re.split(r"(?m)^(?=diff --git )", diff)
-        found["git.diff"] = "".join(map(masked, parts))
-    return {f"{FOLDER}/{name}": text for name, text in found.items()}
+        found["git.diff"] = "".join(map(mask_secrets, parts))
+    return {f"{ENVIRONMENT_FOLDER}/{name}": text for name, text in found.items()}
 
 
 def environment_digest(texts: Mapping[str, str]) -> str:
@@ -42,10 +42,12 @@ def environment_digest(texts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
 
-def of_a_resume(texts: Mapping[str, str]) -> dict[str, str]:
+def resume_artifacts(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the artifacts of a resume, which stand beside those of the start."""
-    resumed = time.strftime(f"{FOLDER}/resumed-%Y%m%d-%H%M%S/", time.gmtime())
-    return {name.replace(f"{FOLDER}/", resumed, 1): text for name, text in texts.items()}
+    resumed = time.strftime(f"{ENVIRONMENT_FOLDER}/resumed-%Y%m%d-%H%M%S/", time.gmtime())
+    return {
+        name.replace(f"{ENVIRONMENT_FOLDER}/", resumed, 1): text for name, text in texts.items()
+    }
 
 
 def packages() -> str:

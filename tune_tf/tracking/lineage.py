@@ -1,7 +1,7 @@
-"""Which trial goes on from which, and with what config, as in population based training.
+"""Lineage of trials cloned from each other, as in population based training.
 
-Ray's schedulers give a trial another one's checkpoint and a config of its own, and tell no one. It
-shows when the trial starts again: its checkpoint then lies in the other trial's folder.
+Ray's schedulers call no hook when they give a trial another one's checkpoint and a new config. It
+shows when the trial restarts: its checkpoint lies in the other trial's folder.
 """
 
 import json
@@ -15,27 +15,34 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION
 
-from tune_tf.tracking.names import EXPLOITS, MAX_TAG_LENGTH, cut, flat, is_metric_value, key_of
+from tune_tf.tracking.names import (
+    EXPLOITS,
+    MAX_TAG_LENGTH,
+    flat_items,
+    is_metric_value,
+    mlflow_key,
+    truncate,
+)
 from tune_tf.tracking.writing.run_update import Report
 
-CLONED_FROM = "tune_tf.cloned_from"
-CLONED_AT = "tune_tf.cloned_at"
+CLONED_FROM_TAG = "tune_tf.cloned_from"
+CLONED_AT_TAG = "tune_tf.cloned_at"
 LINEAGE_FILE = "lineage.json"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Clone:
-    """A trial that took up another one's weights.
+    """Takeover of another trial's weights.
 
     Args:
         trial: Tune's id of the trial.
-        source: Tune's id of the trial whose weights it took up.
+        source: Tune's id of the trial whose weights it took.
         iteration: Last iteration of the trial with its own weights.
-        source_iteration: Iteration of the weights that it took up; None if that is not known.
-        time_ms: When it went on with them, in milliseconds since the epoch.
-        before: What of its config it gave up, flat.
-        after: What it took in its place, flat.
+        source_iteration: Iteration of the weights taken; None if unknown.
+        time_ms: Restart with them, in milliseconds since the epoch.
+        before: Changed values of its config before, flat.
+        after: Changed values of its config after, flat.
     """
 
     trial: str
@@ -48,22 +55,22 @@ class Clone:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Tags of the trial; those of its last change stand."""
-        return {CLONED_FROM: self.source, CLONED_AT: str(self.iteration)}
+        """Tags of the trial, about its last clone."""
+        return {CLONED_FROM_TAG: self.source, CLONED_AT_TAG: str(self.iteration)}
 
 
 @dataclass
-class _Line:
-    """What a trial has gone through.
+class _TrialHistory:
+    """Clones and config changes of a trial.
 
     Args:
-        config: What it trains with.
-        exploits: How often it took up another trial's weights.
-        checkpoint: Where the last of them lay.
+        config: Current config.
+        exploits: How often it took another trial's weights.
+        checkpoint: Path of the checkpoint last taken.
         first: Step and time of its first report.
         step: Step of its last report.
-        changed: Values that it trains with from the next report on.
-        before: What they were when it started.
+        changed: Values that changed since the last report.
+        before: Their values before.
         curves: Parameters that have a curve already.
     """
 
@@ -78,7 +85,7 @@ class _Line:
 
 
 class Lineage:
-    """What trials of a sweep have taken from each other, and how their configs changed.
+    """Clones and config changes of all trials of a sweep.
 
     Args:
         state: What :meth:`state` returned before an interruption.
@@ -86,51 +93,54 @@ class Lineage:
 
     def __init__(self, state: Mapping[str, Any] = _NOTHING) -> None:
         self.clones: list[Clone] = [Clone(**each) for each in state.get("clones", ())]
-        self._lines = {trial_id: _Line(**line) for trial_id, line in state.get("lines", {}).items()}
+        self._trials = {
+            trial_id: _TrialHistory(**history)
+            for trial_id, history in state.get("trials", {}).items()
+        }
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed sweep needs, as plain data of its own."""
-        lines = {
+        """Return the state for a resumed sweep, as a copy in plain data."""
+        trials = {
             trial_id: {
-                **vars(line),
-                "changed": dict(line.changed),
-                "before": dict(line.before),
-                "curves": set(line.curves),
+                **vars(history),
+                "changed": dict(history.changed),
+                "before": dict(history.before),
+                "curves": set(history.curves),
             }
-            for trial_id, line in self._lines.items()
+            for trial_id, history in self._trials.items()
         }
-        return {"clones": [vars(clone) for clone in self.clones], "lines": lines}
+        return {"clones": [vars(clone) for clone in self.clones], "trials": trials}
 
-    def started(self, trial: Trial, trials: Iterable[Trial], time_ms: int) -> Clone | None:
-        """Take note of a trial that starts or goes on; return whom it was cloned from, if it was.
+    def record_start(self, trial: Trial, trials: Iterable[Trial], time_ms: int) -> Clone | None:
+        """Record the start of a trial; return its clone record if it was cloned.
 
         Args:
             trial: The trial.
             trials: All trials of the sweep.
             time_ms: Milliseconds since the epoch.
         """
-        line = self._lines.setdefault(trial.trial_id, _Line(trial.config))
-        before, after = _difference(line.config, trial.config)
-        line.config = trial.config
-        line.changed.update(after)
+        history = self._trials.setdefault(trial.trial_id, _TrialHistory(trial.config))
+        before, after = _difference(history.config, trial.config)
+        history.config = trial.config
+        history.changed.update(after)
         for name in before.keys() & after.keys():
-            line.before.setdefault(name, before[name])
+            history.before.setdefault(name, before[name])
         checkpoint = trial.checkpoint
         source = _owner(checkpoint.path, trial, trials) if checkpoint is not None else None
-        # A trial that starts again before it has a checkpoint of its own is not cloned again.
+        # A trial that restarts before it has a checkpoint of its own is not cloned again.
         if (
             checkpoint is None
             or source is None
-            or (checkpoint.path == line.checkpoint and not after)
+            or (checkpoint.path == history.checkpoint and not after)
         ):
             return None
-        line.checkpoint = checkpoint.path
-        line.exploits += 1
+        history.checkpoint = checkpoint.path
+        history.exploits += 1
         result = trial.latest_checkpoint_result
         clone = Clone(
             trial.trial_id,
             source.trial_id,
-            line.step,
+            history.step,
             ((result and result.metrics) or {}).get(TRAINING_ITERATION),
             time_ms,
             before,
@@ -139,56 +149,56 @@ class Lineage:
         self.clones.append(clone)
         return clone
 
-    def reported(
+    def add_to_report(
         self, trial_id: str, step: int, time_ms: int, metrics: dict[str, float]
     ) -> tuple[list[Report], dict[str, str]]:
-        """Add to a report's metrics what it is due to.
+        """Add changed parameters and the number of clones to a report's metrics, in place.
 
         Args:
             trial_id: Tune's id of the trial.
             step: The iteration.
             time_ms: Milliseconds since the epoch.
-            metrics: Gets changed numbers as ``hp/<name>``, and how often the trial was cloned.
+            metrics: Gets changed numbers as ``hp/<name>``, and the number of clones.
 
         Returns:
-            Reports that come before it, which begin the curves of numbers at their first value,
-            and tags with changed values that are not numbers.
+            Reports to log before it, which start the curves at the first value, and tags with
+            changed values that are not numbers.
         """
-        line = self._lines.get(trial_id)
-        if line is None:
+        history = self._trials.get(trial_id)
+        if history is None:
             return [], {}
-        if line.first is None:
-            line.first = step, time_ms
-        line.step = step
-        if not line.exploits and not line.changed:
+        if history.first is None:
+            history.first = step, time_ms
+        history.step = step
+        if not history.exploits and not history.changed:
             return [], {}
         own = dict(metrics)
-        metrics.clear()  # what is the trial's own comes last: a step that has its end has all
-        if line.exploits:
-            metrics[EXPLOITS] = float(line.exploits)
+        metrics.clear()  # its own metrics come last: a step with the last one is complete
+        if history.exploits:
+            metrics[EXPLOITS] = float(history.exploits)
         initial: dict[str, float] = {}
         tags: dict[str, str] = {}
-        for name, value in line.changed.items():
-            key = key_of(f"hp/{name}")
+        for name, value in history.changed.items():
+            key = mlflow_key(f"hp/{name}")
             if not is_metric_value(value):
-                tags[key] = cut(str(value), MAX_TAG_LENGTH)
+                tags[key] = truncate(str(value), MAX_TAG_LENGTH)
                 continue
             metrics[key] = float(value)
-            if key not in line.curves and is_metric_value(line.before.get(name)):
-                initial[key] = float(line.before[name])
-            line.curves.add(key)
+            if key not in history.curves and is_metric_value(history.before.get(name)):
+                initial[key] = float(history.before[name])
+            history.curves.add(key)
         metrics.update(own)
-        line.changed.clear()
-        line.before.clear()
-        before = [Report(*line.first, initial, once=False)] if initial else []
-        return before if line.first < (step, time_ms) else [], tags
+        history.changed.clear()
+        history.before.clear()
+        before = [Report(*history.first, initial, once=False)] if initial else []
+        return before if history.first < (step, time_ms) else [], tags
 
-    def ended(self, trial_id: str) -> None:
-        """Forget a trial that has ended for good."""
-        self._lines.pop(trial_id, None)
+    def forget(self, trial_id: str) -> None:
+        """Drop a finally ended trial."""
+        self._trials.pop(trial_id, None)
 
-    def as_json(self) -> str:
-        """Return all clones in the order they were made, as people and programs read it."""
+    def to_json(self) -> str:
+        """Return all clones as JSON, in order."""
         clones = [
             {**asdict(clone), "time": datetime.fromtimestamp(clone.time_ms / 1000, UTC).isoformat()}
             for clone in self.clones
@@ -197,7 +207,7 @@ class Lineage:
 
 
 def _owner(checkpoint: str, trial: Trial, trials: Iterable[Trial]) -> Trial | None:
-    """Return the other trial in whose folder a checkpoint lies; None if there is none."""
+    """Return the other trial in whose folder a checkpoint lies; None without one."""
     folder = str(Path(checkpoint).parent)
     if folder == trial.path:
         return None
@@ -207,10 +217,10 @@ def _owner(checkpoint: str, trial: Trial, trials: Iterable[Trial]) -> Trial | No
 def _difference(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the leaves that differ, as they were and as they are."""
+    """Return the leaves that differ, before and after."""
     if old is new:
         return {}, {}
-    before, after = dict(flat(old)), dict(flat(new))
+    before, after = dict(flat_items(old)), dict(flat_items(new))
     return (
         {name: value for name, value in before.items() if not _same(value, after.get(name))},
         {name: value for name, value in after.items() if not _same(value, before.get(name))},

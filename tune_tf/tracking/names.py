@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tune_tf.result_keys import reported
+from tune_tf.result_keys import reported_metrics
 
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
@@ -29,7 +29,7 @@ Such a trial may report a step again, with another value. A point is told from o
 number and its step.
 """
 
-ENDED = "trials/ended"
+NUM_ENDED_METRIC = "trials/ended"
 """How many trials have ended; the parent's reports count by it."""
 
 LONG_PARAMS = "params"
@@ -38,7 +38,7 @@ LONG_PARAMS = "params"
 _FORBIDDEN = re.compile(r"[^/\w.\- :]")
 
 
-def key_of(name: str) -> str:
+def mlflow_key(name: str) -> str:
     """Return a metric's or a parameter's name as MLflow takes it; most names stay as they are.
 
     Characters that MLflow forbids become ``_``; a name over 250 characters keeps its start and
@@ -53,17 +53,17 @@ def key_of(name: str) -> str:
     return key
 
 
-def cut(text: str, length: int) -> str:
+def truncate(text: str, length: int) -> str:
     """Return ``text``, cut to ``length`` characters with ``...`` at its end if it is longer."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def one_line(text: str, length: int) -> str:
     """Return a text that names something: without line breaks and control characters, and cut."""
-    return cut(" ".join("".join(c if c.isprintable() else " " for c in text).split()), length)
+    return truncate(" ".join("".join(c if c.isprintable() else " " for c in text).split()), length)
 
 
-def file_name(name: str) -> str:
+def safe_file_name(name: str) -> str:
     """Return a name for one file or folder, on any file system and in a URL, made of any text.
 
     Two names stay two: one that is changed ends in a digest of what it was.
@@ -77,12 +77,12 @@ def file_name(name: str) -> str:
     return f"{short}-{digest}"
 
 
-def flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat_items(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield a nested mapping's leaves, their names joined by ``/``; an empty mapping is a leaf."""
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{name}/")
+            yield from flat_items(value, f"{name}/")
         else:
             yield name, value
 
@@ -99,8 +99,8 @@ def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
         result: A result as Ray Tune hands it to callbacks; nested values are joined by ``/``.
     """
     metrics = {
-        key_of(name): float(value)
-        for name, value in flat(reported(result))
+        mlflow_key(name): float(value)
+        for name, value in flat_items(reported_metrics(result))
         if is_metric_value(value)
     }
     time_total = result.get("time_total_s")
@@ -111,14 +111,17 @@ def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
 
 def mlflow_params(config: Mapping[str, Any]) -> dict[str, str]:
     """Return a config as MLflow parameters: flat, as text, values cut at 6000 characters."""
-    return {key_of(name): cut(str(value), MAX_PARAM_LENGTH) for name, value in flat(config)}
-
-
-def long_params_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a config that are cut as parameters, whole: artifact path to text."""
-    texts = ((name, str(value)) for name, value in flat(config))
     return {
-        f"{LONG_PARAMS}/{file_name(name)}.txt": text
+        mlflow_key(name): truncate(str(value), MAX_PARAM_LENGTH)
+        for name, value in flat_items(config)
+    }
+
+
+def long_params(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a config that are cut as parameters, whole: artifact path to text."""
+    texts = ((name, str(value)) for name, value in flat_items(config))
+    return {
+        f"{LONG_PARAMS}/{safe_file_name(name)}.txt": text
         for name, text in texts
         if len(text) > MAX_PARAM_LENGTH
     }

@@ -1,78 +1,70 @@
-"""How the trials of a running sweep end."""
+"""Tune callback that determines the outcome of each trial."""
 
-# Hooks take what Tune hands them.
-
+import pickle
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ray.tune import Callback
+from ray.tune import Callback, TuneError
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
 from ray.tune.utils import flatten_dict
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_REASON, Outcome
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 from tune_tf.tracking import run_outcome
-from tune_tf.tracking.error_files import mask_error_files
 from tune_tf.tune_internals.trial_ends import compared_metrics, is_own_end, observe_stops
 
 
 class OutcomeTracker(Callback):
-    """Notes how each trial ends, and writes the reason into its last result if it is missing.
+    """Determines how each trial ends, and adds the stop reason to its last result if missing.
 
     The searcher reads it there: see :mod:`tune_tf.outcome`.
 
     Args:
-        objective: Tells a trial that diverged; None to ask Tune which metric it compares.
+        objective: Its metric shows a diverged trial; None for the metrics that Tune compares.
     """
 
     def __init__(self, objective: Objective | None = None) -> None:
         self._objective = objective
         self._open: dict[str, Trial] = {}
         self._unstarted: dict[str, Trial] = {}
-        self._num_noticed = 0
+        self._num_seen = 0
         self._outcomes: dict[str, Outcome] = {}
         self._earlier: dict[str, Outcome] = {}
         self._begun: frozenset[str] = frozenset()
 
     @property
     def outcomes(self) -> Mapping[str, Outcome]:
-        """How trials ended, by Tune's id."""
+        """Outcomes of the ended trials, by Tune's id."""
         return MappingProxyType(self._outcomes)
 
-    def goes_on(self, ended: Mapping[str, Outcome], begun: Collection[str]) -> None:
-        """Take over what became of trials in earlier sessions.
+    def restore_outcomes(self, ended: Mapping[str, Outcome], begun: Collection[str]) -> None:
+        """Take over the outcomes of earlier sessions.
 
         Args:
-            ended: How the trials ended that Tune has as ended, by id. A killed driver may not have
-                come to note that here, and Tune says no more of them.
-            begun: Those that were started, which may end now without being started again.
+            ended: Outcomes of the trials that Tune has as ended, by id. A killed driver may not
+                have noted them here, and Tune calls no hooks for them.
+            begun: Started trials; they may end without another start.
         """
         self._earlier, self._begun = dict(ended), frozenset(begun)
 
-    def trial_opened(self, trial: Trial) -> None:
-        """Do what is to be done when a trial begins, or goes on; for subclasses."""
+    def open_trial(self, trial: Trial) -> None:
+        """Hook for subclasses: a trial starts or continues."""
 
-    def trial_ended(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
-        """Do what is to be done when a trial has ended; for subclasses.
-
-        Args:
-            trial: The trial.
-            outcome: How it ended.
-            error: Text of its error, if it failed.
-        """
+    def close_trial(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
+        """Hook for subclasses: a trial has ended, with the text of its error if it failed."""
 
     def setup(self, *args: Any, **info: Any) -> None:
-        """Begin to note which trials the scheduler does not end."""
+        """Start to observe which trials a stopper ends."""
         observe_stops()
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that a trial runs."""
+        """Open the trial."""
         self._track(trial)
 
     def on_trial_result(
@@ -83,37 +75,39 @@ class OutcomeTracker(Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Write the reason of a stop into the result."""
+        """Write the stop reason into a last result."""
         self._track(trial)
         if result.get("done"):
             flat_result = flatten_dict(result)
-            outcome = run_outcome.outcome_of_result(
-                flat_result, own_end=is_own_end(trial, flat_result), metrics=self._judged()
+            outcome = run_outcome.infer_result_outcome(
+                flat_result,
+                own_end=is_own_end(trial, flat_result),
+                metrics=self._diverging_metrics(),
             )
             result[STOP_REASON] = outcome.value
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that a trial ended."""
+        """Determine the outcome of an ended trial."""
         self._end(trial, "completed")
 
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that a trial failed for good."""
+        """Determine the outcome of a failed trial."""
         self._end(trial, "completed")
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Note the trials that ended in earlier sessions."""
-        self._note_earlier(trials)
+        """Add the outcomes of earlier sessions."""
+        self._add_earlier_outcomes(trials)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Note the trials that Tune stopped without a word, as it does at the end of a budget."""
-        for trial in trials[self._num_noticed :]:
+        """Find the trials that Tune stopped without a hook, as at the end of a budget."""
+        for trial in trials[self._num_seen :]:
             if trial.trial_id not in self._open and trial.trial_id not in self._outcomes:
                 self._unstarted[trial.trial_id] = trial
-        self._num_noticed = len(trials)
+        self._num_seen = len(trials)
         for trial in [trial for trial in self._open.values() if trial.is_finished()]:
             self._end(trial, "stopped")
         for trial in [trial for trial in self._unstarted.values() if trial.is_finished()]:
@@ -124,21 +118,21 @@ class OutcomeTracker(Callback):
                 self._outcomes[trial.trial_id] = Outcome.OUT_OF_BUDGET
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Note what became of the trials that have not ended by themselves."""
-        self._note_earlier(trials)  # Tune makes no step where none is left to run
+        """Determine the outcomes of the trials left unfinished."""
+        self._add_earlier_outcomes(trials)  # Tune makes no step if no trial is left to run
         for trial in trials:
-            # Tune's own cleaning up has stopped them, also those that were about to start.
+            # Tune's cleanup has stopped them, including those about to start.
             if trial.trial_id not in self._outcomes:
                 self._end(trial, "unfinished")
 
     def get_state(self) -> dict[str, Any] | None:
-        """Return what a resumed sweep needs."""
+        """Return the outcomes, for a resumed sweep."""
         return {"ended": {key: outcome.value for key, outcome in self._outcomes.items()}}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take up a sweep that was interrupted, or start one."""
+        """Restore the outcomes of an interrupted sweep."""
         self._unstarted.clear()
-        self._num_noticed = 0
+        self._num_seen = 0
         self._outcomes = {key: Outcome.of_tag(tag) for key, tag in state.get("ended", {}).items()}
 
     def _track(self, trial: Trial) -> None:
@@ -148,9 +142,9 @@ class OutcomeTracker(Callback):
         self._outcomes.pop(trial.trial_id, None)
         self._unstarted.pop(trial.trial_id, None)
         self._open[trial.trial_id] = trial
-        self.trial_opened(trial)
+        self.open_trial(trial)
 
-    def _note_earlier(self, trials: Sequence[Trial]) -> None:
+    def _add_earlier_outcomes(self, trials: Sequence[Trial]) -> None:
         earlier, self._earlier = self._earlier, {}
         for trial in trials if earlier else ():
             outcome = earlier.get(trial.trial_id)
@@ -164,50 +158,76 @@ class OutcomeTracker(Callback):
     def _has_begun(self, trial: Trial) -> bool:
         return bool(latest_result(trial)) or trial.trial_id in self._begun
 
-    def _end(self, trial: Trial, seen: run_outcome.Seen, known: Outcome | None = None) -> None:
+    def _end(self, trial: Trial, ending: run_outcome.Ending, known: Outcome | None = None) -> None:
         self._track(trial)
         if trial.num_failures:
-            mask_error_files(trial)
-        error = error_of(trial) if trial.status == Trial.ERROR else None
-        last = flatten_dict(own_report(trial))
-        outcome = known or run_outcome.outcome_of_trial(
-            seen,
+            _mask_error_files(trial)
+        error = trial_error(trial) if trial.status == Trial.ERROR else None
+        last = flatten_dict(own_result(trial))
+        outcome = known or run_outcome.infer_trial_outcome(
+            ending,
             last,
             status=trial.status,
             own_end=bool(last) and is_own_end(trial, last),
             error=error,
-            metrics=self._judged(),
+            metrics=self._diverging_metrics(),
         )
         self._open.pop(trial.trial_id, None)
         self._outcomes[trial.trial_id] = outcome
-        self.trial_ended(trial, outcome, error)
+        self.close_trial(trial, outcome, error)
 
-    def _judged(self) -> Collection[str]:
+    def _diverging_metrics(self) -> Collection[str]:
         return {self._objective.metric} if self._objective else compared_metrics()
 
 
 def latest_result(trial: Trial) -> dict[str, Any]:
-    """Return what a trial reported last; empty if it never did.
+    """Return the last result of a trial; empty before the first.
 
-    Unlike ``trial.last_result`` this never waits for an actor that is still starting, and leaves
-    the trial as it is.
+    Unlike ``trial.last_result``, never waits for a starting actor and never changes the trial.
     """
     last: dict[str, Any] = trial.run_metadata.last_result
     return last if last and TRAINING_ITERATION in last else {}
 
 
-def own_report(trial: Trial) -> dict[str, Any]:
-    """Return what a trial itself reported last; empty if it never did.
+def own_result(trial: Trial) -> dict[str, Any]:
+    """Return the last result that a trial itself reported; empty before the first.
 
-    A trial that went on from another one's checkpoint has, until it reports, the other's result.
+    Until its first report, a trial cloned from another has the other's result.
     """
     last = latest_result(trial)
     return last if last.get(TRIAL_ID, trial.trial_id) == trial.trial_id else {}
 
 
-def error_of(trial: Trial) -> str:
-    """Return the text of a failed trial's error, without secrets; empty if Tune kept none."""
+def trial_error(trial: Trial) -> str:
+    """Return the text of a failed trial's error, secrets masked; empty if Tune kept none."""
     path = Path(trial.error_file) if trial.error_file else None
     if path is None or not path.is_file():
         return ""
-    return masked(path.read_text(errors="replace"))
+    return mask_secrets(path.read_text(errors="replace"))
+
+
+def _mask_error_files(trial: Trial) -> None:
+    """Mask secrets in the error files that Tune wrote for a failed trial.
+
+    Tune writes them in a folder of the driver and copies them to the storage; a remote storage gets
+    its copy after this call. A pickled error with a secret is replaced by one with the masked text,
+    since the inside of an arbitrary object cannot be changed.
+    """
+    names = [Path(path).name for path in (trial.error_file, trial.pickled_error_file) if path]
+    folders = {Path(folder) for folder in (trial.local_path, trial.path) if folder}
+    for path in (folder / name for folder in folders for name in names):
+        if path.is_file():
+            _mask_error_file(path)
+
+
+def _mask_error_file(path: Path) -> None:
+    text = path.read_text(errors="replace")
+    masked_text = mask_secrets(text)
+    if masked_text == text:
+        return
+    if path.suffix != ".pkl":
+        path.write_text(masked_text)
+        return
+    beside = path.with_suffix(".txt")
+    error = mask_secrets(beside.read_text(errors="replace")) if beside.is_file() else ""
+    path.write_bytes(pickle.dumps(TuneError(error or "an error that held a secret")))

@@ -1,15 +1,16 @@
-"""The store and the experiment that MLflow's own calls of this process would write to.
+"""Default store and experiment: those of MLflow's own calls in this process.
 
-What was set by ``mlflow.set_tracking_uri`` and ``mlflow.set_experiment`` comes first, then the
-environment: ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME`` and ``MLFLOW_EXPERIMENT_ID``.
-MLflow is loaded only to look up an experiment by its id.
+``mlflow.set_tracking_uri`` and ``mlflow.set_experiment`` take precedence over the environment
+variables ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME`` and ``MLFLOW_EXPERIMENT_ID``. MLflow
+is loaded only to look up an experiment by its id.
 """
 
 import os
 import sys
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
+from tune_tf.tracking.mlflow_internals import active_experiment_id
 from tune_tf.tracking.runs import connect
 
 DEFAULT_TRACKING_URI = "sqlite:///mlflow.db"
@@ -22,7 +23,7 @@ _SET = "mlflow.set_experiment"
 
 
 def process_tracking_uri() -> str:
-    """Return where the process keeps its runs."""
+    """Return the tracking URI of this process."""
     mlflow = sys.modules.get("mlflow")
     is_set = getattr(mlflow, "is_tracking_uri_set", None)
     if mlflow is not None and is_set is not None and is_set():
@@ -31,38 +32,34 @@ def process_tracking_uri() -> str:
 
 
 def process_experiment_name(tracking_uri: str) -> str:
-    """Return the name of the experiment that the process writes to.
+    """Return the name of the experiment of this process.
 
     Args:
         tracking_uri: The store. An id counts in the process's own store only, a name in any.
 
     Raises:
-        InvalidSettingsError: The store has no such experiment or does not answer, or name and id
-            disagree.
+        InvalidSettingsError: The experiment cannot be read, or name and id disagree.
     """
     name = os.environ.get(_NAME) or None
     is_own = tracking_uri == process_tracking_uri()
-    fluent = sys.modules.get("mlflow.tracking.fluent")
-    # Without this name, in another release, the environment says it: MLflow writes it there too.
-    chosen = getattr(fluent, "_active_experiment_id", None)
-    if is_own and chosen:
-        return _name_of(str(chosen), tracking_uri, f"the experiment that {_SET} chose")
+    if is_own and (chosen := active_experiment_id()):
+        return _experiment_name(chosen, tracking_uri, f"the experiment of {_SET}")
     given = os.environ.get(_ID) or None
     if not is_own or given is None:
         return name or DEFAULT_EXPERIMENT_NAME
-    found = _name_of(given, tracking_uri, f"{_ID}={given!r}")
+    found = _experiment_name(given, tracking_uri, f"{_ID}={given!r}")
     if name is not None and name != found:
         raise InvalidSettingsError(
             [
                 f"{_NAME}={name!r} and {_ID}={given!r}, which is {found!r}, disagree: unset one, "
-                "or give experiment_name"
+                "or set experiment_name"
             ]
         )
     return found
 
 
-def _name_of(experiment_id: str, tracking_uri: str, what: str) -> str:
-    remedy = "choose another one, or give experiment_name"
+def _experiment_name(experiment_id: str, tracking_uri: str, what: str) -> str:
+    remedy = "choose another one, or set experiment_name"
     client = connect(tracking_uri)
     from mlflow.exceptions import MlflowException  # loaded with the client
 
@@ -70,7 +67,10 @@ def _name_of(experiment_id: str, tracking_uri: str, what: str) -> str:
         experiment = client.get_experiment(experiment_id)
     except MlflowException as error:
         raise InvalidSettingsError(
-            [f"{what} is not to be had from {masked(tracking_uri)}: {masked(str(error))}; {remedy}"]
+            [
+                f"{what} cannot be read from {mask_secrets(tracking_uri)}: "
+                f"{mask_secrets(str(error))}; {remedy}"
+            ]
         ) from error
     if experiment.lifecycle_stage != "active":
         raise InvalidSettingsError(

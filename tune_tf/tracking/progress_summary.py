@@ -1,4 +1,4 @@
-"""How a sweep stands while it runs: its best trial, and how many have ended in which way."""
+"""Progress of a running sweep: its best trial, and the number of trials per outcome."""
 
 import json
 from collections import Counter
@@ -10,21 +10,21 @@ from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.ranking import Candidate, best_of
-from tune_tf.tracking.names import ENDED, MAX_TAG_LENGTH, cut, key_of
+from tune_tf.tracking.names import MAX_TAG_LENGTH, NUM_ENDED_METRIC, mlflow_key, truncate
 
-BEST_TRIAL = "tune_tf.best_trial_id"
-BEST_CONFIG = "tune_tf.best_config"
+BEST_TRIAL_TAG = "tune_tf.best_trial_id"
+BEST_CONFIG_TAG = "tune_tf.best_config"
 
 
 @dataclass(frozen=True)
 class BestTrial:
-    """The best trial so far, as people are told of it.
+    """Best trial so far.
 
     Args:
         trial_id: Tune's id.
-        name: Its name.
+        name: Tune's name.
         value: The objective's metric.
-        config: Its config; None if it is not known any more.
+        config: Its config; None if no longer known.
     """
 
     trial_id: str
@@ -34,11 +34,11 @@ class BestTrial:
 
 
 class ProgressSummary:
-    """Keeps the best trial and the counts of a running sweep.
+    """Best trial and counts of a running sweep.
 
     Args:
-        objective: Tells the best trial; None if none is to be told.
-        constraints: What a trial must keep to be the best one.
+        objective: Determines the best trial; None for no best trial.
+        constraints: Conditions that the best trial must meet.
         state: What :meth:`state` returned before an interruption.
     """
 
@@ -55,12 +55,12 @@ class ProgressSummary:
             for key, tag, value, feasible in state.get("candidates", ())
         }
         self._configs: dict[str, tuple[str, Mapping[str, Any]]] = dict(state.get("configs", {}))
-        self._peaks: dict[str, tuple[float, int]] = dict(state.get("peaks", {}))
-        self._shown: dict[str, float] = {}
-        self.best: BestTrial | None = self._find()
+        self._best_reports: dict[str, tuple[float, int]] = dict(state.get("best_reports", {}))
+        self._last_metrics: dict[str, float] = {}
+        self.best: BestTrial | None = self._find_best()
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed sweep needs, as plain data of its own."""
+        """Return the state for a resumed sweep, as a copy in plain data."""
         candidates = [
             (each.key, each.outcome.value, each.value, each.feasible)
             for each in self._candidates.values()
@@ -68,38 +68,44 @@ class ProgressSummary:
         ]
         best = self.best and self.best.trial_id
         configs = {best: self._configs[best]} if best in self._configs else {}
-        return {"candidates": candidates, "configs": configs, "peaks": dict(self._peaks)}
+        return {
+            "candidates": candidates,
+            "configs": configs,
+            "best_reports": dict(self._best_reports),
+        }
 
-    def reported(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> None:
-        """Take note of a report of a running trial."""
+    def record_report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Record a report of a running trial."""
         objective = self._objective
-        if objective is None or not is_finite(value := metrics.get(key_of(objective.metric))):
+        if objective is None or not is_finite(value := metrics.get(mlflow_key(objective.metric))):
             return
-        known = self._peaks.get(trial_id)
+        known = self._best_reports.get(trial_id)
         better = known is None or (
             value > known[0] if objective.mode == "max" else value < known[0]  # type: ignore[operator]
         )
         if better:
-            self._peaks[trial_id] = value, step  # type: ignore[assignment]
+            self._best_reports[trial_id] = value, step  # type: ignore[assignment]
 
-    def peak(self, trial_id: str) -> tuple[float, int] | None:
+    def best_report(self, trial_id: str) -> tuple[float, int] | None:
         """Return the best value that a running trial reported, and its step."""
-        return self._peaks.get(trial_id)
+        return self._best_reports.get(trial_id)
 
     def tags(self) -> dict[str, str]:
-        """Return the parent's tags that tell the best trial."""
+        """Return the parent run's tags about the best trial."""
         if self.best is None:
             return {}
-        tags = {BEST_TRIAL: self.best.trial_id}
+        tags = {BEST_TRIAL_TAG: self.best.trial_id}
         if self.best.config is not None:
-            tags[BEST_CONFIG] = cut(json.dumps(self.best.config, default=str), MAX_TAG_LENGTH)
+            tags[BEST_CONFIG_TAG] = truncate(
+                json.dumps(self.best.config, default=str), MAX_TAG_LENGTH
+            )
         return tags
 
-    def feasible(self, result: Mapping[str, Any]) -> bool | None:
-        """Return whether a result keeps the constraints; None if there are none."""
+    def is_feasible(self, result: Mapping[str, Any]) -> bool | None:
+        """Return whether a result meets the constraints; None without constraints."""
         return is_feasible(self._constraints, result) if self._constraints else None
 
-    def ended(
+    def record_end(
         self,
         trial_id: str,
         name: str,
@@ -107,29 +113,26 @@ class ProgressSummary:
         outcome: Outcome,
         result: Mapping[str, Any],
     ) -> bool:
-        """Take note of the end of a trial, and of its last result.
+        """Record the end of a trial; return whether the best trial changed.
 
         Args:
             trial_id: Tune's id.
-            name: Its name.
+            name: Tune's name.
             config: Its config.
-            outcome: How it ended; not that it was interrupted.
+            outcome: How it ended; not ``INTERRUPTED``.
             result: Its last result, flat.
-
-        Returns:
-            Whether the best one changed.
         """
-        self._peaks.pop(trial_id, None)
+        self._best_reports.pop(trial_id, None)
         if self._objective is None:
             return False
         value = result.get(self._objective.metric)
         if not is_finite(value):
             return False
-        feasible = self.feasible(result) is not False
+        feasible = self.is_feasible(result) is not False
         number = float(value)  # type: ignore[arg-type]
         self._candidates[trial_id] = Candidate(trial_id, outcome, number, feasible)
         self._configs[trial_id] = name, config
-        before, self.best = self.best, self._find()
+        before, self.best = self.best, self._find_best()
         for other in self._configs.keys() - {self.best and self.best.trial_id}:
             del self._configs[other]
         return self.best is not None and (
@@ -139,43 +142,45 @@ class ProgressSummary:
 
     @staticmethod
     def num_ended(outcomes: Mapping[str, Outcome]) -> int:
-        """Return how many trials have ended for good, which the parent's reports count by."""
+        """Return the number of finally ended trials, the step of the parent's reports."""
         return sum(outcome is not Outcome.INTERRUPTED for outcome in outcomes.values())
 
-    def live(self, outcomes: Mapping[str, Outcome], *, best: bool) -> dict[str, float]:
-        """Return the parent's metrics after one more trial has ended.
+    def live_metrics(self, outcomes: Mapping[str, Outcome], *, best: bool) -> dict[str, float]:
+        """Return the parent's metrics after the end of a trial.
 
         Args:
-            outcomes: How trials ended, by id.
+            outcomes: Outcomes of the ended trials, by id.
             best: Whether the best trial changed.
         """
         counts = Counter(outcomes.values())
         counts.pop(Outcome.INTERRUPTED, None)
         changed = self._changed({f"trials/{it.value}": float(n) for it, n in counts.items()})
         if best and self.best is not None and self._objective is not None:
-            changed[key_of(f"best/{self._objective.metric}")] = self.best.value
-        changed[ENDED] = float(counts.total())  # last: a step that has it has all
+            changed[mlflow_key(f"best/{self._objective.metric}")] = self.best.value
+        changed[NUM_ENDED_METRIC] = float(counts.total())  # last: a step with it is complete
         return changed
 
-    def final(self, outcomes: Mapping[str, Outcome], *, every: bool) -> dict[str, float]:
-        """Return the counts that were not shown yet, after a resume all.
+    def final_metrics(self, outcomes: Mapping[str, Outcome], *, every: bool) -> dict[str, float]:
+        """Return the counts that changed since the last metrics, or all after a resume.
 
         Args:
-            outcomes: How trials ended, by id.
-            every: Whether also those that are 0 are news, as after a resume.
+            outcomes: Outcomes of the ended trials, by id.
+            every: Whether to return all counts, zeros too, as after a resume.
         """
         counts = Counter(outcomes.values())
-        shown = list(Outcome) if every else list(counts)
-        final = {f"trials/{each.value}": float(counts[each]) for each in shown}
-        # After a resume MLflow may have had the step at which one was shown, and left it out.
+        kinds = list(Outcome) if every else list(counts)
+        final = {f"trials/{each.value}": float(counts[each]) for each in kinds}
+        # After a resume, MLflow may have skipped an earlier count, since it had its step.
         return final if every else self._changed(final)
 
     def _changed(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        changed = {name: value for name, value in metrics.items() if self._shown.get(name) != value}
-        self._shown.update(changed)
+        changed = {
+            name: value for name, value in metrics.items() if self._last_metrics.get(name) != value
+        }
+        self._last_metrics.update(changed)
         return changed
 
-    def _find(self) -> BestTrial | None:
+    def _find_best(self) -> BestTrial | None:
         best = best_of(self._candidates.values(), self._objective) if self._objective else None
         if best is None:
             return None

@@ -10,7 +10,7 @@ from pathlib import Path
 GIT_COMMIT = "mlflow.source.git.commit"
 GIT_BRANCH = "mlflow.source.git.branch"
 GIT_REPO_URL = "mlflow.source.git.repoURL"
-GIT_DIRTY = "tune_tf.git_dirty"
+GIT_DIRTY_TAG = "tune_tf.git_dirty"
 
 _TIMEOUT_S = 20.0
 _MAX_DIFF_BYTES = 256 * 1024
@@ -65,7 +65,7 @@ class Repository:
         known = {name: value for name, value in tags.items() if value}
         changes = self._ask("status", "--porcelain", "--untracked-files=no")
         if GIT_COMMIT in known and changes is not None:
-            known[GIT_DIRTY] = str(bool(changes)).lower()
+            known[GIT_DIRTY_TAG] = str(bool(changes)).lower()
         return known
 
     def diff(self) -> str:

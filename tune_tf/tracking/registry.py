@@ -1,7 +1,7 @@
-"""The best model of a sweep in MLflow: a logged model of the parent run, and a registered version.
+"""Best model of a sweep in MLflow: a logged model of the parent run, and a registered version.
 
-The way leads in both directions: the runs of sweep and trial name the model and its version in
-their tags; model and version name sweep, trial, checkpoint and the metric that made it the best.
+Tags link both ways: from the runs of sweep and trial to the model and its version, and from these
+to sweep, trial, checkpoint and metric.
 """
 
 import contextlib
@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tune_tf.secrets import masked
-from tune_tf.tracking.fluent_api import default_store
-from tune_tf.tracking.names import MAX_TAG_LENGTH, cut
-from tune_tf.tracking.writing.run_update import SWEEP_ID, TRIAL_ID
+from tune_tf.secrets import mask_secrets
+from tune_tf.tracking.mlflow_internals import default_tracking_uri
+from tune_tf.tracking.names import MAX_TAG_LENGTH, truncate
+from tune_tf.tracking.writing.run_update import SWEEP_ID_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import LoggedModel
     from mlflow.entities.model_registry import ModelVersion
 
-BEST_MODEL = "tune_tf.best_model"
+BEST_MODEL_TAG = "tune_tf.best_model"
 """Tag of the parent's and the trial's run: the URI that MLflow loads the best model by."""
 
-BEST_VERSION = "tune_tf.best_model_version"
+BEST_VERSION_TAG = "tune_tf.best_model_version"
 """Tag of the same and of the logged model: the URI of the registered version, if there is one."""
 
 _NAME = "best_model"
@@ -68,8 +68,8 @@ class BestModel:
     def tags(self) -> dict[str, str]:
         """Where the model comes from."""
         tags = {
-            SWEEP_ID: self.sweep_id,
-            TRIAL_ID: self.trial_id,
+            SWEEP_ID_TAG: self.sweep_id,
+            TRIAL_ID_TAG: self.trial_id,
             _TRIAL_RUN: self.trial_run_id,
             _CHECKPOINT: self.checkpoint,
             _METRIC: self.metric,
@@ -77,7 +77,7 @@ class BestModel:
         }
         if self.custom:
             tags[_CUSTOM] = ", ".join(self.custom)
-        return {key: cut(masked(value), MAX_TAG_LENGTH) for key, value in tags.items()}
+        return {key: truncate(mask_secrets(value), MAX_TAG_LENGTH) for key, value in tags.items()}
 
     @property
     def description(self) -> str:
@@ -92,10 +92,10 @@ class BestModel:
         """MLflow's id of the run that trained it."""
         return self.trial_run_id
 
-    def is_that_of(self, tags: Mapping[str, str]) -> bool:
+    def matches(self, tags: Mapping[str, str]) -> bool:
         """Return whether a logged model of these tags has the same weights."""
         own = self.tags
-        return all(tags.get(key) == own[key] for key in (SWEEP_ID, TRIAL_ID, _CHECKPOINT))
+        return all(tags.get(key) == own[key] for key in (SWEEP_ID_TAG, TRIAL_ID_TAG, _CHECKPOINT))
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,20 @@ class FinalModel:
         sweep_id: The sweep.
         trial_id: The trial whose config it was.
         run_id: MLflow's id of the run that trained it.
-        told: What is known of the logged model, by tag.
+        source_tags: What is known of the logged model, by tag.
     """
 
     sweep_id: str
     trial_id: str
     run_id: str
-    told: Mapping[str, str] = field(default_factory=dict)
+    source_tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tags(self) -> dict[str, str]:
         """Where the model comes from."""
-        return {key: value for key, value in self.told.items() if not key.startswith("mlflow.")}
+        return {
+            key: value for key, value in self.source_tags.items() if not key.startswith("mlflow.")
+        }
 
     @property
     def description(self) -> str:
@@ -128,7 +130,7 @@ class FinalModel:
 
 
 class BestModelRuns:
-    """Keeps the runs of a sweep and the model registry at the sweep's best model.
+    """Links the runs of a sweep and the model registry with its best model.
 
     Args:
         client: MLflow's client.
@@ -139,8 +141,8 @@ class BestModelRuns:
         self._client = client
         self._parent_run_id = parent_run_id
 
-    def logged(self) -> "LoggedModel | None":
-        """Return the model that was logged last, if it is whole and still there."""
+    def latest_model(self) -> "LoggedModel | None":
+        """Return the latest complete logged model, if any."""
         return next((model for model in self._models() if str(model.status) == _READY), None)
 
     def log(self, best: BestModel, folder: Path) -> str:
@@ -173,7 +175,7 @@ class BestModelRuns:
             uri: Where it is.
         """
         _name_output(self._client, self._parent_run_id, _model_id(uri))
-        self._name_in_runs(best, BEST_MODEL, uri)
+        self._name_in_runs(best, BEST_MODEL_TAG, uri)
         for model in self._models():
             if model.model_id != _model_id(uri):
                 self._supersede(model, best)
@@ -194,8 +196,8 @@ class BestModelRuns:
                 return f"models:/{name}/{number}"
         return None
 
-    def give_alias(self, version_uri: str, alias: str) -> str | None:
-        """Give a registered version an alias; return the URI of the version that had it before."""
+    def set_alias(self, version_uri: str, alias: str) -> str | None:
+        """Set an alias of a registered version; return the URI of its earlier version, if any."""
         from mlflow.exceptions import MlflowException
 
         name, _, version = version_uri.removeprefix("models:/").rpartition("/")
@@ -226,7 +228,9 @@ class BestModelRuns:
             if error.error_code != _EXISTS:
                 raise
         model_id = _model_id(uri)
-        with default_store(self._client.tracking_uri):  # a database looks for the model there
+        with default_tracking_uri(
+            self._client.tracking_uri
+        ):  # a database looks for the model there
             made = self._unlisted(name, uri) or self._client.create_model_version(
                 name,
                 source=uri,
@@ -238,11 +242,11 @@ class BestModelRuns:
         if alias is not None:
             self._client.set_registered_model_alias(name, alias, made.version)
         version = f"models:/{name}/{made.version}"
-        self._name_in_runs(best, BEST_VERSION, version)
+        self._name_in_runs(best, BEST_VERSION_TAG, version)
         listed = json.loads(self._client.get_logged_model(model_id).tags.get(_VERSIONS, "[]"))
         listed.append({"name": name, "version": made.version})
         self._client.set_logged_model_tags(
-            model_id, {BEST_VERSION: version, _VERSIONS: json.dumps(listed)}
+            model_id, {BEST_VERSION_TAG: version, _VERSIONS: json.dumps(listed)}
         )
         return version
 
@@ -254,7 +258,7 @@ class BestModelRuns:
             f"source_run_id = '{self._parent_run_id}'",
             order_by=[{"field_name": "creation_timestamp", "ascending": False}],
         )
-        return [model for model in found if SWEEP_ID in model.tags]
+        return [model for model in found if SWEEP_ID_TAG in model.tags]
 
     def _unlisted(self, name: str, uri: str) -> "ModelVersion | None":
         """Return a version that a killed process made of a model and did not come to list there."""
@@ -270,10 +274,10 @@ class BestModelRuns:
         trial_run_id = before.tags.get(_TRIAL_RUN)
         if trial_run_id is not None and trial_run_id != best.trial_run_id:
             had = self._client.get_run(trial_run_id).data.tags
-            for key in (BEST_MODEL, BEST_VERSION):
+            for key in (BEST_MODEL_TAG, BEST_VERSION_TAG):
                 if key in had:
                     self._client.delete_tag(trial_run_id, key)
-        if BEST_VERSION not in before.tags and _VERSIONS not in before.tags:
+        if BEST_VERSION_TAG not in before.tags and _VERSIONS not in before.tags:
             self._client.delete_logged_model(before.model_id)
 
     def _name_in_runs(self, best: BestModel | FinalModel, key: str, uri: str) -> None:
@@ -311,7 +315,7 @@ def log_model(
     try:
         _upload(client, run_id, model, folder)
     except BaseException:
-        with contextlib.suppress(Exception):  # the first error is the one to tell
+        with contextlib.suppress(Exception):  # the first error is raised
             client.finalize_logged_model(model.model_id, "FAILED")
             client.delete_logged_model(model.model_id)
         raise

@@ -1,4 +1,4 @@
-"""How a trial ended, from what Ray Tune lets a callback see. Pure: no framework is loaded."""
+"""Pure functions that infer the outcome of a trial from its results and Tune's hooks."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -6,26 +6,26 @@ from typing import Any, Literal
 
 from tune_tf.outcome import Outcome, is_finite
 
-Seen = Literal["completed", "stopped", "unfinished"]
-"""What Tune did: called ``on_trial_complete``; stopped the trial without a word while the sweep
-went on; or left it unfinished when the sweep ended."""
+Ending = Literal["completed", "stopped", "unfinished"]
+"""What Tune did: called ``on_trial_complete``; stopped the trial without a hook during the sweep;
+or left it unfinished at the end of the sweep."""
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)$", re.MULTILINE)
 _CAUSE_LINES = 3
 _CAUSE_LENGTH = 500
 _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 
 
-def outcome_of_result(
+def infer_result_outcome(
     result: Mapping[str, Any], *, own_end: bool, metrics: Collection[str] = ()
 ) -> Outcome:
-    """Return how the trial ended whose last result this is.
+    """Infer the outcome of a trial from its last result.
 
     Args:
         result: The result.
-        own_end: Whether the trial ran as far as it was to, rather than being stopped.
-        metrics: Those that tell that a trial diverged.
+        own_end: Whether the trial ran to its own end rather than being stopped.
+        metrics: A trial has diverged if one of these is not finite.
     """
     stamped = Outcome.of_result(result)
     if stamped is not None:
@@ -35,8 +35,8 @@ def outcome_of_result(
     return Outcome.COMPLETED if own_end else Outcome.PRUNED
 
 
-def outcome_of_trial(
-    seen: Seen,
+def infer_trial_outcome(
+    ending: Ending,
     last_result: Mapping[str, Any],
     *,
     status: str,
@@ -44,51 +44,51 @@ def outcome_of_trial(
     error: str | None = None,
     metrics: Collection[str] = (),
 ) -> Outcome:
-    """Return how a trial ended, once Tune is through with it.
+    """Infer the outcome of a trial once Tune is done with it.
 
     Args:
-        seen: What Tune did with the trial.
-        last_result: What the trial reported last; empty if it never did.
+        ending: What Tune did with the trial.
+        last_result: Last result of the trial; empty if it never reported.
         status: Tune's status of the trial.
-        own_end: Whether the trial ran as far as it was to.
+        own_end: Whether the trial ran to its own end.
         error: Text of the trial's error, if it failed.
-        metrics: Those that tell that a trial diverged.
+        metrics: A trial has diverged if one of these is not finite.
     """
     if error is not None or status == "ERROR":
         return Outcome.of_error(last_failure(error or ""))
-    if seen == "unfinished":
-        return Outcome.INTERRUPTED  # whatever it reported: a resume goes on with it
-    if last_result.get("done"):  # where it is not stamped, a function has returned
-        return outcome_of_result(last_result, own_end=True, metrics=metrics)
-    if seen == "stopped":
+    if ending == "unfinished":
+        return Outcome.INTERRUPTED  # whatever it reported: a resume continues it
+    if last_result.get("done"):  # without a stop reason, a function has returned
+        return infer_result_outcome(last_result, own_end=True, metrics=metrics)
+    if ending == "stopped":
         return Outcome.OUT_OF_BUDGET
     # Only schedulers stop a trial between two results.
-    return outcome_of_result(last_result, own_end=own_end) if last_result else Outcome.PRUNED
+    return infer_result_outcome(last_result, own_end=own_end) if last_result else Outcome.PRUNED
 
 
-def outcome_of_sweep(outcomes: Collection[Outcome], *, interrupted: bool) -> str:
+def sweep_status(outcomes: Collection[Outcome], *, interrupted: bool) -> str:
     """Return the parent run's MLflow status.
 
     Args:
-        outcomes: How the trials ended.
-        interrupted: Whether trials were left that have not ended.
+        outcomes: Outcomes of the trials.
+        interrupted: Whether trials have not ended.
     """
     if interrupted or Outcome.INTERRUPTED in outcomes:
         return "KILLED"
     return "FAILED" if outcomes and _FAILURES.issuperset(outcomes) else "FINISHED"
 
 
-def cause_of(error: str) -> str:
-    """Return the last lines of an error's text, without colours: what a reader wants to see."""
-    lines = [line.strip() for line in plain(error).splitlines() if line.strip(" ^~")]
+def error_cause(error: str) -> str:
+    """Return the last lines of an error's text, without terminal colors."""
+    lines = [line.strip() for line in strip_colors(error).splitlines() if line.strip(" ^~")]
     return "\n".join(lines[-_CAUSE_LINES:])[-_CAUSE_LENGTH:]
 
 
 def last_failure(error: str) -> str:
-    """Return what an error's text tells of the last failure: Tune adds one to another."""
+    """Return the last failure in an error's text: Tune appends one to another."""
     return _FAILURE.split(error)[-1]
 
 
-def plain(error: str) -> str:
-    """Return an error's text without the terminal's colours."""
-    return _COLOUR.sub("", error)
+def strip_colors(error: str) -> str:
+    """Remove terminal colors."""
+    return _COLOR.sub("", error)

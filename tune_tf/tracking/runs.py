@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import Outcome
-from tune_tf.secrets import all_masked
-from tune_tf.tracking.descriptions import NOTE
-from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, file_name
-from tune_tf.tracking.uri import make_store, sqlite_path
+from tune_tf.secrets import mask_all
+from tune_tf.tracking.descriptions import DESCRIPTION_TAG
+from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, safe_file_name
+from tune_tf.tracking.uri import create_sqlite_store, sqlite_path
 from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Refusals
 from tune_tf.tracking.writing.run_update import (
     PARENT,
     STOP_REASON_TAG,
-    SWEEP_ID,
-    TRIAL_ID,
+    SWEEP_ID_TAG,
+    TRIAL_ID_TAG,
     RunUpdate,
 )
 
@@ -50,7 +50,7 @@ _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # how 
 
 
 @dataclass(frozen=True)
-class Sweep:
+class TrackedSweep:
     """What all runs of a sweep have in common.
 
     Args:
@@ -82,7 +82,7 @@ class Sweep:
         return data
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], tracking_uri: str) -> "Sweep":
+    def from_dict(cls, data: Mapping[str, Any], tracking_uri: str) -> "TrackedSweep":
         """Return the sweep that :meth:`to_dict` gave, of which there are runs already."""
         ids = data["trial_ids"]
         known = None if ids is None else frozenset(ids)
@@ -110,7 +110,7 @@ def connect(tracking_uri: str) -> "MlflowClient":
     from mlflow import MlflowClient
 
     if path := sqlite_path(tracking_uri):
-        make_store(path)
+        create_sqlite_store(path)
     return MlflowClient(tracking_uri=tracking_uri)
 
 
@@ -126,7 +126,7 @@ class SweepRuns:
     What MLflow will never take is left out alone, with one warning for all, and counted.
     """
 
-    def __init__(self, client: "MlflowClient", sweep: Sweep) -> None:
+    def __init__(self, client: "MlflowClient", sweep: TrackedSweep) -> None:
         self._client = client
         self._sweep = sweep
         over_http = sweep.tracking_uri.startswith(("http://", "https://", "databricks"))
@@ -168,7 +168,7 @@ class SweepRuns:
         """End the runs that are running as those of an interrupted sweep; return their ids."""
         running = [run for run in self._search() if run.info.status == "RUNNING"]
         for run in running:
-            self._interrupt(run, self._last_report(run.data.tags.get(TRIAL_ID, PARENT), run)[1])
+            self._interrupt(run, self._last_report(run.data.tags.get(TRIAL_ID_TAG, PARENT), run)[1])
         return [run.info.run_id for run in running]
 
     def _interrupt(
@@ -176,10 +176,10 @@ class SweepRuns:
     ) -> None:
         self._client.set_tag(run.info.run_id, STOP_REASON_TAG, outcome.value)
         self._client.set_terminated(run.info.run_id, outcome.mlflow, end_ms)
-        note = run.data.tags.get(NOTE, "")
-        if TRIAL_ID not in run.data.tags and "running" in note:
+        note = run.data.tags.get(DESCRIPTION_TAG, "")
+        if TRIAL_ID_TAG not in run.data.tags and "running" in note:
             text = note.replace("running", "interrupted", 1)
-            self._client.set_tag(run.info.run_id, NOTE, text)
+            self._client.set_tag(run.info.run_id, DESCRIPTION_TAG, text)
 
     def _experiment_id(self) -> str:
         name = self._sweep.experiment_name
@@ -190,7 +190,7 @@ class SweepRuns:
         if path is None or path.absolute().parent == Path.cwd():
             return self._client.create_experiment(name, tags=_EXPERIMENT_TAGS)
         # MLflow would put the artifacts of a database elsewhere into the working directory.
-        folder = path.absolute().parent / "mlruns" / file_name(name)
+        folder = path.absolute().parent / "mlruns" / safe_file_name(name)
         return self._client.create_experiment(
             name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )
@@ -202,7 +202,7 @@ class SweepRuns:
         while True:
             page = self._client.search_runs(
                 [self._experiment],
-                f"tags.`{SWEEP_ID}` = '{self._sweep.sweep_id}'{condition}",
+                f"tags.`{SWEEP_ID_TAG}` = '{self._sweep.sweep_id}'{condition}",
                 max_results=_PAGE,
                 order_by=["attributes.start_time ASC"],
                 page_token=token,
@@ -215,7 +215,7 @@ class SweepRuns:
     def _find(self, condition: str = "") -> None:
         """Note the runs that there are; of two of one trial the one that has been written to."""
         for run in self._search(condition):
-            key = run.data.tags.get(TRIAL_ID, PARENT)
+            key = run.data.tags.get(TRIAL_ID_TAG, PARENT)
             known = self._found.get(key)
             if known is None or not (known.data.metrics or known.data.params):
                 self._found[key] = run
@@ -237,7 +237,7 @@ class SweepRuns:
 
     def _adopt(self, entry: RunUpdate) -> OpenRun | None:
         """Return the run that the trial has already, if it has one."""
-        role = f" AND tags.`{TRIAL_ID}` = '{entry.run}'" if entry.run else ""
+        role = f" AND tags.`{TRIAL_ID_TAG}` = '{entry.run}'" if entry.run else ""
         if entry.run in self._unsure or (entry.run and entry.run not in self._found):
             # Making it failed, perhaps after it was made; or the trial's own code was first.
             self._find(role)
@@ -279,9 +279,9 @@ class SweepRuns:
         return max(points, default=(NO_POINT, None))
 
     def _create(self, entry: RunUpdate) -> OpenRun:
-        tags = {**self._context(), **self._sweep.tags, SWEEP_ID: self._sweep.sweep_id}
+        tags = {**self._context(), **self._sweep.tags, SWEEP_ID_TAG: self._sweep.sweep_id}
         if entry.run != PARENT:
-            tags[TRIAL_ID] = entry.run
+            tags[TRIAL_ID_TAG] = entry.run
             tags["mlflow.parentRunId"] = self._open[PARENT].run_id
         self._unsure.add(entry.run)
         run = self._client.create_run(
@@ -300,14 +300,14 @@ class SweepRuns:
             # Loaded late, with MLflow itself.
             from mlflow.tracking.context.registry import resolve_tags
 
-            self._context_tags = all_masked(resolve_tags())
+            self._context_tags = mask_all(resolve_tags())
         return self._context_tags
 
     def _settle(self, trials: frozenset[str], ends: Mapping[str, str]) -> None:
         """Leave one run for each trial and none running, whatever a killed driver left behind."""
         saved = self._sweep.trial_ids
         for run in self._search():
-            trial_id = run.data.tags.get(TRIAL_ID)
+            trial_id = run.data.tags.get(TRIAL_ID_TAG)
             if trial_id is None:
                 if run.info.run_id != self._open[PARENT].run_id:
                     self._client.delete_run(run.info.run_id)  # made by a call that had no answer
@@ -326,7 +326,7 @@ def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:
     return any(known.get(key, value) != value for key, value in params.items())
 
 
-def run_ids_of(client: "MlflowClient", experiment_name: str, sweep_id: str) -> dict[str, str]:
+def find_run_ids(client: "MlflowClient", experiment_name: str, sweep_id: str) -> dict[str, str]:
     """Return MLflow's ids of a sweep's runs, by trial id; :data:`PARENT` for the sweep's own.
 
     Args:
@@ -340,13 +340,13 @@ def run_ids_of(client: "MlflowClient", experiment_name: str, sweep_id: str) -> d
     while experiment is not None:
         page = client.search_runs(
             [experiment.experiment_id],
-            f"tags.`{SWEEP_ID}` = '{sweep_id}'",
+            f"tags.`{SWEEP_ID_TAG}` = '{sweep_id}'",
             max_results=_PAGE,
             order_by=["attributes.start_time ASC"],
             page_token=token,
         )
         for run in page:
-            found.setdefault(run.data.tags.get(TRIAL_ID, PARENT), run.info.run_id)
+            found.setdefault(run.data.tags.get(TRIAL_ID_TAG, PARENT), run.info.run_id)
         token = page.token
         if not token:
             break

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tune_tf.tracking.runs import Sweep, SweepRuns, connect
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep, connect
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import Writer
 
@@ -27,7 +27,7 @@ class Delivery:
     error: str = ""
 
 
-def deliver(sweep: Sweep, spool_path: Path, *, patience_s: float = _PATIENCE_S) -> Delivery:
+def deliver(sweep: TrackedSweep, spool_path: Path, *, patience_s: float = _PATIENCE_S) -> Delivery:
     """Write what a sweep's spool holds to MLflow; an empty or missing one is no error.
 
     Args:
@@ -45,7 +45,7 @@ def deliver(sweep: Sweep, spool_path: Path, *, patience_s: float = _PATIENCE_S) 
         spool.close()
         return Delivery(0, 0, 0)
     if spool.about:
-        sweep = Sweep.from_dict(spool.about, sweep.tracking_uri)
+        sweep = TrackedSweep.from_dict(spool.about, sweep.tracking_uri)
     writer = Writer(
         lambda: SweepRuns(connect(sweep.tracking_uri), sweep),
         spool,
@@ -58,7 +58,7 @@ def deliver(sweep: Sweep, spool_path: Path, *, patience_s: float = _PATIENCE_S) 
     return Delivery(num_waiting - num_left, num_left, writer.lost, error)
 
 
-def end_runs(sweep: Sweep, spool_path: Path) -> list[str]:
+def end_runs(sweep: TrackedSweep, spool_path: Path) -> list[str]:
     """End the runs that a killed driver has left running, as those of an interrupted sweep.
 
     Args:

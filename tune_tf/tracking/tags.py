@@ -1,23 +1,23 @@
-"""What a sweep knows of itself and of its trials that Ray Tune does not tell a callback."""
+"""MLflow tags of a sweep's trials that Ray Tune's hooks do not provide."""
 
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ray.tune.experiment import Trial
 from ray.tune.result import HOSTNAME, NODE_IP, TRAINING_ITERATION
 
 from tune_tf.space import SearchSpace
-from tune_tf.tracking.names import MAX_TAG_LENGTH, cut
-from tune_tf.tracking.writing.run_update import TRIAL_NAME
+from tune_tf.tracking.names import MAX_TAG_LENGTH, truncate
+from tune_tf.tracking.writing.run_update import TRIAL_NAME_TAG
 
-TRIAL_NUMBER = "tune_tf.trial_number"
-OPTUNA_NUMBER = "tune_tf.optuna_number"
-RUNG = "tune_tf.rung"
-NODE = "tune_tf.node"
-DEVICES = "tune_tf.devices"
+TRIAL_NUMBER_TAG = "tune_tf.trial_number"
+OPTUNA_NUMBER_TAG = "tune_tf.optuna_number"
+RUNG_TAG = "tune_tf.rung"
+NODE_TAG = "tune_tf.node"
+DEVICES_TAG = "tune_tf.devices"
 
 _NUMBER = re.compile(r"^(\d+)")
 
@@ -28,42 +28,45 @@ def _none(_trial_id: str) -> None:
 
 @dataclass(frozen=True)
 class SweepDetails:
-    """What a sweep can tell about itself and its trials; each is left out where it is not known.
+    """What a sweep knows about itself and its trials; what is unknown is left out.
 
     Args:
-        space: What is searched.
-        resume_with: The command that goes on with the sweep if it is interrupted.
+        space: The search space.
+        resume_with: Command that resumes the sweep.
         rungs: Returns the iterations at which the scheduler compares trials.
         optuna_number: Returns Optuna's number of a trial, by Tune's id.
+        texts: More artifacts of the parent run: path to text.
     """
 
     space: SearchSpace | None = None
     resume_with: str | None = None
     rungs: Callable[[], Collection[int]] = tuple
     optuna_number: Callable[[str], int | None] = _none
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     def artifacts(self) -> dict[str, str]:
-        """Return the artifacts of the parent: path to text."""
+        """Return the artifacts of the parent run: path to text."""
         if self.space is None:
-            return {}
-        return {"space.json": json.dumps(self.space.to_dict(), indent=2, default=str) + "\n"}
+            return dict(self.texts)
+        space = json.dumps(self.space.to_dict(), indent=2, default=str)
+        return {"space.json": f"{space}\n", **self.texts}
 
-    def at_start(self, trial: Trial) -> dict[str, str]:
+    def start_tags(self, trial: Trial) -> dict[str, str]:
         """Return the tags of a trial that starts."""
         optuna_number = self.optuna_number(trial.trial_id)
         tags = {
-            TRIAL_NAME: cut(str(trial), MAX_TAG_LENGTH),
-            TRIAL_NUMBER: str(trial_number(trial)),
-            DEVICES: devices_of(trial),
-            OPTUNA_NUMBER: "" if optuna_number is None else str(optuna_number),
+            TRIAL_NAME_TAG: truncate(str(trial), MAX_TAG_LENGTH),
+            TRIAL_NUMBER_TAG: str(trial_number(trial)),
+            DEVICES_TAG: reserved_devices(trial),
+            OPTUNA_NUMBER_TAG: "" if optuna_number is None else str(optuna_number),
         }
         return {name: value for name, value in tags.items() if value}
 
-    def at_end(self, result: Mapping[str, Any]) -> dict[str, str]:
-        """Return the tags of a trial that has ended with this last result."""
+    def end_tags(self, result: Mapping[str, Any]) -> dict[str, str]:
+        """Return the tags of a trial that ended with this last result."""
         iteration = int(result.get(TRAINING_ITERATION, 0))
         reached = [rung for rung in self.rungs() if rung <= iteration]
-        return {RUNG: str(max(reached))} if reached else {}
+        return {RUNG_TAG: str(max(reached))} if reached else {}
 
 
 def trial_number(trial: Trial) -> int:
@@ -72,13 +75,13 @@ def trial_number(trial: Trial) -> int:
     return int(match[1]) - 1 if match else 0
 
 
-def node_of(result: Mapping[str, Any]) -> str:
-    """Return the machine that a result comes from: its name and its address."""
+def node_name(result: Mapping[str, Any]) -> str:
+    """Return host name and address of the machine that a result comes from."""
     names = [str(name) for name in (result.get(HOSTNAME), result.get(NODE_IP)) if name]
     return " ".join(dict.fromkeys(names))
 
 
-def devices_of(trial: Trial) -> str:
+def reserved_devices(trial: Trial) -> str:
     """Return what a trial reserves: ``2 CPU, 1 GPU``, or ``2 x (1 CPU, 1 GPU)`` over bundles."""
     request = trial.placement_group_factory
     bundles = [_amounts(bundle) for bundle in request.bundles] if request is not None else []

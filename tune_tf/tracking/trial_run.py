@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.tracking.fluent_api import active_run
+from tune_tf.tracking.mlflow_internals import active_run
 from tune_tf.tracking.runs import connect
 from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking, trial_run_id
 from tune_tf.tracking.uri import sqlite_path

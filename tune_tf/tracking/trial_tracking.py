@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.tracking.runs import connect
 from tune_tf.tracking.uri import sqlite_path
-from tune_tf.tracking.writing.run_update import SWEEP_ID, TRIAL_ID
+from tune_tf.tracking.writing.run_update import SWEEP_ID_TAG, TRIAL_ID_TAG
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _PARENT_RUN_ID = "mlflow.parentRunId"
@@ -41,15 +41,15 @@ class TrialTracking:
 
     def __post_init__(self) -> None:
         """Refuse what no run can be found by."""
-        faults = [
+        errors = [
             f"{name} must not be empty"
             for name in ("tracking_uri", "experiment_name", "sweep_id")
             if not getattr(self, name)
         ]
         if "'" in self.sweep_id:
-            faults.append(f"sweep_id must be text without quotes, not {self.sweep_id!r}")
-        if faults:
-            raise InvalidSettingsError(faults)
+            errors.append(f"sweep_id must be text without quotes, not {self.sweep_id!r}")
+        if errors:
+            raise InvalidSettingsError(errors)
 
 
 def trial_run_id(
@@ -103,10 +103,10 @@ def _found(trial_id: str, tracking: TrialTracking, *, starting: bool) -> str | N
     experiment = client.get_experiment_by_name(tracking.experiment_name)
     if experiment is None:
         return None
-    own = f"tags.`{SWEEP_ID}` = '{tracking.sweep_id}'"
+    own = f"tags.`{SWEEP_ID_TAG}` = '{tracking.sweep_id}'"
     runs = client.search_runs(
         [experiment.experiment_id],
-        f"{own} AND tags.`{TRIAL_ID}` = '{trial_id}'",
+        f"{own} AND tags.`{TRIAL_ID_TAG}` = '{trial_id}'",
         max_results=1,
         order_by=["attributes.start_time DESC"],
     )
@@ -116,11 +116,15 @@ def _found(trial_id: str, tracking: TrialTracking, *, starting: bool) -> str | N
     first = client.search_runs(
         [experiment.experiment_id], own, max_results=1, order_by=["attributes.start_time ASC"]
     )
-    if not first or TRIAL_ID in first[0].data.tags:
+    if not first or TRIAL_ID_TAG in first[0].data.tags:
         return None
     parent = first[0]
     context = {key: tag for key, tag in parent.data.tags.items() if key.startswith(_CONTEXT)}
-    made = {SWEEP_ID: tracking.sweep_id, TRIAL_ID: trial_id, _PARENT_RUN_ID: parent.info.run_id}
+    made = {
+        SWEEP_ID_TAG: tracking.sweep_id,
+        TRIAL_ID_TAG: trial_id,
+        _PARENT_RUN_ID: parent.info.run_id,
+    }
     return client.create_run(experiment.experiment_id, tags={**context, **made}).info.run_id
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from tune_tf.errors import InvalidSettingsError, near_ones, one_of
-from tune_tf.secrets import masked
+from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
+from tune_tf.secrets import mask_secrets
 
 
-def make_store(path: Path) -> None:
+def create_sqlite_store(path: Path) -> None:
     """Make MLflow's store in a file that is not there yet; leave one that is.
 
     MLflow makes its tables one by one in the file itself: a process that is killed meanwhile leaves
@@ -75,8 +75,8 @@ def check_tracking_uri(uri: str) -> None:
         raise InvalidSettingsError(
             [
                 (
-                    f"tracking_uri {masked(uri)!r} has the scheme {scheme!r}; MLflow "
-                    f"knows {one_of(known)}{near_ones(base, known)}"
+                    f"tracking_uri {mask_secrets(uri)!r} has the scheme {scheme!r}; MLflow "
+                    f"knows {one_of(known)}{did_you_mean(base, known)}"
                 )
             ]
         )
@@ -96,32 +96,32 @@ def _schemes() -> list[str]:
 
 
 def _check_server(uri: str) -> None:
-    shown = masked(uri)
+    masked_uri = mask_secrets(uri)
     parts = urlsplit(uri)
-    faults = []
+    errors = []
     if not parts.hostname:
-        faults.append(f"tracking_uri {shown!r} has no host")
+        errors.append(f"tracking_uri {masked_uri!r} has no host")
     try:
         _ = parts.port
     except ValueError as error:
-        faults.append(f"tracking_uri {shown!r}: {error}")
+        errors.append(f"tracking_uri {masked_uri!r}: {error}")
     if parts.query or parts.fragment:
-        faults.append(
-            f"tracking_uri {shown!r} has a ? or #, which a server's address cannot have; write a "
-            "password with them as %3F or %23"
+        errors.append(
+            f"tracking_uri {masked_uri!r} has a ? or #, which a server's address cannot have; "
+            "write a password with them as %3F or %23"
         )
     if "@" in parts.netloc and not (parts.username and parts.password):
-        faults.append(f"tracking_uri {shown!r}: give both, user:password@, or none")
+        errors.append(f"tracking_uri {masked_uri!r}: give both, user:password@, or none")
     if parts.username and os.environ.get(_TOKEN):
-        faults.append(
-            f"tracking_uri {shown!r} has a user and {_TOKEN} is set as well: which is meant? "
+        errors.append(
+            f"tracking_uri {masked_uri!r} has a user and {_TOKEN} is set as well: which is meant? "
             "Leave one out"
         )
     given = [name for name in (_USER, _PASSWORD) if os.environ.get(name)]
     if len(given) == 1 and not _MLFLOW_FILE.expanduser().exists():
-        faults.append(f"{given[0]} is set alone: set both {_USER} and {_PASSWORD}, or none")
-    if faults:
-        raise InvalidSettingsError(faults)
+        errors.append(f"{given[0]} is set alone: set both {_USER} and {_PASSWORD}, or none")
+    if errors:
+        raise InvalidSettingsError(errors)
 
 
 def _check_driver(uri: str, scheme: str) -> None:
@@ -130,7 +130,7 @@ def _check_driver(uri: str, scheme: str) -> None:
     if find_spec(driver) is None:
         raise InvalidSettingsError(
             [
-                f"tracking_uri {masked(uri)!r} needs the package {driver!r}, which is "
+                f"tracking_uri {mask_secrets(uri)!r} needs the package {driver!r}, which is "
                 f"not installed; install it, or name another driver as in '{base}+DRIVER://'"
             ]
         )

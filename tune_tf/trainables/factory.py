@@ -1,4 +1,4 @@
-"""From a workload and a parallelism to a class that ``tune.run`` takes."""
+"""Trainable class for a workload and a parallelism."""
 
 import functools
 import uuid
@@ -140,25 +140,25 @@ def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
     Raises:
         InvalidSettingsError: Tells what.
     """
-    fault = None
+    error = None
     if not isinstance(parallelism, Mirrored | MultiWorker):
-        fault = f"trains on one device only, not as kind {parallelism.kind!r}"
+        error = f"trains on one device only, not as kind {parallelism.kind!r}"
     elif parallelism.num_replicas > 1:
-        fault = (
+        error = (
             f"trains one replica only, not {parallelism.num_replicas}: with several, "
             "keras.Model.fit is wrong for clipped gradients and uneven batches"
         )
     elif parallelism.micro_batches > 1:
-        fault = (
+        error = (
             f"takes a batch as a whole: micro_batches must be 1, not {parallelism.micro_batches}"
         )
     elif workload.computes_rows:
-        fault = (
+        error = (
             f"has no place for {type(workload).__name__}.per_example, which runs inside the graph "
             'of an epoch: use loop="graph", or map the rows in load_data'
         )
-    if fault:
-        raise InvalidSettingsError([f'loop="fit" {fault}'])
+    if error:
+        raise InvalidSettingsError([f'loop="fit" {error}'])
 
 
 def _made(workload: type[Workload]) -> Workload:
@@ -171,7 +171,7 @@ def _made(workload: type[Workload]) -> Workload:
 
 
 def default_resources(parallelism: Parallelism) -> TrialResources:
-    """Return what a trial reserves when nothing is said, on the cluster of the moment."""
+    """Return the default reservation of a trial on the running cluster."""
     return parallelism.resources(gpus_in_cluster=_cluster().get("GPU", 0) > 0)
 
 
@@ -192,19 +192,20 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     room = room_by_node(share)
     if num_trials(room, parallelism, shares):
         return
-    asked = _told(share.bundle)
+    asked = _format_counts(share.bundle)
     if not any(room):
         raise UnavailableResourcesError(
             f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
             "but no node of the Ray cluster has that (the most of each: "
-            f"{_told(largest_node(share))}): it would wait for ever; ask for less, or add a machine"
+            f"{_format_counts(largest_node(share))}): it would wait for ever; ask for less, or add "
+            "a machine"
         )
     if sum(room) >= parallelism.num_workers and len(set(shares)) > 1:
         raise UnavailableResourcesError(
             f"a trial asks for {sum(each.cpus for each in shares)} CPU in all, "
-            f"{_told(shares[-1].bundle)} of it beside its {parallelism.num_workers} workers, which "
-            "the Ray cluster does not have: it would wait for ever; use fewer workers, "
-            "server_cpus: 0, or add machines"
+            f"{_format_counts(shares[-1].bundle)} of it beside its {parallelism.num_workers} "
+            "workers, which the Ray cluster does not have: it would wait for ever; use fewer "
+            "workers, server_cpus: 0, or add machines"
         )
     nodes = f"{sum(map(bool, room))} of {len(room)} nodes"
     raise UnavailableResourcesError(
@@ -216,7 +217,7 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     )
 
 
-def _told(counts: dict[str, float]) -> str:
+def _format_counts(counts: dict[str, float]) -> str:
     return ", ".join(f"{count:g} {kind}" for kind, count in counts.items())
 
 

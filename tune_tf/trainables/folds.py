@@ -29,7 +29,7 @@ from tune_tf.trainables.subtasks.results import (
     summary,
 )
 from tune_tf.trainables.subtasks.worker import SubtaskAssignment, SubtaskSnapshot
-from tune_tf.training.peak_memory import with_summed_peak
+from tune_tf.training.peak_memory import sum_peak_memory
 
 NUM_DEVICES = "num_devices"
 """Key of a result that holds how many devices the trial has."""
@@ -86,13 +86,13 @@ class FoldsTrainable(ProcessTrainable):
             summary(metrics, self._parallelism.subtask),
             stop_training=all_ended,
             recycle=any(each.recycle for each in reports),
-            system_metrics=with_summed_peak(loads[0], loads) if loads else {},
+            system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
         )
         result = self._result(report, iteration) | {NUM_DEVICES: self._num_devices}
         diverged = [number for number, each in enumerate(metrics) if has_diverged(each)]
         if diverged:
-            told = ", ".join(f"{self._parallelism.subtask} {number}" for number in diverged)
-            result[STOP_CAUSE] = f"{result[STOP_CAUSE]}: {told} diverged"
+            members = ", ".join(f"{self._parallelism.subtask} {number}" for number in diverged)
+            result[STOP_CAUSE] = f"{result[STOP_CAUSE]}: {members} diverged"
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

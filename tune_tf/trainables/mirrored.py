@@ -15,7 +15,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.events import TrialLog, log_path
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
-from tune_tf.tracking.fluent_api import stop_autologging
+from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.epoch_result import epoch_result
@@ -23,7 +23,7 @@ from tune_tf.trainables.memory.elastic import grown
 from tune_tf.trainables.memory.memory_saving import micro_batches_of
 from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_number import seed_of_trial
-from tune_tf.training.peak_memory import told_peak_memory
+from tune_tf.training.peak_memory import peak_memory_result
 from tune_tf.validation import Validation
 from tune_tf.workload import Config, Workload
 
@@ -152,7 +152,7 @@ class MirroredTrainable(tune.Trainable):
             result[SHOULD_CHECKPOINT] = True
         if self._recycling.is_due(self._loop.num_programs):
             result[RECYCLE] = True
-        result |= self._loop.performance | told_peak_memory()
+        result |= self._loop.performance | peak_memory_result()
         if self._system_metrics is not None:
             result |= self._system_metrics.sample()
         if self._saving:

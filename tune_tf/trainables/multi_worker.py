@@ -12,7 +12,7 @@ from tune_tf.trainables.multi_process.heartbeat import Watch
 from tune_tf.trainables.multi_process.process_trainable import SingleModelTrainable
 from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart, WorkerAssignment
 from tune_tf.trainables.multi_process.worker_group import WorkerGroup
-from tune_tf.training.peak_memory import with_summed_peak
+from tune_tf.training.peak_memory import sum_peak_memory
 
 NUM_WORKERS = "num_workers"
 """Key of a result that holds how many workers trained the iteration."""
@@ -58,9 +58,7 @@ class _InStep:
     def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
         reports: list[EpochReport] = self._group.ask("epoch")
         recycle = any(each.recycle for each in reports)
-        load = with_summed_peak(
-            reports[0].system_metrics, [each.system_metrics for each in reports]
-        )
+        load = sum_peak_memory(reports[0].system_metrics, [each.system_metrics for each in reports])
         report = replace(reports[0], recycle=recycle, system_metrics=load)
         return report, {NUM_WORKERS: self._num_workers}
 

@@ -1,7 +1,4 @@
-"""Inside a trial: devices, strategy, programs, the epoch loop, checkpoints and seeds.
-
-Importing the package is cheap; its modules load TensorFlow.
-"""
+"""Training of one trial: devices, programs, epoch loops, checkpoints and seeds."""
 
 from tune_tf.training.lazy_keras import load_lazily
 

@@ -1,7 +1,7 @@
-"""State of Keras callbacks as JSON and arrays: saved, restored, compared, and nothing pickled.
+"""Serialization of Keras callback state as JSON and arrays, without pickle.
 
-Numbers, text, arrays of NumPy and Python's own containers of them are state. What else a callback
-has (files, models, variables, objects of its own) follows from its config, or is not saved.
+State is numbers, text, NumPy arrays and Python containers of them. Other attributes (files,
+models, variables, custom objects) follow from the config or are not saved.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
-"""Arrays by a digest of what is in them."""
+"""Arrays by the digest of their content."""
 
 _SCALARS = (type(None), bool, int, float, str)
 _SEQUENCES = {kind.__name__: kind for kind in (list, tuple, set, frozenset)}
@@ -23,17 +23,16 @@ _MAPPINGS = {kind.__name__: kind for kind in (dict, OrderedDict, Counter)}
 _FACTORIES = {kind.__name__: kind for kind in (int, float, str, list, dict, set)}
 
 NO_STATE = ("params", "min_delta")
-"""Attributes that Keras sets by itself; it turns a sign in the first epoch after a restore too."""
+"""Attributes set by Keras, which flips the sign of ``min_delta`` in the first epoch."""
 
 
 @dataclass(frozen=True)
 class CallbackState:
-    """What the callbacks of a trial have changed since training began.
+    """Callback attributes that changed since training began.
 
     Args:
-        attributes: Of each callback its class's name, and its attributes as :func:`encode` gives
-            them.
-        arrays: Those in the attributes.
+        attributes: Class name and encoded attributes of each callback (see :func:`encode`).
+        arrays: Arrays in the attributes.
     """
 
     attributes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -45,7 +44,7 @@ class CallbackState:
         callbacks: Sequence[keras.callbacks.Callback],
         initial: Sequence[dict[str, Any]],
     ) -> "CallbackState":
-        """Return copies of what differs from attributes as they were before."""
+        """Return copies of the attributes that differ from the initial ones."""
         found: Arrays = {}
         changed = [
             (
@@ -67,15 +66,12 @@ class CallbackState:
         initial: Sequence[dict[str, Any]],
         initial_arrays: Arrays,
     ) -> None:
-        """Set callbacks to this state; each takes that of the next one of its class's name.
+        """Load this state into callbacks, matched by class name in order.
 
-        Args:
-            callbacks: Those of a trial that has begun.
-            initial: Their attributes as they were then, for what is not in the state.
-            initial_arrays: Those in them.
+        Attributes that are not in the state get their initial values.
 
         Raises:
-            ValueError: One has since changed an array in place.
+            ValueError: A callback has changed an array in place.
         """
         left = list(self.attributes)
         arrays = initial_arrays | self.arrays
@@ -87,12 +83,7 @@ class CallbackState:
 
 
 def attributes_of(callback: keras.callbacks.Callback, arrays: Arrays) -> dict[str, Any]:
-    """Return the attributes of a callback that are state, encoded.
-
-    Args:
-        callback: Whose.
-        arrays: Takes up those in the attributes; they are no copies.
-    """
+    """Return the encoded state attributes of a callback and add their arrays, uncopied."""
     found = {}
     for name, value in vars(callback).items():
         if name not in NO_STATE:
@@ -104,7 +95,7 @@ def attributes_of(callback: keras.callbacks.Callback, arrays: Arrays) -> dict[st
 def _set_attributes(
     callback: keras.callbacks.Callback, target: dict[str, Any], arrays: Arrays
 ) -> None:
-    """Give a callback these attributes, leaving alone what is no state now."""
+    """Set the state attributes of a callback; keep its other attributes."""
     now = attributes_of(callback, {})
     for name in now.keys() - target.keys():
         delattr(callback, name)
@@ -115,14 +106,10 @@ def _set_attributes(
 
 
 def encode(value: Any, arrays: Arrays) -> Any:
-    """Return a value as JSON, in which digests stand for arrays.
-
-    Args:
-        value: A number, text, array, or container of such.
-        arrays: Takes up the arrays, which are no copies.
+    """Encode a value as JSON with digests for arrays, and add the arrays, uncopied.
 
     Raises:
-        TypeError: It is something else, or has it inside.
+        TypeError: The value is not a number, text, array or a container of these.
     """
     kind = type(value)
     if kind in _SCALARS:
@@ -147,10 +134,10 @@ def encode(value: Any, arrays: Arrays) -> Any:
 
 
 def decode(value: Any, arrays: Arrays) -> Any:
-    """Return what :func:`encode` was given; arrays are copies.
+    """Decode the output of :func:`encode` with copies of the arrays.
 
     Raises:
-        ValueError: An array was changed since.
+        ValueError: An array has been changed in place.
     """
     if not isinstance(value, dict):
         return value
@@ -177,7 +164,7 @@ def _digest(array: "np.ndarray[Any, Any]") -> str:
 
 
 def _digests(value: Any) -> list[str]:
-    """Return the digests in an encoded value, or in a list of such."""
+    """Return the digests in an encoded value or a list of encoded values."""
     if isinstance(value, dict):
         return [
             digest

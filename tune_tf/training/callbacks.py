@@ -1,4 +1,4 @@
-"""A workload's Keras callbacks around epochs that are one graph call."""
+"""Keras callbacks for epochs that run as one graph call."""
 
 import types
 import weakref
@@ -37,8 +37,8 @@ def _draws_by_epoch(callback: Any) -> bool:
     return callback.update_freq == "epoch" and not profiles_batches(callback)
 
 
-# What Keras' own callbacks for batches need for their hooks to do nothing in an epoch; the loss of
-# an epoch is NaN if that of one of its batches is.
+# Settings with which the batch hooks of Keras' callbacks do nothing. TerminateOnNaN needs no batch
+# hook: the loss of an epoch is NaN if the loss of any batch is.
 _IDLE_IN_BATCHES: dict[type, tuple[Callable[[Any], bool], str]] = {
     keras.callbacks.ModelCheckpoint: (_saves_by_epoch, 'save_freq="epoch"'),
     keras.callbacks.OrbaxCheckpoint: (_saves_by_epoch, 'save_freq="epoch"'),
@@ -49,15 +49,15 @@ _IDLE_IN_BATCHES: dict[type, tuple[Callable[[Any], bool], str]] = {
 
 
 class EpochCallbacks:
-    """Calls Keras callbacks around epochs as ``fit`` does, and saves their state.
+    """Runner of Keras callbacks around epochs, as in ``fit``, with save and restore of state.
 
     Args:
-        callbacks: The workload's.
-        model: What they watch and steer.
-        num_batches: Batches of an epoch; None where nobody asks.
+        callbacks: The workload's callbacks.
+        model: The trial's model.
+        num_batches: Batches per epoch; None if unknown.
 
     Raises:
-        WorkloadError: One of them wants to be called for each batch, or cannot serve a trial.
+        WorkloadError: A callback has batch hooks or is not supported in trials.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class EpochCallbacks:
     ) -> None:
         given: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
         for callback in given:
-            refuse_in_trials(callback)
+            refuse_unsupported(callback)
             _refuse_batch_hooks(callback)
         self._callbacks = given
         self._model = model
@@ -77,18 +77,18 @@ class EpochCallbacks:
         self._state = TrialCallbackState([])
         self._reader = _LogsReader()
         self._logs: Metrics | None = None
-        #: Whether training has ended, and they know it.
+        #: Whether ``on_train_end`` has been called.
         self.have_ended = False
-        #: Whether there is none.
-        self.are_none = not given
-        #: Whether one of them is to be called around validation.
+        #: Whether there are no callbacks.
+        self.is_empty = not given
+        #: Whether a callback has validation hooks.
         self.watch_validation = any(
             _overrides(callback, hook) for callback in given for hook in _TEST_HOOKS
         )
 
     @property
     def may_change_model(self) -> bool:
-        """Whether one of them is of the user's own, and may do anything to the model."""
+        """Whether any callback is custom, so that it may change the model."""
         return any(
             not type(callback).__module__.startswith("keras.")
             or isinstance(callback, keras.callbacks.LambdaCallback)
@@ -96,11 +96,11 @@ class EpochCallbacks:
         )
 
     def train_begin(self) -> None:
-        """Begin: hand over the model, and call ``on_train_begin``."""
+        """Attach the model and call ``on_train_begin``."""
         self.have_ended, self._logs = False, None
         if not self._callbacks:
             return
-        claim(self._callbacks, self)
+        claim_callbacks(self._callbacks, self)
         self._list = keras.callbacks.CallbackList(
             [*self._callbacks, self._reader],
             add_history=True,
@@ -112,27 +112,23 @@ class EpochCallbacks:
         self._state = TrialCallbackState(own)
 
     def epoch_begin(self, epoch: int) -> None:
-        """Call ``on_epoch_begin``, counting from 0 as Keras does."""
+        """Call ``on_epoch_begin`` with an epoch counted from 0."""
         if self._list:
             self._list.on_epoch_begin(epoch)
 
     def test_begin(self) -> None:
-        """Call ``on_test_begin``, after the training of an epoch and before its validation."""
+        """Call ``on_test_begin``, between the training and the validation of an epoch."""
         if self._list:
             self._list.on_test_begin()
 
     def test_end(self, metrics: Mapping[str, Any]) -> None:
-        """Call ``on_test_end``, with metrics whose names begin with ``val_``."""
+        """Call ``on_test_end``; the metric names begin with ``val_``."""
         if self._list:
             logs = {name.removeprefix("val_"): value for name, value in metrics.items()}
             self._list.on_test_end(logs)
 
     def epoch_end(self, epoch: int, metrics: Metrics) -> Metrics:
-        """Call ``on_epoch_end``.
-
-        Returns:
-            The metrics as the callbacks leave them: what ``fit`` has in its ``History``.
-        """
+        """Call ``on_epoch_end``; return the metrics as callbacks changed them, like ``History``."""
         if self._list is None:
             return metrics
         self._logs = metrics
@@ -144,7 +140,7 @@ class EpochCallbacks:
         return {name: left[name] for name in metrics if name in left} | left
 
     def train_end(self) -> None:
-        """Finish the weights as ``fit`` does, and call ``on_train_end``; once a trial."""
+        """Finalize the weights as ``fit`` does and call ``on_train_end``, once per trial."""
         if self.have_ended:
             return
         self.have_ended = True
@@ -153,18 +149,17 @@ class EpochCallbacks:
             self._list.on_train_end(self._logs)
 
     def state(self) -> CallbackState:
-        """Return what they have changed since training began (epochs waited, best weights, ...).
+        """Return the attributes that callbacks changed since training began.
 
-        What a callback has not changed is a setting, such as its patience: that follows from the
-        config and is left out.
+        Unchanged attributes, such as the patience, follow from the config.
         """
         return self._state.now()
 
     def restore(self, state: CallbackState) -> None:
-        """Set what :meth:`state` returned.
+        """Restore the result of :meth:`state`.
 
         Raises:
-            CheckpointError: They cannot be set back.
+            CheckpointError: A callback changed an array of the state in place.
         """
         if self.have_ended:
             self.train_begin()
@@ -172,10 +167,10 @@ class EpochCallbacks:
 
 
 class TrialCallbackState:
-    """The state of callbacks of a trial, from where training began.
+    """Tracker of changes in callback state since training began.
 
     Args:
-        callbacks: They have been told of the begin.
+        callbacks: Callbacks whose ``on_train_begin`` has been called.
     """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
@@ -184,14 +179,14 @@ class TrialCallbackState:
         self._initial = [attributes_of(each, self._arrays) for each in self._callbacks]
 
     def now(self) -> CallbackState:
-        """Return what they have changed since."""
+        """Return the changes so far."""
         return CallbackState.of(self._callbacks, self._initial)
 
     def restore(self, state: CallbackState) -> None:
-        """Set what :meth:`now` returned.
+        """Restore the result of :meth:`now`.
 
         Raises:
-            CheckpointError: They cannot be set back.
+            CheckpointError: A callback changed an array of the state in place.
         """
         try:
             state.load_into(self._callbacks, self._initial, self._arrays)
@@ -205,30 +200,30 @@ class TrialCallbackState:
 def trial_params(num_batches: int | None) -> dict[str, Any]:
     """Return ``callback.params`` of a trial.
 
-    Tune, its scheduler or a callback ends a trial, so the number of its epochs is None: Keras' own
-    word for a number that is not known.
+    ``epochs`` is None, Keras' value for unknown numbers: Tune, its scheduler or a callback ends
+    the trial.
     """
     return {"verbose": 0, "epochs": None, "steps": num_batches}
 
 
 def plain_value(value: Any) -> Any:
-    """Return a scalar of NumPy or TensorFlow as Python's own, anything else as it is."""
+    """Convert a NumPy or TensorFlow scalar to Python; return other values unchanged."""
     if keras.ops.is_tensor(value):
         value = keras.ops.convert_to_numpy(value)
     return value.item() if isinstance(value, np.generic | np.ndarray) and not value.ndim else value
 
 
-def refuse_in_trials(callback: keras.callbacks.Callback) -> None:
-    """Refuse a callback that cannot serve a trial, whatever its loop.
+def refuse_unsupported(callback: keras.callbacks.Callback) -> None:
+    """Refuse a callback that no loop supports.
 
     Raises:
-        WorkloadError: Names it and what to use.
+        WorkloadError: The callback is not supported in trials.
     """
     if isinstance(callback, keras.callbacks.BackupAndRestore):
         raise WorkloadError(
-            f"BackupAndRestore(backup_dir={callback.backup_dir!r}) would begin a trial with what "
-            "another one left in that folder, and Tune restores trials from their own "
-            "checkpoints: leave it out"
+            f"BackupAndRestore(backup_dir={callback.backup_dir!r}) would start a trial from "
+            "another trial's backup, and Tune restores trials from their own checkpoints: leave "
+            "it out"
         )
     if isinstance(callback, keras.callbacks.SwapEMAWeights) and callback.swap_on_epoch:
         raise WorkloadError(
@@ -251,27 +246,27 @@ def _refuse_batch_hooks(callback: keras.callbacks.Callback) -> None:
         ]
         if own and not own[0][0](callback):
             raise WorkloadError(
-                f"{name} with these settings wants to be called for each batch, but an epoch is "
+                f"{name} with these settings has to be called for each batch, but an epoch is "
                 f'one graph call: use {name}(..., {own[0][1]}), or loop="fit" for this workload'
             )
         if not own:
             hooks.append(hook)
     if hooks:
         raise WorkloadError(
-            f"{name} wants to be called for each batch ({', '.join(hooks)}), "
+            f"{name} has to be called for each batch ({', '.join(hooks)}), "
             'but an epoch is one graph call: use loop="fit" for this workload, or a callback '
             "for epochs"
         )
 
 
 def _overrides(callback: keras.callbacks.Callback, hook: str) -> bool:
-    """Return whether a callback has a method of its own for a hook, by class or by instance."""
+    """Return whether the class or the instance overrides a hook."""
     function = getattr(getattr(callback, hook), "__func__", None)
     return function is not getattr(keras.callbacks.Callback, hook)
 
 
 class _LogsReader(keras.callbacks.Callback):
-    """The last of a list of callbacks: sees the logs of an epoch as the others leave them."""
+    """Last callback of the list, which reads the logs after all others."""
 
     logs: Metrics
 
@@ -280,15 +275,15 @@ class _LogsReader(keras.callbacks.Callback):
 
 
 @dataclass(frozen=True)
-class _AsMade:
-    """The attributes of a callback when a workload returned it first, those of state encoded."""
+class _InitialAttributes:
+    """Attributes of a callback when the workload first returned it."""
 
     attributes: dict[str, Any]
     state: dict[str, Any]
     arrays: Arrays = field(repr=False)
 
 
-_MADE = "_tune_tf_as_made"
+_INITIAL = "_tune_tf_as_made"
 _STATELESS = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -299,44 +294,40 @@ _STATELESS = (
 _owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 
 
-def claim(callbacks: Sequence[keras.callbacks.Callback], owner: Any) -> None:
-    """Take callbacks for a trial, before anything is called.
-
-    A workload may return the very objects that an earlier trial had. They are set back to what they
-    were then, so that a trial in a process that is used again begins as in a fresh one.
+def claim_callbacks(callbacks: Sequence[keras.callbacks.Callback], owner: Any) -> None:
+    """Claim callbacks for a trial and reset those that an earlier trial used.
 
     Args:
-        callbacks: The workload's.
-        owner: Keeps them, and has them until its ``have_ended`` is true.
+        callbacks: The workload's callbacks.
+        owner: Owner of the callbacks until its ``have_ended`` is true.
 
     Raises:
-        WorkloadError: One of them is another trial's still, or cannot be set back.
+        WorkloadError: Another trial still uses a callback, or a callback cannot be reset.
     """
     for callback in callbacks:
         other = _owners.get(id(callback))
         if other is not None and other is not owner and not other.have_ended:
             raise WorkloadError(
-                f"callbacks() returned the {type(callback).__name__} that another trial of this "
-                "process has at this moment: make a new one for each trial"
+                f"callbacks() returned a {type(callback).__name__} that another trial of this "
+                "process still uses: make a new one for each trial"
             )
         _owners[id(callback)] = owner
-        if _MADE in vars(callback):
-            _set_back(callback)
+        if _INITIAL in vars(callback):
+            _reset(callback)
         else:
             arrays: Arrays = {}
             state = attributes_of(callback, arrays)
-            setattr(callback, _MADE, _AsMade(dict(vars(callback)), state, arrays))
+            setattr(callback, _INITIAL, _InitialAttributes(dict(vars(callback)), state, arrays))
 
 
-def _set_back(callback: keras.callbacks.Callback) -> None:
-    """Give a callback the attributes with which it was made."""
+def _reset(callback: keras.callbacks.Callback) -> None:
     name = type(callback).__name__
-    made: _AsMade = vars(callback)[_MADE]
-    attributes: dict[str, Any] = {_MADE: made}
-    for attribute, value in made.attributes.items():
-        if attribute in made.state:
+    initial: _InitialAttributes = vars(callback)[_INITIAL]
+    attributes: dict[str, Any] = {_INITIAL: initial}
+    for attribute, value in initial.attributes.items():
+        if attribute in initial.state:
             try:
-                decoded = decode(made.state[attribute], made.arrays)
+                decoded = decode(initial.state[attribute], initial.arrays)
             except ValueError as error:
                 raise WorkloadError(
                     f"callbacks() returned a {name} for the second time, whose {attribute!r} "
@@ -348,7 +339,7 @@ def _set_back(callback: keras.callbacks.Callback) -> None:
         else:
             raise WorkloadError(
                 f"callbacks() returned a {name} for the second time, whose {attribute!r} "
-                f"({type(value).__name__}) may be as the trial before left it: make a new one for "
+                f"({type(value).__name__}) the previous trial may have changed: make a new one for "
                 "each trial"
             )
     vars(callback).clear()

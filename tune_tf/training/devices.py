@@ -1,4 +1,4 @@
-"""The devices and threads of this process, fixed before TensorFlow touches them."""
+"""Devices and threads of a trial's process, set before TensorFlow initializes them."""
 
 import functools
 import logging
@@ -14,7 +14,7 @@ from tune_tf.errors import UnavailableResourcesError
 from tune_tf.resources import TrialResources
 
 CONTEXT_MIB = 512
-"""What CUDA and its libraries take of a card in every process beside TensorFlow's own memory."""
+"""Memory in MiB that CUDA and its libraries use in every process, besides TensorFlow's."""
 
 _LEAST_MIB = 256
 _QUERY = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
@@ -23,16 +23,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def memory_limit_mib(fraction: float, card_mib: int) -> int:
-    """Return the limit of TensorFlow's memory on a card that several trials share.
-
-    ``fraction x card - CONTEXT_MIB``: with all of its trials running, the card is not overdrawn.
-
-    Args:
-        fraction: Of the card, between 0 and 1.
-        card_mib: The card's memory.
+    """Return TensorFlow's memory limit on a shared GPU: ``fraction * card_mib - CONTEXT_MIB``.
 
     Raises:
-        UnavailableResourcesError: Too little is left to train with.
+        UnavailableResourcesError: The limit is too small to train.
     """
     limit = int(fraction * card_mib) - CONTEXT_MIB
     if limit < _LEAST_MIB:
@@ -47,22 +41,22 @@ def memory_limit_mib(fraction: float, card_mib: int) -> int:
 def card_memory_mib(
     *, run: Run = subprocess.run, environment: Mapping[str, str] = os.environ
 ) -> int:
-    """Return the memory of the first GPU that this process may use.
+    """Return the memory in MiB of the first GPU that this process may use.
 
-    TensorFlow tells it only once the card is in use, when it is too late for a limit.
+    The driver is asked because TensorFlow knows the memory only once it is too late for a limit.
 
     Raises:
-        UnavailableResourcesError: The driver does not tell.
+        UnavailableResourcesError: The driver does not report the memory.
     """
     first = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     query = [*_QUERY, *(["--id", first] if first else [])]
     try:
-        told = run(query, capture_output=True, text=True, check=True, timeout=30)
-        return int(told.stdout.splitlines()[0])
+        done = run(query, capture_output=True, text=True, check=True, timeout=30)
+        return int(done.stdout.splitlines()[0])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         raise UnavailableResourcesError(
-            "the trial reserved a fraction of a GPU, but the size of the card is not known, so its "
-            f"share cannot be enforced: `{' '.join(query)}` failed ({error}); mend the driver's "
+            "the trial reserved a fraction of a GPU, but the size of the card is unknown, so its "
+            f"share cannot be enforced: `{' '.join(query)}` failed ({error}); repair the driver "
             "installation, or reserve whole GPUs"
         ) from error
 
@@ -77,12 +71,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Devices:
-    """What one process trains on; TensorFlow allows one choice a process.
+    """Devices on which a process trains.
 
     Args:
         names: Logical device of each replica, for example ``("GPU:0", "GPU:1")``.
-        memory_bytes: What one of them has; None for CPUs, which train on rows where they lie, and
-            where the driver does not tell.
+        memory_bytes: Memory of one device; None if unknown, and for CPUs, which read rows in place.
     """
 
     names: tuple[str, ...]
@@ -90,22 +83,22 @@ class Devices:
 
     @property
     def num_replicas(self) -> int:
-        """Copies of the model."""
+        """Number of model copies."""
         return len(self.names)
 
     def __str__(self) -> str:
-        """Return the devices for a report, with the numbers that the driver has for GPUs."""
+        """Return the device names, with ``CUDA_VISIBLE_DEVICES`` for GPUs."""
         names = ", ".join(self.names)
         cards = os.environ.get("CUDA_VISIBLE_DEVICES")
         return names if self.on_cpu or not cards else f"{names} of cards {cards}"
 
     def first(self, num_replicas: int) -> "Devices":
-        """Return those of the first replicas."""
+        """Return the devices of the first replicas."""
         return replace(self, names=self.names[:num_replicas])
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the replicas stand on the CPU."""
+        """Whether the replicas are on the CPU."""
         return self.names[0].startswith("CPU")
 
 
@@ -115,20 +108,16 @@ def _claimed() -> dict[tuple[TrialResources, int], Devices]:
 
 
 def claim_devices(resources: TrialResources, num_replicas: int) -> Devices:
-    """Set threads, hide or grow GPUs, split the CPU into logical devices; once a process.
+    """Configure threads, GPU visibility, GPU memory and logical CPUs, once per process.
 
-    A trial without GPUs sees none, also where Ray leaves ``CUDA_VISIBLE_DEVICES`` unset. Whole GPUs
-    give memory as it is needed; a fraction of one is a limit of TensorFlow's memory. Without
-    GPUs, several replicas are logical CPU devices, so that everything runs everywhere.
-
-    Args:
-        resources: What the trial reserved.
-        num_replicas: Copies of the model.
+    A trial without GPUs sees none, even if Ray leaves ``CUDA_VISIBLE_DEVICES`` unset. Whole GPUs
+    use memory growth; a fraction of a GPU gets a memory limit. Without GPUs, several replicas run
+    on logical CPU devices.
 
     Raises:
-        UnavailableResourcesError: Reserved GPUs are not visible to TensorFlow, a fraction of one
-            cannot be enforced, there are more replicas than devices, or this process was set up
-            for another trial's devices.
+        UnavailableResourcesError: Reserved GPUs are not visible to TensorFlow, a fraction of a GPU
+            cannot be enforced, there are more replicas than devices, or the process is configured
+            for other resources.
     """
     wanted, claimed = (resources, num_replicas), _claimed()
     for first, replicas in set(claimed) - {wanted}:
@@ -150,7 +139,7 @@ def _claim(resources: TrialResources, num_replicas: int) -> Devices:
         return _claim_gpus(gpus, resources, num_replicas)
     if gpus:
         _configure(lambda: tf.config.set_visible_devices([], "GPU"))
-    if num_replicas == 1:  # no operation yet: several workers can be joined only before the first
+    if num_replicas == 1:  # no operation here: several workers must be joined before the first one
         return Devices(("CPU:0",))
     _configure(lambda: _split_cpu(num_replicas))
     cpus = tf.config.list_logical_devices("CPU")
@@ -181,23 +170,23 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int
             f"the memory limit of {limit} MiB",
         )
     else:
-        limit = _card_memory_if_told()
+        limit = _known_card_memory_mib()
         for gpu in gpus:
             _configure(functools.partial(tf.config.experimental.set_memory_growth, gpu, True))
     names = tuple(f"GPU:{i}" for i in range(num_replicas))
     return Devices(names, limit and limit * 2**20)
 
 
-def _card_memory_if_told() -> int | None:
+def _known_card_memory_mib() -> int | None:
     try:
         return card_memory_mib()
     except UnavailableResourcesError as error:
-        _log.info("Rows are kept on GPUs of unknown size: %s", error)
+        _log.info("The memory of the GPUs is unknown: %s", error)
         return None
 
 
 def _driver() -> str:
-    """Return what can be told of the driver without CUDA."""
+    """Return the driver's version line without a call to CUDA."""
     try:
         return _DRIVER.read_text().splitlines()[0]
     except (OSError, IndexError):
@@ -205,7 +194,7 @@ def _driver() -> str:
 
 
 def _set_before_use(setting: Callable[[], None], what: str) -> None:
-    """Apply a setting without which the trial would take what is not its own."""
+    """Apply a setting without which a trial would exceed its share."""
     try:
         setting()
     except RuntimeError as error:
@@ -223,8 +212,8 @@ def _split_cpu(parts: int) -> None:
 
 
 def _configure(setting: "functools.partial[None] | object") -> None:
-    """Apply a setting; where TensorFlow already runs, keep what it has and say so."""
+    """Apply a setting; log if TensorFlow is already initialized."""
     try:
         setting()  # type: ignore[operator]
     except RuntimeError as error:
-        _log.info("TensorFlow was used before in this process; it keeps its devices: %s", error)
+        _log.info("TensorFlow is already initialized and keeps its devices: %s", error)

@@ -1,4 +1,4 @@
-"""A trained model out of a checkpoint, and as files that serve it."""
+"""Export of trained models from checkpoints to Keras, SavedModel, LiteRT and ONNX files."""
 
 import contextlib
 import importlib
@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 import keras
 
 from tune_tf.errors import WorkloadError
-from tune_tf.remote_storage import CheckpointPlace, local_copy
-from tune_tf.training.core.build import build_to_load
+from tune_tf.remote_storage import CheckpointLocation, local_copy
+from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.input_example import input_example
 from tune_tf.workload import Config, Workload
@@ -33,12 +33,9 @@ _FUNCTIONS = (
 
 
 def custom_objects(model: keras.Model) -> tuple[str, ...]:
-    """Return the names of classes and functions in a model that Keras alone does not know.
-
-    In order of the alphabet; a lambda goes by ``lambda``.
-    """
+    """Return the sorted names of a model's custom classes and functions; ``lambda`` for lambdas."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what Keras cannot write is told when it is saved
+        warnings.simplefilter("ignore")  # saving reports what Keras cannot serialize
         config = keras.saving.serialize_keras_object(model)
     return tuple(sorted(set(_custom(config))))
 
@@ -62,7 +59,7 @@ def _custom(node: Any) -> Iterator[str]:
 
 
 def _is_of_keras(node: dict[str, Any]) -> bool:
-    """Whether Keras itself has the class; of a class of ``__main__`` it writes no module."""
+    """Return whether Keras defines a class; classes of ``__main__`` have no module."""
     module = node.get("module")
     if module is None:
         return not node.get("registered_name")
@@ -70,24 +67,24 @@ def _is_of_keras(node: dict[str, Any]) -> bool:
 
 
 FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
-"""How a model is written: for Keras, for TensorFlow Serving, for LiteRT or for ONNX Runtime."""
+"""File format of an exported model: Keras, TensorFlow Serving, LiteRT or ONNX Runtime."""
 
-_SERVED: Final = ("keras", "saved_model")  # the others have no strings, and no tables of them
+_SERVED: Final = ("keras", "saved_model")  # the others support no strings or lookup tables
 _OF_KERAS = {"saved_model": "tf_saved_model", "tflite": "litert"}
 
 
-def trained_model(workload: Workload, config: Config, place: CheckpointPlace) -> keras.Model:
+def trained_model(workload: Workload, config: Config, place: CheckpointLocation) -> keras.Model:
     """Return the workload's model with the weights and optimizer state of a checkpoint.
 
     Raises:
-        CheckpointError: The checkpoint cannot be read or is of another structure.
+        CheckpointError: The checkpoint cannot be read or its model has another structure.
     """
     with local_copy(place) as folder:
         checkpoint = Checkpoint.read(folder)
     needs_data = checkpoint.needs_data
-    model = build_to_load(workload, config, checkpoint.seed, needs_data=needs_data)
+    model = build_for_checkpoint(workload, config, checkpoint.seed, needs_data=needs_data)
     checkpoint.load_into(model, checkpoint.initial_rate)
-    if not checkpoint.has_ended:  # else the callbacks had the last word
+    if not checkpoint.has_ended:  # else the weights are final
         model.optimizer.finalize_variable_values(model.trainable_variables)
     return model
 
@@ -95,28 +92,20 @@ def trained_model(workload: Workload, config: Config, place: CheckpointPlace) ->
 def export_trained(
     workload: Workload,
     config: Config,
-    checkpoint: CheckpointPlace,
+    checkpoint: CheckpointLocation,
     path: Path,
     file_format: FileFormat,
 ) -> keras.Model:
-    """Write the model of a checkpoint in a format, in place of what was there before.
+    """Export the model of a checkpoint and return it.
 
-    Args:
-        workload: Whose model.
-        config: The trial's values.
-        checkpoint: Where its checkpoint is.
-        path: The file, or the folder of a ``saved_model``; it is whole or not there.
-        file_format: How it is written.
-
-    Returns:
-        The model.
+    The file (the folder of a ``saved_model``) is written atomically and replaces an existing one.
 
     Raises:
         CheckpointError: As for :func:`trained_model`.
-        WorkloadError: The model cannot be written so.
+        WorkloadError: The model does not support the format.
     """
     model = trained_model(workload, config, checkpoint)
-    if file_format != "keras":  # Keras writes a model only once it was called
+    if file_format != "keras":  # Keras exports a model only after a call
         symbolic = getattr(model, "inputs", None) is not None
         model(model.input if symbolic else input_example(workload, config, model))
     if file_format in _SERVED:
@@ -132,27 +121,27 @@ def export_trained(
         except OSError:
             raise
         except Exception as error:
-            told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            detail = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise WorkloadError(
-                f"the model cannot be written as {file_format}: {told}; format keras takes every "
-                "model"
+                f"the model cannot be written as {file_format}: {detail}; format keras takes "
+                "every model"
             ) from error
     return model
 
 
 def _export_onnx(model: keras.Model, path: Path) -> None:
-    """Write a model for ONNX Runtime.
+    """Export a model to ONNX through a SavedModel.
 
-    ``model.export(format="onnx")`` would ask callers for the constants of normalising layers: what
-    such a layer keeps in a tensor becomes an input of the graph. A SavedModel has them inside.
+    ``model.export(format="onnx")`` turns the tensors of normalization layers into inputs of the
+    graph; a SavedModel keeps them as constants.
 
     Raises:
-        RuntimeError: It has what ONNX has not, as tf2onnx says.
+        RuntimeError: tf2onnx does not support the model.
     """
     with tempfile.TemporaryDirectory(prefix="tune_tf-") as folder:
         model.export(folder, format="tf_saved_model", verbose=False)
         arguments = ["--saved-model", folder, "--output", str(path)]
-        done = subprocess.run(  # noqa: S603  its documented way for a SavedModel
+        done = subprocess.run(  # noqa: S603  tf2onnx's documented way for a SavedModel
             [sys.executable, "-m", "tf2onnx.convert", *arguments],
             capture_output=True,
             text=True,
@@ -161,12 +150,12 @@ def _export_onnx(model: keras.Model, path: Path) -> None:
     if done.returncode or not path.exists():
         raise RuntimeError((done.stderr.strip().splitlines() or ["tf2onnx failed"])[-1])
     onnx = importlib.import_module("onnx")  # an extra
-    onnx.checker.check_model(str(path))  # tf2onnx writes what it cannot translate all the same
+    onnx.checker.check_model(str(path))  # tf2onnx also writes operations that it cannot translate
 
 
 @contextlib.contextmanager
 def _in_place_of(path: Path) -> Iterator[Path]:
-    """Make a file or folder that takes the place of another once it is whole."""
+    """Yield a temporary path that replaces a file or folder once it is complete."""
     partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

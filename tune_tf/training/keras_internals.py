@@ -1,4 +1,4 @@
-"""Private parts of Keras and TensorFlow that training uses: each is named here and nowhere else."""
+"""Access to private parts of Keras and TensorFlow."""
 
 import contextlib
 import random
@@ -9,8 +9,8 @@ import keras
 from keras.src.random import seed_generator
 from tensorflow.python.framework import ops as tensorflow_ops
 
-# Attributes that no trace depends on: bookkeeping of their construction, the tensors and functions
-# that earlier calls left, and what follows from other attributes.
+# Attributes that no trace depends on: bookkeeping, results of earlier calls, values derived from
+# other attributes.
 _OF_ANY = frozenset(("_tracker", "_lock"))
 _OF_VARIABLES = _OF_ANY | {"_value", "_initializer"}
 _OF_OPTIMIZERS = _OF_ANY | {
@@ -43,11 +43,11 @@ _RandomInitializer: Any = next(
 
 
 @contextlib.contextmanager
-def own_gradients_forgotten() -> Iterator[None]:
-    """Let TensorFlow forget the custom gradients of what is traced meanwhile.
+def forget_own_gradients() -> Iterator[None]:
+    """Remove custom gradients that are registered in this context from TensorFlow's registry.
 
-    Its registry keeps each for ever, and with it the whole graph: some megabytes a trace. Keras'
-    optimizers leave one, and so does every ``silu``. They are used while a graph is traced only.
+    TensorFlow needs them only while it traces, but keeps each forever with its whole graph: some
+    megabytes per trace. Keras' optimizers and ``silu`` register them.
     """
     registry = getattr(tensorflow_ops.gradient_registry, "_registry", {})
     before = set(registry)
@@ -72,7 +72,7 @@ def bookkeeping_attributes(owner: Any) -> frozenset[str]:
 
 
 def seed_attributes(owner: Any) -> tuple[str, ...]:
-    """Return the attributes of a Keras object that only say what its variables begin with."""
+    """Return the attributes of a Keras object that only affect initial values of variables."""
     if isinstance(owner, keras.random.SeedGenerator):
         return _SEEDS
     if isinstance(owner, keras.Layer) and _is_of_keras(type(owner)):
@@ -81,12 +81,14 @@ def seed_attributes(owner: Any) -> tuple[str, ...]:
     return ()
 
 
-def seeds_of_weights(owner: Any, attribute: str) -> tuple[str, ...]:
-    """Return the attributes of an initializer that only say what variables begin with.
+def initializer_seed_attributes(owner: Any, attribute: str) -> tuple[str, ...]:
+    """Return the attributes of an initializer that only affect initial values of variables.
+
+    An initializer that a custom layer also uses in calls has none.
 
     Args:
-        owner: A Keras object that has the initializer.
-        attribute: By this attribute, which a layer of a user's own may also use in a call.
+        owner: The Keras object with the initializer.
+        attribute: Name of the owner's attribute with the initializer.
     """
     if not isinstance(vars(owner)[attribute], _RandomInitializer):
         return ()
@@ -106,7 +108,7 @@ def _is_of_keras(kind: type) -> bool:
 
 
 def global_seed_generator() -> keras.random.SeedGenerator:
-    """Return what ``keras.random`` draws by in this thread where it is given no seed."""
+    """Return this thread's ``keras.random`` generator for draws without a seed."""
     state = random.getstate()  # the first call draws a seed
     generator = seed_generator.global_seed_generator()
     random.setstate(state)
@@ -114,13 +116,9 @@ def global_seed_generator() -> keras.random.SeedGenerator:
 
 
 def calls_in_order(model: Any) -> Iterator[tuple[Any, ...]]:
-    """Return the calls of a functional model in the order in which it makes them.
+    """Yield ``(operation, args, kwargs, outputs)`` for each call of a functional model, in order.
 
-    Args:
-        model: Any Keras object; one without a graph has no calls.
-
-    Returns:
-        Tuples ``(operation, args, kwargs, outputs)`` with symbolic tensors.
+    The tensors are symbolic. Other Keras objects have no calls.
     """
     by_depth = vars(model).get("_nodes_by_depth") or {}
     for depth in sorted(by_depth, reverse=True):
@@ -129,8 +127,8 @@ def calls_in_order(model: Any) -> Iterator[tuple[Any, ...]]:
             yield node.operation, arguments.args, arguments.kwargs, node.outputs
 
 
-def without_weight_decay(optimizer: Any, variables: Sequence[Any]) -> list[int]:
-    """Return which of some variables ``optimizer.exclude_from_weight_decay`` was given."""
+def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
+    """Return the indices of variables excluded by ``optimizer.exclude_from_weight_decay``."""
     keys = getattr(optimizer, "_exclude_from_weight_decay", None)
     if not keys:
         return []
@@ -142,5 +140,5 @@ def without_weight_decay(optimizer: Any, variables: Sequence[Any]) -> list[int]:
 
 
 def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
-    """Return whether ``profile_batch`` is not 0."""
+    """Return whether a TensorBoard callback has a ``profile_batch`` other than 0."""
     return bool(vars(callback).get("_should_trace", True))

@@ -1,7 +1,7 @@
-"""Loads Keras' plots and its wrappers for scikit-learn when they are used, not with Keras.
+"""Lazy import of Keras' plots and scikit-learn wrappers.
 
-With them Keras loads Matplotlib and scikit-learn, a quarter of the time that a trial's process
-needs to start and 80 MB of its memory.
+These import Matplotlib and scikit-learn, which take a quarter of the start time of a trial's
+process and 80 MB of memory.
 """
 
 import sys
@@ -22,8 +22,6 @@ SELDOM_USED = frozenset(
 
 
 class _Finder:
-    """Finds these modules such that each is loaded when a name in it is asked for."""
-
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -37,6 +35,6 @@ class _Finder:
 
 
 def load_lazily() -> None:
-    """Have them loaded so in this process, if Keras is not loaded yet."""
+    """Make these modules lazy; to be called before Keras is imported."""
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)

@@ -1,4 +1,4 @@
-"""The most memory that a process has had."""
+"""Peak memory of a trial's processes."""
 
 import contextlib
 import os
@@ -11,9 +11,9 @@ from tune_tf.result_keys import PEAK_MEMORY
 
 
 def peak_memory_bytes(process_id: int) -> int | None:
-    """Return the most memory that a process of this machine has had; None where it is gone.
+    """Return the peak memory of a local process; None if the process has ended.
 
-    Other systems than Linux do not tell the most, so it is what the process has now.
+    Only Linux reports a peak; on other systems, the current memory is returned.
     """
     with contextlib.suppress(OSError, StopIteration):
         lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
@@ -24,22 +24,20 @@ def peak_memory_bytes(process_id: int) -> int | None:
     return None
 
 
-def with_summed_peak(
-    told: Mapping[str, float], of_all: Iterable[Mapping[str, float]]
+def sum_peak_memory(
+    report: Mapping[str, float], reports: Iterable[Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return what one process of a trial reports, with the peak memory of all of them together.
+    """Return a report with the summed peak memory of all processes of a trial.
 
-    Args:
-        told: What is reported, by key of a result.
-        of_all: What each process has told. Where one has not yet, the peak is left out.
+    The sum is left out until all processes have reported a peak.
     """
-    summed = {name: value for name, value in told.items() if name != PEAK_MEMORY}
-    peaks = [each.get(PEAK_MEMORY) for each in of_all]
+    summed = {name: value for name, value in report.items() if name != PEAK_MEMORY}
+    peaks = [each.get(PEAK_MEMORY) for each in reports]
     known = [peak for peak in peaks if peak is not None]
     return summed | {PEAK_MEMORY: sum(known)} if len(known) == len(peaks) else summed
 
 
-def told_peak_memory() -> dict[str, float]:
-    """Return what a trial's process reports of itself, by key of a result."""
+def peak_memory_result() -> dict[str, float]:
+    """Return this process's peak memory by result key; empty if unknown."""
     peak = peak_memory_bytes(os.getpid())
     return {} if peak is None else {PEAK_MEMORY: float(peak)}

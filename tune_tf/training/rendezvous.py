@@ -1,4 +1,4 @@
-"""What the workers of a trial tell of themselves before they train together."""
+"""Rendezvous of a trial's workers: exchange of addresses, package versions and GPU counts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from tune_tf.errors import UnavailableResourcesError
 
 
 class PortTakenError(UnavailableResourcesError):
-    """Another process took a worker's port before TensorFlow bound it: meet again on others."""
+    """Port taken by another process before TensorFlow bound it; retry with other ports."""
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """A worker as the others have to know it.
+    """Properties of a worker that the other workers need.
 
     Args:
-        rank: Its number in the trial, from 0.
-        node: The name of its node, for messages.
-        address: ``host:port`` at which the others reach it.
-        versions: Version by package; they have to be the same everywhere.
-        num_gpus: GPUs that TensorFlow sees in it.
-        devices: What it trains on, for reports.
+        rank: Number of the worker in the trial, from 0.
+        node: Name of the node, for messages.
+        address: ``host:port``.
+        versions: Version by package, which must be the same for all workers.
+        num_gpus: GPUs visible to TensorFlow.
+        devices: Names of the devices, for reports.
     """
 
     rank: int
@@ -32,27 +32,25 @@ class WorkerInfo:
     devices: str = ""
 
 
-def addresses_of(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
-    """Return the addresses by rank of workers that can train together.
+def compatible_addresses(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
+    """Return the workers' addresses by rank, after checks that they can train together.
 
     Raises:
-        UnavailableResourcesError: They have different versions of a package, or not the same
-            number of GPUs; tells which worker has what.
+        UnavailableResourcesError: Package versions or numbers of GPUs differ.
     """
-    faults = [
-        f"{package} is not the same everywhere ({told}): install one version on all nodes"
+    errors = [
+        f"{package} is not the same everywhere ({detail}): install one version on all nodes"
         for package in sorted({package for worker in workers for package in worker.versions})
-        if (told := _differing(workers, _version_of(package)))
+        if (detail := _differing(workers, _version_of(package)))
     ]
-    told = _differing(workers, lambda worker: f"{worker.num_gpus} GPU(s)")
-    if told:
-        faults.append(
-            f"TensorFlow does not see the same number of GPUs everywhere ({told}): check "
+    if detail := _differing(workers, lambda worker: f"{worker.num_gpus} GPU(s)"):
+        errors.append(
+            f"TensorFlow does not see the same number of GPUs everywhere ({detail}): check "
             "`nvidia-smi` and CUDA_VISIBLE_DEVICES on these nodes"
         )
-    if faults:
+    if errors:
         raise UnavailableResourcesError(
-            "the workers of the trial cannot train together: " + "; ".join(faults)
+            "the workers of the trial cannot train together: " + "; ".join(errors)
         )
     return tuple(worker.address for worker in sorted(workers, key=lambda each: each.rank))
 
@@ -61,12 +59,12 @@ def _version_of(package: str) -> Callable[[WorkerInfo], Any]:
     return lambda worker: worker.versions.get(package, "missing")
 
 
-def _differing(workers: Iterable[WorkerInfo], fact: Callable[[WorkerInfo], Any]) -> str:
-    """Return who has what, where not all have the same; else an empty string."""
-    by_fact: dict[str, list[str]] = {}
+def _differing(workers: Iterable[WorkerInfo], get: Callable[[WorkerInfo], Any]) -> str:
+    """Return the workers by value as text if the values differ; else an empty string."""
+    by_value: dict[str, list[str]] = {}
     for worker in workers:
         place = f"worker {worker.rank} on {worker.node}"
-        by_fact.setdefault(str(fact(worker)), []).append(place)
-    if len(by_fact) < 2:
+        by_value.setdefault(str(get(worker)), []).append(place)
+    if len(by_value) < 2:
         return ""
-    return "; ".join(f"{what}: {', '.join(places)}" for what, places in by_fact.items())
+    return "; ".join(f"{value}: {', '.join(places)}" for value, places in by_value.items())

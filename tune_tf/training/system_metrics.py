@@ -1,8 +1,6 @@
-"""The load of a trial's machine, process and GPUs, under MLflow's own names for it.
+"""CPU, memory and GPU metrics of a trial, named as in ``mlflow.system_metrics``.
 
-Names and units are those of ``mlflow.system_metrics``, so that MLflow shows them where it shows its
-own. They are sampled at the end of an iteration: that needs no thread and takes well under a
-millisecond.
+They are sampled at the end of an iteration, which takes less than a millisecond and no thread.
 """
 
 import contextlib
@@ -18,16 +16,16 @@ import psutil
 from tune_tf.result_keys import SYSTEM_METRICS
 
 _EVERY_S = 1.0
-_SHORTEST_S = 0.1  # psutil: a share of the CPU over less time than this means nothing
+_SHORTEST_S = 0.1  # psutil: CPU percentages over a shorter time are meaningless
 _MB = 1e6
 
 
 class SystemMetrics:
-    """Samples the load of machine and process, once a second at most and once a trial at least.
+    """Sampler of system metrics, at most once a second and at least once a trial.
 
     Args:
-        gpus: The GPUs to look at; :func:`reserved_gpus` finds the trial's.
-        clock: Seconds that only grow.
+        gpus: The trial's GPUs (see :func:`reserved_gpus`).
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -37,18 +35,18 @@ class SystemMetrics:
         self._clock = clock
         self._process = psutil.Process()
         self._first_of_trial = True
-        self._cpu()  # psutil counts from one call to the next
+        self._cpu()  # psutil measures from call to call
         self._counted = self._sampled = clock()
 
     def begin(self) -> None:
-        """Begin a trial: its first iteration is sampled whenever the last one was."""
+        """Begin a trial; its first iteration is always sampled."""
         self._first_of_trial = True
 
     def sample(self) -> dict[str, float]:
-        """Return the metrics by key of a result; empty where it is not time for them.
+        """Return the metrics by result key; empty if no sample is due.
 
-        CPU shares are of the time since they were last told in this process, and left out where
-        that is too short; a process on two full cores has 200 %.
+        CPU percentages cover the time since the last sample and are left out if it is too short. A
+        process on two full cores has 200 %.
         """
         now = self._clock()
         if not self._first_of_trial and now - self._sampled < _EVERY_S:
@@ -79,12 +77,12 @@ class SystemMetrics:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU of this machine.
+    """GPU of this machine.
 
     Args:
-        nvml: The module ``pynvml``, started.
-        index: The driver's number of the card, which MLflow names it by.
-        handle: What NVML knows it by.
+        nvml: The initialized module ``pynvml``.
+        index: The driver's index of the GPU, which MLflow uses in metric names.
+        handle: NVML's handle.
     """
 
     nvml: Any
@@ -92,7 +90,7 @@ class Gpu:
     handle: Any
 
     def load(self) -> dict[str, float]:
-        """Return what the driver tells of memory, use and power; some cards do not tell all."""
+        """Return memory, utilization and power metrics, as far as the GPU reports them."""
         nvml, found = self.nvml, dict[str, float]()
         with contextlib.suppress(nvml.NVMLError):
             memory = nvml.nvmlDeviceGetMemoryInfo(self.handle)
@@ -110,17 +108,17 @@ class Gpu:
 
 
 def reserved_gpus(visible: str | None = None, nvml: Any = None) -> tuple[Gpu, ...]:
-    """Return the GPUs of this trial; none where the driver or ``nvidia-ml-py`` is missing.
+    """Return the GPUs of this trial; none if the driver or ``nvidia-ml-py`` is missing.
 
     Args:
-        visible: What ``CUDA_VISIBLE_DEVICES`` says, as Ray sets it for a trial that reserved GPUs:
-            numbers or UUIDs; by default what the environment has. All GPUs where it is not set.
-        nvml: The module ``pynvml``, or what stands in for it.
+        visible: Value of ``CUDA_VISIBLE_DEVICES``, numbers or UUIDs; by default from the
+            environment, or all GPUs if it is not set.
+        nvml: The module ``pynvml`` or a fake.
     """
     if nvml is None:
         try:
             nvml = importlib.import_module("pynvml")
-        except ImportError:  # an option: only machines with NVIDIA cards have use for it
+        except ImportError:  # optional: useful only with NVIDIA GPUs
             return ()
     if visible is None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -1,4 +1,4 @@
-"""What a trained model makes of the rows that no trial has seen."""
+"""Metrics of a trained model on the test rows."""
 
 import keras
 
@@ -7,17 +7,8 @@ from tune_tf.training.input.per_example import seen_by_model
 from tune_tf.workload import Config, Data, Workload
 
 
-def test_metrics_of(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:
-    """Return the metrics of a model on ``Data.test``; none where that holds no arrays.
-
-    Args:
-        workload: Whose data.
-        config: The trial's values.
-        model: The trained model.
-
-    Returns:
-        The names that ``evaluate`` gives, with ``test_`` before them.
-    """
+def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:
+    """Return the metrics on ``Data.test`` with the prefix ``test_``; empty unless it is arrays."""
     part = workload.load_data(config).test
     if not isinstance(part, tuple):
         return {}
@@ -25,7 +16,7 @@ def test_metrics_of(workload: Workload, config: Config, model: keras.Model) -> d
     if not isinstance(rows, tuple):
         return {}
     x, y, *weights = seen_by_model(workload, config, rows, training=False)
-    told = model.evaluate(
+    metrics = model.evaluate(
         x,
         y,
         sample_weight=weights[0] if weights else None,
@@ -33,4 +24,4 @@ def test_metrics_of(workload: Workload, config: Config, model: keras.Model) -> d
         verbose=0,
         return_dict=True,
     )
-    return {f"test_{name}": float(value) for name, value in told.items()}
+    return {f"test_{name}": float(value) for name, value in metrics.items()}

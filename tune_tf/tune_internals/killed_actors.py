@@ -1,12 +1,12 @@
-"""Actors that are killed, told to Tune as dead, and once.
+"""Patch of Ray Tune that handles killed actors as dead ones, once.
 
-Ray raises ``OutOfMemoryError`` for a call to an actor that its memory monitor ended. That is no
-``RayActorError``, the only death that Tune 2.60 knows: anything else ends its loop, and all other
-trials with it.
+Ray raises ``OutOfMemoryError`` for a call to an actor that its memory monitor killed. This is no
+``RayActorError``, the only death that Tune 2.60 knows: any other error ends its loop with all
+trials.
 
-An actor that is killed while it is made ready for another trial is told to Tune 2.60 twice: the
-first time starts the trial again, the second one fails it, however often it may be started again.
-If it were started again, Tune would wait for ever for the actor to be made ready.
+Tune 2.60 handles an actor twice that is killed while being reset for another trial: the first time
+restarts the trial, the second one fails it, however many retries it has. If it were restarted, Tune
+would wait forever for the reset.
 """
 
 import functools
@@ -19,22 +19,22 @@ _DEATHS = (OutOfMemoryError, NodeDiedError)
 
 
 class KilledActorError(RayActorError):
-    """An actor was ended from outside."""
+    """Death of an actor that was killed from outside."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(None, f"{type(cause).__name__}: {cause}")
         self.cause = cause
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as it was made; Tune keeps a trial's error."""
+        """Pickle with the cause; Tune keeps a trial's error."""
         return type(self), (self.cause,)
 
 
-def take_killed_for_dead() -> None:
-    """Let Tune treat an actor that was killed as one that died, in this process from now on.
+def treat_killed_actors_as_dead() -> None:
+    """Make Tune treat a killed actor as a dead one, in this process from now on.
 
-    Ray has no public way to do so: this wraps a method of its actor manager, and does nothing if
-    that is not there.
+    There is no public way: this wraps a method of Ray's actor manager, and does nothing if the
+    method does not exist.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
 
@@ -46,18 +46,18 @@ def take_killed_for_dead() -> None:
     def failed(self: Any, tracked_actor_task: Any, exception: Exception) -> Any:
         known = KilledActorError(exception) if isinstance(exception, _DEATHS) else exception
         if isinstance(known, RayActorError):
-            _tell_once(tracked_actor_task)
+            _report_once(tracked_actor_task)
         return original(self, tracked_actor_task=tracked_actor_task, exception=known)
 
     setattr(RayActorManager, _METHOD, failed)
 
 
-def _tell_once(task: Any) -> None:
-    """Leave it to the actor to tell that it died, if it was being made ready for another trial.
+def _report_once(task: Any) -> None:
+    """Suppress the error of a call if the actor was being reset: its own death is reported anyway.
 
     Args:
-        task: What Ray's actor manager knows of a call to it. All of this is private to Ray; where
-            it is not there, nothing is done.
+        task: The call as tracked by Ray's actor manager. All attributes are private; if one is
+            missing, nothing is done.
     """
     actor = getattr(task, "_tracked_actor", None)
     controller = getattr(getattr(actor, "_on_error", None), "__self__", None)

@@ -1,9 +1,8 @@
-"""What stands behind Ray Tune's public interface: who ended a trial, and what else is known of it.
+"""Queries behind Ray Tune's public interface: who ended a trial, and related facts.
 
-Tune tells a callback that a trial is over, and keeps to itself whether its stopper, its stop
-criteria or its scheduler ended it. The controller, which is always among the callers of a hook,
-knows. The names used are those of Ray 2.60; where one is missing, the answer is what Tune does
-tell.
+Tune tells a callback that a trial is over, but not whether its stopper, its stop criteria or its
+scheduler ended it. The controller, which is always among the callers of a hook, knows. The names
+are those of Ray 2.60; if one is missing, the answer is what Tune does tell.
 """
 
 import inspect
@@ -19,10 +18,10 @@ _NO_METRIC = "_metric"  # what Tune calls the metric of a run that has none
 
 
 class ObservedStopper:
-    """Tune's stopper, which notes the trials that end by themselves or by the user's stopper.
+    """Stopper that records which trials finish by themselves or by the user's stopper.
 
-    Tune asks its stopper first about each result, before it marks the result of a trial that is to
-    end. A snapshot of Tune's holds the user's stopper in its place.
+    Tune asks its stopper about each result before it marks the result of a trial that is to end. In
+    Tune's snapshots the user's stopper takes its place.
 
     Args:
         stopper: The stopper of ``tune.run(stop=...)``.
@@ -33,7 +32,7 @@ class ObservedStopper:
         self._ended: set[str] = set()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return what the stopper says of a trial's result."""
+        """Return the user's stopper's decision on a result."""
         done = bool(result.get("done"))
         stops = bool(self._stopper(trial_id, result))
         if done or stops:
@@ -43,31 +42,31 @@ class ObservedStopper:
         return stops
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the stopper's."""
+        """Return an attribute of the user's stopper."""
         return getattr(self._stopper, name)
 
     def __reduce__(self) -> tuple[Callable[[tuple[Any]], Any], tuple[tuple[Any]]]:
-        """Pickle the stopper alone."""
+        """Pickle the user's stopper alone."""
         return operator.itemgetter(0), ((self._stopper,),)
 
     def has_ended(self, trial_id: str) -> bool:
-        """Return whether a trial's last result was its last by its own doing or the stopper's."""
+        """Return whether the trial itself or the stopper ended the trial at its last result."""
         return trial_id in self._ended
 
 
 def calling_controller() -> Any | None:
-    """Return the Tune controller that is calling, or None outside of Tune."""
+    """Return the calling Tune controller; None outside of Tune."""
     return calling(getattr(sys.modules.get(_CONTROLLER_MODULE), "TuneController", None))
 
 
 def asks_for_more() -> bool:
-    """Return whether the calling Tune has not asked for all trials, as when it is interrupted."""
+    """Return whether Tune has not asked for all trials yet, as when it is interrupted."""
     search = getattr(calling_controller(), "search_alg", None)
     return search is not None and not search.is_finished()
 
 
 def calling(kind: type | None) -> Any | None:
-    """Return the nearest object of a class among those whose methods are being called."""
+    """Return the nearest instance of a class in the call stack."""
     frame = inspect.currentframe()
     while kind is not None and frame is not None:
         caller = frame.f_locals.get("self")
@@ -78,7 +77,7 @@ def calling(kind: type | None) -> Any | None:
 
 
 def observe_stops() -> None:
-    """Have the calling controller note from now on which trials its scheduler does not end."""
+    """Make the calling controller record which trials its scheduler does not end."""
     controller = calling_controller()
     stopper = getattr(controller, "_stopper", None)
     if controller is not None and stopper is not None and not isinstance(stopper, ObservedStopper):
@@ -86,9 +85,9 @@ def observe_stops() -> None:
 
 
 def is_own_end(trial: Trial, result: Mapping[str, Any]) -> bool:
-    """Return whether a trial that ends with a result ran as far as it was to.
+    """Return whether a trial that ends with a result ran as far as intended.
 
-    It does so where its code says that it is done, at the criteria and by the stopper of
+    It does if its code reports ``done``, at the criteria and by the stopper of
     ``tune.run(stop=...)``, and at the scheduler's own limit.
 
     Args:
@@ -105,7 +104,7 @@ def is_own_end(trial: Trial, result: Mapping[str, Any]) -> bool:
 
 
 def has_reached_limit(scheduler: Any, trial: Trial, result: Mapping[str, Any]) -> bool:
-    """Return whether a scheduler of Ray's has no more time to give to a trial.
+    """Return whether a Ray scheduler has no more time to give to a trial.
 
     Args:
         scheduler: The scheduler; it may wrap another one.
@@ -124,10 +123,10 @@ def has_reached_limit(scheduler: Any, trial: Trial, result: Mapping[str, Any]) -
 
 
 def limit_in_hyperband(scheduler: Any, trial: Trial) -> int:
-    """Return the last milestone of a trial's bracket, which may lie below ``max_t`` by rounding.
+    """Return the last milestone of a trial's bracket, which rounding may put below ``max_t``.
 
     Args:
-        scheduler: Ray's ``HyperBandScheduler`` or one derived from it.
+        scheduler: Ray's ``HyperBandScheduler`` or a subclass.
         trial: A trial that it knows.
     """
     max_t, factor = scheduler._max_t_attr, scheduler._eta  # noqa: SLF001 - see the module
@@ -139,18 +138,18 @@ def limit_in_hyperband(scheduler: Any, trial: Trial) -> int:
 
 
 def compared_metrics() -> frozenset[str]:
-    """Return the metrics that the calling Tune compares trials by; empty outside of Tune."""
+    """Return the metrics by which the calling Tune compares trials; empty outside of Tune."""
     controller = calling_controller()
-    told = [
+    metrics = [
         getattr(controller, "_metric", None),
         getattr(getattr(controller, "scheduler_alg", None), "metric", None),
         getattr(getattr(controller, "search_alg", None), "metric", None),
     ]
-    return frozenset(name for name in told if isinstance(name, str) and name != _NO_METRIC)
+    return frozenset(name for name in metrics if isinstance(name, str) and name != _NO_METRIC)
 
 
 def run_id_of(trial_id: str) -> str | None:
-    """Return MLflow's id of a trial's run; None where no callback of the calling Tune has one.
+    """Return a trial's MLflow run id; None if no callback of the calling Tune has one.
 
     Args:
         trial_id: Tune's id of a trial that is about to end.

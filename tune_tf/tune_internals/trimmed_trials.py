@@ -1,4 +1,4 @@
-"""Keeps the driver's memory small in sweeps of many trials."""
+"""Tune callback that reduces the driver's memory in sweeps of many trials."""
 
 from typing import Any
 
@@ -7,23 +7,23 @@ from ray.tune.experiment import Trial
 
 
 class TrimTrials(Callback):
-    """Forgets the running averages of trials that have ended; a Tune callback.
+    """Tune callback that drops the running averages of finished trials.
 
-    Of each metric of each trial Tune keeps the last values, their means and extremes for as long as
-    the sweep runs, and writes them into its state again and again: half of what a trial takes in
-    the driver. A sweep's best trial is found by last values, so nobody asks for them.
+    For each metric of each trial Tune keeps the last values, means and extremes during the whole
+    sweep and saves them again and again: half of a trial's memory in the driver. A sweep's best
+    trial is found by last values, so they are not needed.
     """
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Forget."""
+        """Drop the averages."""
         _forget(trial)
 
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Forget."""
+        """Drop the averages."""
         _forget(trial)
 
 

@@ -9,8 +9,8 @@ from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
 from tune_tf.workloads.data_settings import DataSettings, Task
 from tune_tf.workloads.file_stamp import FileStamp
-from tune_tf.workloads.head import Head, class_numbers, is_classification, rows_told
-from tune_tf.workloads.own_data import Facts
+from tune_tf.workloads.head import Head, class_numbers, format_rows, is_classification
+from tune_tf.workloads.own_data import DataProperties
 from tune_tf.workloads.split import Split
 
 PARTS = ("train", "validation", "test")
@@ -18,7 +18,7 @@ _BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayFacts(Facts):
+class ArrayProperties(DataProperties):
     """What is known of arrays.
 
     Args:
@@ -57,8 +57,8 @@ def check_lengths(lengths: dict[str, int]) -> None:
         WorkloadError: Tells both.
     """
     if len(set(lengths.values())) > 1:
-        told = " and ".join(f"{name} has {length} rows" for name, length in lengths.items())
-        raise WorkloadError(f"{told}: a row of x needs one of y")
+        described = " and ".join(f"{name} has {length} rows" for name, length in lengths.items())
+        raise WorkloadError(f"{described}: a row of x needs one of y")
     if not any(lengths.values()):
         raise WorkloadError(f"{' and '.join(lengths)} have no rows")
 
@@ -86,7 +86,7 @@ def divided(ys: dict[str, Any], settings: DataSettings, task: Task) -> dict[str,
     return {name: numbers for name, numbers in rows.items() if len(numbers)}
 
 
-def facts_of(
+def array_properties(
     stamp: FileStamp | None,
     shape: tuple[int, ...],
     dtype: str,
@@ -96,7 +96,7 @@ def facts_of(
     task: Task,
     num_classes: int | None,
     names: dict[str, str],
-) -> ArrayFacts:
+) -> ArrayProperties:
     """Return what is known of arrays.
 
     Args:
@@ -119,13 +119,13 @@ def facts_of(
     else:
         highest = max(class_numbers(each, num_classes, names[n])[1] for n, each in ys.items())
         head = Head(num_classes or highest)
-    return ArrayFacts(stamp, shape, dtype, head)
+    return ArrayProperties(stamp, shape, dtype, head)
 
 
 def data_of(
     xs: dict[str, Any],
     ys: dict[str, Any],
-    facts: ArrayFacts,
+    properties: ArrayProperties,
     settings: DataSettings,
     *,
     task: Task,
@@ -136,7 +136,7 @@ def data_of(
     Args:
         xs: Inputs by part.
         ys: Targets by part.
-        facts: What is known of them.
+        properties: What is known of them.
         settings: How rows are divided.
         task: What is learnt.
         names: What ``x`` and the targets of each part are called in messages; the inputs by
@@ -150,10 +150,10 @@ def data_of(
         _refuse_non_finite(x, names[f"x_{name}"])
         target = (
             _numbers(ys[name], names[name])
-            if facts.head.num_classes is None
-            else class_numbers(ys[name], facts.head.num_classes, names[name])[0]
+            if properties.head.num_classes is None
+            else class_numbers(ys[name], properties.head.num_classes, names[name])[0]
         )
-        parts[name] = (np.asarray(x).astype(facts.dtype, copy=False), target)
+        parts[name] = (np.asarray(x).astype(properties.dtype, copy=False), target)
     x, y = parts["train"]
     chosen = divided(ys, settings, task)
     parts |= {name: (x[rows], y[rows]) for name, rows in chosen.items()}
@@ -168,7 +168,7 @@ def _numbers(y: Any, where: str) -> Any:
         )
     wrong = ~np.isfinite(y.reshape(len(y), -1)).all(axis=1)
     if wrong.any():
-        raise WorkloadError(f"{where} holds NaN or infinity in {rows_told(wrong)}")
+        raise WorkloadError(f"{where} holds NaN or infinity in {format_rows(wrong)}")
     return y.astype(np.float32)
 
 
@@ -181,5 +181,5 @@ def _refuse_non_finite(x: Any, where: str) -> None:
         wrong[start : start + len(block)] = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
     if wrong.any():
         raise WorkloadError(
-            f"{where} holds NaN or infinity in {rows_told(wrong)}: mend or leave out these rows"
+            f"{where} holds NaN or infinity in {format_rows(wrong)}: mend or leave out these rows"
         )

@@ -13,10 +13,10 @@ from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import (
     PARTS,
-    ArrayFacts,
+    ArrayProperties,
+    array_properties,
     check_lengths,
     data_of,
-    facts_of,
     input_dtype,
 )
 from tune_tf.workloads.data_settings import DataSettings, Task, Text
@@ -81,7 +81,7 @@ class _Stored:
     stamp: FileStamp
 
 
-class ArraysModel(OwnData[ArraysSettings, ArrayFacts, _Stored]):
+class ArraysModel(OwnData[ArraysSettings, ArrayProperties, _Stored]):
     """A convolutional network on images, a perceptron on everything else.
 
     Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are
@@ -99,8 +99,8 @@ class ArraysModel(OwnData[ArraysSettings, ArrayFacts, _Stored]):
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
-        facts = self.facts
-        return model_for_shape(facts.shape, facts.dtype, facts.head, config)
+        properties = self.properties
+        return model_for_shape(properties.shape, properties.dtype, properties.head, config)
 
     @property
     def _place(self) -> str:
@@ -118,7 +118,7 @@ class ArraysModel(OwnData[ArraysSettings, ArrayFacts, _Stored]):
     def _stamp(self, source: _Stored) -> FileStamp:
         return source.stamp
 
-    def _found(self, source: _Stored) -> ArrayFacts:
+    def _found(self, source: _Stored) -> ArrayProperties:
         for name, x in source.x.items():
             y = source.y[name]
             check_lengths({x.name: x.num_rows, y.name: y.num_rows})
@@ -129,7 +129,7 @@ class ArraysModel(OwnData[ArraysSettings, ArrayFacts, _Stored]):
                     f"a row of {each.name} has shape {list(each.shape[1:])}, but one of "
                     f"{first.name} {list(first.shape[1:])}: they must be alike"
                 )
-        return facts_of(
+        return array_properties(
             source.stamp,
             first.shape[1:],
             input_dtype(first.dtype, first.name),
@@ -140,11 +140,11 @@ class ArraysModel(OwnData[ArraysSettings, ArrayFacts, _Stored]):
             names=_names(source),
         )
 
-    def _data(self, source: _Stored, facts: ArrayFacts, config: Config) -> Data:
+    def _data(self, source: _Stored, properties: ArrayProperties, config: Config) -> Data:
         return data_of(
             {name: x.load() for name, x in source.x.items()},
             {name: y.load() for name, y in source.y.items()},
-            facts,
+            properties,
             self.settings,
             task=self.settings.task,
             names=_names(source),

@@ -5,16 +5,16 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.error_text import shortened
+from tune_tf.config.error_text import short_repr
 from tune_tf.config.settings import Settings
 
 
 def _texts(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of names like [a, b], not {shortened(value)}")
+        raise ValueError(f"must be a list of names like [a, b], not {short_repr(value)}")
     wrong = [each for each in value if not isinstance(each, str)]
     if wrong:
-        raise ValueError(f"must hold names, not {shortened(wrong[0])}: put it in quotes")
+        raise ValueError(f"must hold names, not {short_repr(wrong[0])}: put it in quotes")
     return tuple(value)
 
 

@@ -10,7 +10,7 @@ from tune_tf.workload import Config
 from tune_tf.workloads.data_settings import Task
 
 _MAX_CLASSES_OF_NUMBERS = 20  # whole numbers with more values are amounts rather than classes
-_TOLD = 5
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def class_numbers(y: Any, num_classes: int | None, where: str) -> tuple[Any, int
     wrong = ~np.isfinite(y) | (y != np.floor(y)) | (y < 0)
     if wrong.any():
         raise WorkloadError(
-            f"{where} must hold whole numbers from 0 as classes, but {rows_told(wrong)} hold(s) "
+            f"{where} must hold whole numbers from 0 as classes, but {format_rows(wrong)} hold(s) "
             f"{y[wrong][0]}; for other numbers say task: regression"
         )
     highest = int(y.max())
@@ -130,14 +130,14 @@ def class_numbers(y: Any, num_classes: int | None, where: str) -> tuple[Any, int
         outside = y >= num_classes
         raise WorkloadError(
             f"{where} has classes outside of the {num_classes} (0 to {num_classes - 1}) that there "
-            f"are: {rows_told(outside)} hold(s) {y[outside][0]}"
+            f"are: {format_rows(outside)} hold(s) {y[outside][0]}"
         )
     if num_classes < 2:
         raise WorkloadError(f"{where} holds one class only, there is nothing to learn")
     return y.astype(np.int32), num_classes
 
 
-def rows_told(wrong: Any, first: int = 0) -> str:
+def format_rows(wrong: Any, first: int = 0) -> str:
     """Return ``row(s) 3, 8, ... (12 in all)``.
 
     Args:
@@ -145,9 +145,9 @@ def rows_told(wrong: Any, first: int = 0) -> str:
         first: Number of the first row.
     """
     numbers = np.flatnonzero(wrong)
-    told = ", ".join(str(number + first) for number in numbers[:_TOLD])
-    more = f", ... ({len(numbers)} in all)" if len(numbers) > _TOLD else ""
-    return f"row(s) {told}{more}"
+    listed = ", ".join(str(number + first) for number in numbers[:_MAX_LISTED])
+    more = f", ... ({len(numbers)} in all)" if len(numbers) > _MAX_LISTED else ""
+    return f"row(s) {listed}{more}"
 
 
 def _floats(values: Any) -> tuple[float, ...]:

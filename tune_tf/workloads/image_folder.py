@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from tune_tf.config.error_text import shortened
+from tune_tf.config.error_text import short_repr
 from tune_tf.data.prepare.prepared import prepared
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
@@ -18,7 +18,7 @@ from tune_tf.workloads.file_stamp import FileStamp
 from tune_tf.workloads.head import Head
 from tune_tf.workloads.image_files import Decoded, ImageFiles
 from tune_tf.workloads.model_family import model_for_shape
-from tune_tf.workloads.own_data import Facts, OwnData
+from tune_tf.workloads.own_data import DataProperties, OwnData
 from tune_tf.workloads.split import Split
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def _size(value: Any) -> Any:
     right = isinstance(sides, list | tuple) and len(sides) == 2
     if not right or any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
-            f"must be the pixels of a side, like 64, or [height, width], not {shortened(value)}"
+            f"must be the pixels of a side, like 64, or [height, width], not {short_repr(value)}"
         )
     return tuple(sides)
 
@@ -59,7 +59,7 @@ class ImageFolderSettings(DataSettings):
 
 
 @dataclass(frozen=True, eq=False)
-class ImageFacts(Facts):
+class ImageProperties(DataProperties):
     """What is known of images.
 
     Args:
@@ -69,7 +69,7 @@ class ImageFacts(Facts):
     classes: tuple[str, ...]
 
 
-class ImageFolderCNN(OwnData[ImageFolderSettings, ImageFacts, ImageFiles]):
+class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
     """A convolutional network on image files, which are decoded once.
 
     The model takes bytes (uint8) of shape ``[rows, height, width, channels]``. Reads from a config:
@@ -86,7 +86,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageFacts, ImageFiles]):
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
         shape = (*self._image_size(config), self.settings.channels)
-        return model_for_shape(shape, "uint8", Head(len(self.facts.classes)), config)
+        return model_for_shape(shape, "uint8", Head(len(self.properties.classes)), config)
 
     @property
     def computes_rows(self) -> bool:
@@ -117,10 +117,10 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageFacts, ImageFiles]):
     def _stamp(self, source: ImageFiles) -> FileStamp:
         return source.stamp
 
-    def _found(self, source: ImageFiles) -> ImageFacts:
-        return ImageFacts(source.stamp, source.classes)
+    def _found(self, source: ImageFiles) -> ImageProperties:
+        return ImageProperties(source.stamp, source.classes)
 
-    def _data(self, source: ImageFiles, facts: ImageFacts, config: Config) -> Data:
+    def _data(self, source: ImageFiles, properties: ImageProperties, config: Config) -> Data:
         parts = self._divided(source)
         files = [each for part in parts.values() for each in part]
         made = prepared(

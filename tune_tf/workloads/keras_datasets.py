@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import ArrayFacts, data_of
+from tune_tf.workloads.array_rows import ArrayProperties, data_of
 from tune_tf.workloads.data_settings import DataSettings
 from tune_tf.workloads.head import Head
 from tune_tf.workloads.model_family import dense_layers, model_for_shape
@@ -66,7 +66,7 @@ class KerasDatasetSettings(DataSettings):
 _Arrays = tuple[dict[str, Any], dict[str, Any]]
 
 
-class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayFacts, _Arrays]):
+class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays]):
     """A convolutional network on the images, an averaged embedding and a perceptron on the texts.
 
     The files are fetched into Keras' cache where they are not there. Reads from a config what
@@ -86,20 +86,20 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayFacts, _Arrays]):
         name, known = self.settings.name, _KNOWN[self.settings.name]
         shape = (self.settings.max_length,) if name == _TEXTS else known.shape
         dtype = "int32" if name == _TEXTS else "uint8"
-        self._facts = ArrayFacts(None, shape, dtype, Head(known.num_classes))
+        self._properties = ArrayProperties(None, shape, dtype, Head(known.num_classes))
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
-        facts = self.facts
+        properties = self.properties
         if self.settings.name != _TEXTS:
-            return model_for_shape(facts.shape, facts.dtype, facts.head, config)
+            return model_for_shape(properties.shape, properties.dtype, properties.head, config)
         import keras
 
-        words = keras.Input(facts.shape, dtype="int32")
+        words = keras.Input(properties.shape, dtype="int32")
         dim = int(config.get("embedding_dim", 32))
         embedded = keras.layers.Embedding(self.settings.num_words, dim, mask_zero=True)(words)
         features = keras.layers.GlobalAveragePooling1D()(embedded)
-        return facts.head.compiled(words, dense_layers(features, config), config)
+        return properties.head.compiled(words, dense_layers(features, config), config)
 
     def _read(self) -> _Arrays:
         import keras  # loads TensorFlow: only where data are loaded
@@ -131,17 +131,17 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayFacts, _Arrays]):
     def _stamp(self, source: _Arrays) -> None:
         return None  # Keras knows its files by their hash
 
-    def _found(self, source: _Arrays) -> ArrayFacts:
-        return self.facts
+    def _found(self, source: _Arrays) -> ArrayProperties:
+        return self.properties
 
-    def _data(self, source: _Arrays, facts: ArrayFacts, config: Config) -> Data:
+    def _data(self, source: _Arrays, properties: ArrayProperties, config: Config) -> Data:
         xs, ys = source
         names = {
             f"{start}{part}": f"{part} rows of {self.settings.name}"
             for part in xs
             for start in ("", "x_")
         }
-        return data_of(xs, ys, facts, self.settings, task="classification", names=names)
+        return data_of(xs, ys, properties, self.settings, task="classification", names=names)
 
 
 def _padded(texts: Any, length: int) -> "np.ndarray[Any, Any]":

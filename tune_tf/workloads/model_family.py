@@ -1,4 +1,4 @@
-"""The layers that all workloads on users' own data share."""
+"""Layers shared by all workloads on users' own data."""
 
 import math
 from typing import Any

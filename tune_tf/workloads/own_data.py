@@ -13,8 +13,8 @@ from tune_tf.workloads.file_stamp import FileStamp
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
-    """What the model of a workload has to know of its data.
+class DataProperties:
+    """Properties of the data that a model is built from.
 
     Args:
         stamp: The files that it was found in; None where they cannot change.
@@ -24,11 +24,11 @@ class Facts:
 
 
 SettingsT = TypeVar("SettingsT", bound=DataSettings)
-FactsT = TypeVar("FactsT", bound=Facts)
+PropertiesT = TypeVar("PropertiesT", bound=DataProperties)
 SourceT = TypeVar("SourceT")
 
 
-class OwnData(Workload, Generic[SettingsT, FactsT, SourceT]):
+class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
     """A workload whose data are described by settings.
 
     What its model has to know of the data (classes, columns, shapes) is found out once and pickled
@@ -39,16 +39,16 @@ class OwnData(Workload, Generic[SettingsT, FactsT, SourceT]):
         settings: Those of ``settings_class``; relative paths are relative to the working directory.
 
     Raises:
-        InvalidSettingsError: With all faults.
+        InvalidSettingsError: With all errors.
     """
 
     settings_class: ClassVar[type[DataSettings]]
 
     def __init__(self, **settings: Any) -> None:
-        """Refuse bad settings; read nothing."""
+        """Validate the settings; read no file."""
         made = self.settings_class.from_dict(settings).resolved(Path.cwd())
         self.settings: SettingsT = made  # type: ignore[assignment]
-        self._facts: FactsT | None = None
+        self._properties: PropertiesT | None = None
 
     @classmethod
     def from_settings(cls, data: Mapping[str, Any], base_dir: Path) -> Self:
@@ -56,19 +56,19 @@ class OwnData(Workload, Generic[SettingsT, FactsT, SourceT]):
         return cls(**cls.settings_class.from_dict(data).resolved(base_dir).model_dump())
 
     def check_data(self) -> None:
-        """Find out what there is to know of the data."""
-        _ = self.facts
+        """Inspect the data."""
+        _ = self.properties
 
     @property
-    def facts(self) -> FactsT:
-        """What is known of the data; the files are looked at once.
+    def properties(self) -> PropertiesT:
+        """Properties of the data; the files are inspected once.
 
         Raises:
-            WorkloadError: They are not as they must be.
+            WorkloadError: The data are invalid.
         """
-        if self._facts is None:
-            self._facts = self._found(self._read())
-        return self._facts
+        if self._properties is None:
+            self._properties = self._found(self._read())
+        return self._properties
 
     def load_data(self, config: Config) -> Data:
         """Return the rows, divided into training, validation and test rows.
@@ -77,15 +77,15 @@ class OwnData(Workload, Generic[SettingsT, FactsT, SourceT]):
             WorkloadError: The files are not as they must be, or changed since they were looked at.
         """
         source = self._read()
-        if self._facts is None:
-            self._facts = self._found(source)
-        if self._stamp(source) != self._facts.stamp:
+        if self._properties is None:
+            self._properties = self._found(source)
+        if self._stamp(source) != self._properties.stamp:
             raise WorkloadError(
-                f"{self._place} changed while the sweep runs: it had {self._facts.stamp}, now "
+                f"{self._place} changed while the sweep runs: it had {self._properties.stamp}, now "
                 f"{self._stamp(source)} (or the same with other names or times): trials on other "
                 "data cannot be compared; start a new sweep"
             )
-        return self._data(source, self._facts, config)
+        return self._data(source, self._properties, config)
 
     @property
     def _place(self) -> str:
@@ -101,9 +101,9 @@ class OwnData(Workload, Generic[SettingsT, FactsT, SourceT]):
         """Return what tells the files of a source from others."""
 
     @abc.abstractmethod
-    def _found(self, source: SourceT) -> FactsT:
+    def _found(self, source: SourceT) -> PropertiesT:
         """Return what the model has to know."""
 
     @abc.abstractmethod
-    def _data(self, source: SourceT, facts: FactsT, config: Config) -> Data:
+    def _data(self, source: SourceT, properties: PropertiesT, config: Config) -> Data:
         """Return the rows."""

@@ -1,4 +1,4 @@
-"""Rows divided into those to train on, to validate on and to test on."""
+"""Split of rows into training, validation and test rows."""
 
 from dataclasses import dataclass
 from typing import Any, Self

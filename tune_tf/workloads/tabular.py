@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from tune_tf.errors import WorkloadError, near_ones
+from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.data_settings import DataSettings, Names, Task, Text
 from tune_tf.workloads.file_stamp import FileStamp, existing_file
-from tune_tf.workloads.head import Head, is_classification, rows_told
+from tune_tf.workloads.head import Head, format_rows, is_classification
 from tune_tf.workloads.model_family import dense_layers
-from tune_tf.workloads.own_data import Facts, OwnData
+from tune_tf.workloads.own_data import DataProperties, OwnData
 from tune_tf.workloads.split import Split
 from tune_tf.workloads.tables.columns import (
     CategoricalColumns,
@@ -30,7 +30,7 @@ _FEW_CLASSES = 20  # so many there may be whatever the number of rows
 
 
 class TabularSettings(DataSettings):
-    """Where a table is, and what is learnt from which columns.
+    """Settings of a table: its path, target and columns.
 
     Args:
         path: A CSV file with a header line, or a Parquet file.
@@ -72,8 +72,8 @@ class TabularSettings(DataSettings):
 
 
 @dataclass(frozen=True, eq=False)
-class TableFacts(Facts):
-    """What is known of a table.
+class TableProperties(DataProperties):
+    """Properties of a table.
 
     Args:
         numeric: Its columns of numbers.
@@ -94,7 +94,7 @@ class _Table:
     stamp: FileStamp
 
 
-class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
+class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
     """A perceptron on a table's columns: numbers standardised, categories embedded.
 
     The model takes numbers as they stand in the file, NaN where one is missing: filling in the
@@ -115,21 +115,21 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
         """Return the compiled model."""
         import keras
 
-        facts, inputs, parts = self.facts, {}, []
-        if facts.numeric.names:
-            numbers = keras.Input((len(facts.numeric.names),), name="numeric")
+        properties, inputs, parts = self.properties, {}, []
+        if properties.numeric.names:
+            numbers = keras.Input((len(properties.numeric.names),), name="numeric")
             inputs["numeric"] = numbers
-            parts += _standardised(numbers, facts.numeric)
-        if facts.categorical.categories:
-            shape = (len(facts.categorical.categories),)
+            parts += _standardised(numbers, properties.numeric)
+        if properties.categorical.categories:
+            shape = (len(properties.categorical.categories),)
             codes = keras.Input(shape, name="categorical", dtype="int32")
             inputs["categorical"] = codes
             embedded = keras.layers.Embedding(
-                facts.categorical.num_codes, int(config.get("embedding_dim", 8))
+                properties.categorical.num_codes, int(config.get("embedding_dim", 8))
             )(codes)
             parts.append(keras.layers.Flatten()(embedded))
         features = keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
-        return facts.head.compiled(inputs, dense_layers(features, config), config)
+        return properties.head.compiled(inputs, dense_layers(features, config), config)
 
     def inputs_of(self, table: "pd.DataFrame") -> dict[str, "np.ndarray[Any, Any]"]:
         """Return the model's inputs for the rows of a table with the same columns.
@@ -142,23 +142,23 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
         Raises:
             WorkloadError: A column is missing, or a value is no number; tells column and row.
         """
-        facts = self.facts
-        names = [*facts.numeric.names, *facts.categorical.categories]
+        properties = self.properties
+        names = [*properties.numeric.names, *properties.categorical.categories]
         self._require(table, names)
         inputs = {}
-        if facts.numeric.names:
-            inputs["numeric"] = facts.numeric.values(table, self.settings.path)
-        if facts.categorical.categories:
-            inputs["categorical"] = facts.categorical.codes(table)
+        if properties.numeric.names:
+            inputs["numeric"] = properties.numeric.values(table, self.settings.path)
+        if properties.categorical.categories:
+            inputs["categorical"] = properties.categorical.codes(table)
         return inputs
 
     def serving_model(self, model: Any, config: Config) -> Any:
         """Return a model whose inputs are the columns: :func:`.table_serving.model_of_columns`."""
-        return model_of_columns(model, self.facts.numeric, self.facts.categorical)
+        return model_of_columns(model, self.properties.numeric, self.properties.categorical)
 
     def serving_rows(self, rows: Any) -> Any:
         """Return rows by column, as :meth:`serving_model` takes them."""
-        return rows_of_columns(rows, self.facts.numeric, self.facts.categorical)
+        return rows_of_columns(rows, self.properties.numeric, self.properties.categorical)
 
     def _read(self) -> _Table:
         path = existing_file(self.settings.path, "data.path")
@@ -168,17 +168,17 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
     def _stamp(self, source: _Table) -> FileStamp:
         return source.stamp
 
-    def _found(self, source: _Table) -> TableFacts:
+    def _found(self, source: _Table) -> TableProperties:
         settings, table = self.settings, source.rows
-        told = [*(settings.columns or ()), *settings.ignore]
-        told += [*settings.numeric, *settings.categorical]
-        self._require(table, [settings.target, *told])
+        named = [*(settings.columns or ()), *settings.ignore]
+        named += [*settings.numeric, *settings.categorical]
+        self._require(table, [settings.target, *named])
         numeric, categorical = self._kinds(table)
         classes = self._classes(table[settings.target])
         y = self._targets(table, classes)
         split = Split.of(len(table), settings, y if classes else None)
         train = table.iloc[split.train]
-        return TableFacts(
+        return TableProperties(
             stamp=source.stamp,
             numeric=NumericColumns.of(
                 numeric, numbers_of(table, numeric, settings.path)[split.train], settings.path
@@ -188,10 +188,10 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
             head=Head(len(classes)) if classes else Head.of_numbers(y[split.train]),
         )
 
-    def _data(self, source: _Table, facts: TableFacts, config: Config) -> Data:
+    def _data(self, source: _Table, properties: TableProperties, config: Config) -> Data:
         x = self.inputs_of(source.rows)
-        y = self._targets(source.rows, facts.classes)
-        split = Split.of(len(y), self.settings, y if facts.classes else None)
+        y = self._targets(source.rows, properties.classes)
+        split = Split.of(len(y), self.settings, y if properties.classes else None)
 
         def part(rows: Any) -> Any:
             return ({name: array[rows] for name, array in x.items()}, y[rows])
@@ -206,9 +206,9 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
         there = [str(name) for name in table.columns]
         lacking = [name for name in dict.fromkeys(names) if name not in there]
         if lacking:
-            told = ", ".join(f"{name!r}{near_ones(name, there)}" for name in lacking)
+            missing = ", ".join(f"{name!r}{did_you_mean(name, there)}" for name in lacking)
             raise WorkloadError(
-                f"{self.settings.path} has no column {told}; its columns are {', '.join(there)}"
+                f"{self.settings.path} has no column {missing}; its columns are {', '.join(there)}"
             )
 
     def _kinds(self, table: "pd.DataFrame") -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -263,7 +263,7 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
         missing = target.isna().to_numpy()
         if missing.any():
             raise WorkloadError(
-                f"{path}: the target {name!r} is missing in {rows_told(missing, 1)}: leave these "
+                f"{path}: the target {name!r} is missing in {format_rows(missing, 1)}: leave these "
                 "rows out of the file"
             )
         is_number = types.is_numeric_dtype(target) and not types.is_bool_dtype(target)
@@ -277,7 +277,7 @@ class TabularMLP(OwnData[TabularSettings, TableFacts, _Table]):
             if broken.any():
                 raise WorkloadError(
                     f"{path}: the target {name!r} is to hold classes (task: classification), but "
-                    f"{rows_told(broken, 1)} hold(s) {values[broken][0]}: say task: regression"
+                    f"{format_rows(broken, 1)} hold(s) {values[broken][0]}: say task: regression"
                 )
         texts = texts_of(target)
         classes = [str(text) for text in texts.unique()]
@@ -313,7 +313,7 @@ def _standardised(numbers: Any, columns: NumericColumns) -> list[Any]:
     filled = keras.ops.where(missing, columns.medians.astype(np.float32), numbers)
     parts = [keras.layers.Normalization(mean=columns.means, variance=columns.variances)(filled)]
     if columns.missing.any():
-        told = keras.ops.cast(missing, "float32")
+        is_missing = keras.ops.cast(missing, "float32")
         # One for each column that may lack values; a constant 0 for the others teaches nothing.
-        parts.append(told * columns.missing.astype(np.float32))
+        parts.append(is_missing * columns.missing.astype(np.float32))
     return parts

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.error_text import shortened
+from tune_tf.config.error_text import short_repr
 from tune_tf.config.settings import Settings
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import ArrayFacts, data_of, facts_of, input_dtype
+from tune_tf.workloads.array_rows import ArrayProperties, array_properties, data_of, input_dtype
 from tune_tf.workloads.data_settings import DataSettings, Task, Text
 from tune_tf.workloads.file_stamp import FileStamp
 from tune_tf.workloads.head import Head
@@ -28,7 +28,7 @@ def _shape(value: Any) -> Any:
     sides = value if isinstance(value, list | tuple) else (None,)
     if any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
-            f"must be a list of lengths like [8, 8, 1], [] for one number, not {shortened(value)}"
+            f"must be a list of lengths like [8, 8, 1], [] for one number, not {short_repr(value)}"
         )
     return tuple(sides)
 
@@ -50,24 +50,24 @@ def _features(value: Any) -> Any:
     if not isinstance(value, Mapping) or not value:
         raise ValueError(
             "must be a mapping like {image: {dtype: float32, shape: [8, 8, 1]}, label: {dtype: "
-            f"int64, shape: []}}}}, not {shortened(value)}"
+            f"int64, shape: []}}}}, not {short_repr(value)}"
         )
-    faults, made = [], {}
+    errors, made = [], {}
     for name, feature in value.items():
         try:
             made[str(name)] = FeatureSettings.section(feature)
         except InvalidSettingsError as error:
-            faults += [
-                ErrorDetail(".".join(filter(None, [str(name), fault.where])), fault.what)
-                for fault in error.faults
+            errors += [
+                ErrorDetail(".".join(filter(None, [str(name), detail.where])), detail.what)
+                for detail in error.details
             ]
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
     return made
 
 
 class TFRecordsSettings(DataSettings):
-    """Where TFRecord files are, and what they hold.
+    """Settings of TFRecord files: their paths and features.
 
     Args:
         path: A file, a folder of ``.tfrecord`` files, or a pattern such as ``train-*.tfrecord``.
@@ -95,7 +95,7 @@ class TFRecordsSettings(DataSettings):
         features = info.data.get("features")
         if features is not None and name not in features:
             known = list(features)
-            raise ValueError(f"must be {one_of(known)}, not {name!r}{near_ones(name, known)}")
+            raise ValueError(f"must be {one_of(known)}, not {name!r}{did_you_mean(name, known)}")
         return name
 
 
@@ -105,7 +105,7 @@ class _Files:
     stamp: FileStamp
 
 
-class TFRecordsModel(OwnData[TFRecordsSettings, ArrayFacts, _Files]):
+class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
     """A convolutional network on images, a perceptron on everything else.
 
     All records are parsed at once into arrays. Rows of shape ``[height, width, channels]`` or
@@ -124,14 +124,14 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayFacts, _Files]):
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
-        facts = self.facts
-        return model_for_shape(facts.shape, facts.dtype, facts.head, config)
+        properties = self.properties
+        return model_for_shape(properties.shape, properties.dtype, properties.head, config)
 
     def check_data(self) -> None:
         """Look for the files; what is in them TensorFlow reads, in the trials."""
         files = self._read()
         if self.settings.num_classes is not None:
-            self._facts = self._found(files)
+            self._properties = self._found(files)
 
     def _read(self) -> _Files:
         path = Path(self.settings.path)
@@ -151,14 +151,14 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayFacts, _Files]):
     def _stamp(self, source: _Files) -> FileStamp:
         return source.stamp
 
-    def _found(self, source: _Files) -> ArrayFacts:
+    def _found(self, source: _Files) -> ArrayProperties:
         settings = self.settings
         feature = settings.features[settings.x]
         dtype = input_dtype(np.dtype(feature.dtype), settings.x)
         if settings.num_classes is not None:
-            return ArrayFacts(source.stamp, feature.shape, dtype, Head(settings.num_classes))
+            return ArrayProperties(source.stamp, feature.shape, dtype, Head(settings.num_classes))
         y = self._parsed(source, [settings.y])[settings.y]
-        return facts_of(
+        return array_properties(
             source.stamp,
             feature.shape,
             dtype,
@@ -169,13 +169,13 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayFacts, _Files]):
             names=self._names(),
         )
 
-    def _data(self, source: _Files, facts: ArrayFacts, config: Config) -> Data:
+    def _data(self, source: _Files, properties: ArrayProperties, config: Config) -> Data:
         settings = self.settings
         parsed = self._parsed(source, [settings.x, settings.y])
         return data_of(
             {"train": parsed[settings.x]},
             {"train": parsed[settings.y]},
-            facts,
+            properties,
             settings,
             task=settings.task,
             names=self._names(),

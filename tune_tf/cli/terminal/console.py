@@ -1,4 +1,4 @@
-"""Where a verb prints its tables."""
+"""Consoles, progress bars and JSON output."""
 
 import contextlib
 import json
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def measuring(console: "Console") -> Iterator[Callable[[str, float], None]]:
-    """Show what is measured at the moment; line by line where there is no terminal."""
+def measurement_progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
+    """Show the progress of a measurement: a bar in a terminal, else one line per step."""
     if not console.is_terminal:
         yield lambda what, done: console.print(f"{done:4.0%}  {what}", highlight=False)
         return
@@ -25,24 +25,21 @@ def measuring(console: "Console") -> Iterator[Callable[[str, float], None]]:
         yield lambda what, done: progress.update(task, description=what, completed=done)
 
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_WIDTH_OF_A_FILE = 200
+_FILE_WIDTH = 200
 
 
 def make_console() -> "Console":
-    """Return a console on stdout; in a pipe or file it is wide, so that tables are whole."""
+    """Return a console on stdout, wide enough for whole tables where stdout is no terminal."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if console.is_terminal or "COLUMNS" in os.environ:
         return console
-    return Console(highlight=False, width=_WIDTH_OF_A_FILE)
+    return Console(highlight=False, width=_FILE_WIDTH)
 
 
 def print_json(data: Any) -> None:
-    """Print a result as JSON and nothing else; what is not finite becomes null."""
+    """Print data as JSON, with null for non-finite numbers."""
     json.dump(_plain(data), sys.stdout, indent=2, default=str, allow_nan=False)
     sys.stdout.write("\n")
 

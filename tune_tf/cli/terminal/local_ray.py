@@ -1,33 +1,35 @@
-"""Keeping what a Ray cluster of this machine's own listens on to this machine."""
+"""Keep a local Ray cluster off the network."""
 
 from collections.abc import MutableMapping, Sequence
 
 _VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-_KEPT = "0"
+_LOCAL_ONLY = "0"
 
 
 def keep_ray_local(environ: MutableMapping[str, str], arguments: Sequence[str]) -> None:
-    """Have Ray's processes listen on 127.0.0.1 only, unless a cluster is to be connected.
+    """Make Ray's processes listen on 127.0.0.1 only, unless a cluster is given.
 
-    Ray listens on all interfaces, and whoever reaches it runs code. ``ray.init`` puts 127.0.0.1
-    aside where it is asked for it, except on systems on which it keeps to this machine by default;
-    the variable that says whether it does works on all, and is read when Ray is imported.
+    Ray listens on all interfaces, and whoever reaches it can run code. ``ray.init`` ignores a
+    request for 127.0.0.1 except on systems where it stays local by default; the environment
+    variable that controls this works everywhere and is read when Ray is imported.
 
     Args:
-        environ: The environment; what it says already stays.
+        environ: The environment; a value that is set is kept.
         arguments: The command line.
     """
-    told = environ.get("RAY_ADDRESS") or any(each.startswith("--address") for each in arguments)
-    if not told:
-        environ.setdefault(_VARIABLE, _KEPT)
+    has_cluster = environ.get("RAY_ADDRESS") or any(
+        each.startswith("--address") for each in arguments
+    )
+    if not has_cluster:
+        environ.setdefault(_VARIABLE, _LOCAL_ONLY)
 
 
-def let_ray_out(environ: MutableMapping[str, str], address: str | None) -> None:
-    """Take that back where a sweep file names a cluster; before Ray is imported.
+def allow_remote_ray(environ: MutableMapping[str, str], address: str | None) -> None:
+    """Undo :func:`keep_ray_local` where a sweep file names a cluster; call before importing Ray.
 
     Args:
         environ: The environment.
-        address: The cluster; None for one of this machine's own.
+        address: The cluster; None for a local one.
     """
-    if address and environ.get(_VARIABLE) == _KEPT:
+    if address and environ.get(_VARIABLE) == _LOCAL_ONLY:
         del environ[_VARIABLE]

@@ -1,4 +1,4 @@
-"""How a running sweep looks in a terminal, and in a log where there is none."""
+"""Live progress of a sweep in a terminal, and log lines elsewhere."""
 
 import math
 import time
@@ -30,12 +30,12 @@ _LOG_EVERY_S = 10.0
 
 
 class Progress(Callback):
-    """Draws the state of a sweep; a Tune callback that only looks.
+    """Ray Tune callback that displays the state of a sweep.
 
     Args:
         config: The sweep's settings.
-        console: Where to draw; a log line now and then where it is no terminal.
-        clock: Seconds that only grow.
+        console: Console to draw on; if it is no terminal, a line is logged every 10 s.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Progress(Callback):
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __reduce__(self) -> tuple[Callable[[SweepConfig], "Progress"], tuple[SweepConfig]]:
-        """Draw on the stderr of the process that unpickles it, which drives the sweep."""
+        """Draw on stderr of the process that unpickles it, the driver."""
         return _on_stderr, (self._config,)
 
     def __enter__(self) -> Self:
-        """Begin to draw."""
+        """Start drawing."""
         self._say(Text(f"{self._config.name}: starting Ray ...", style="dim"))
         if self._console.is_terminal:
             self._live.start()
@@ -72,11 +72,11 @@ class Progress(Callback):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End drawing."""
+        """Stop drawing."""
         self._live.stop()
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Draw again, if it is time to."""
+        """Redraw at most every so many seconds."""
         if self._done_before is None:
             self._done_before = sum(trial.is_finished() for trial in trials)
         now = self._clock()
@@ -85,7 +85,7 @@ class Progress(Callback):
             self._draw(trials)
 
     def _draw(self, trials: list[Trial]) -> None:
-        counts = Counter(state_of(trial) for trial in trials)
+        counts = Counter(trial_state(trial) for trial in trials)
         done = sum(trial.is_finished() for trial in trials)
         if self._console.is_terminal:
             self._live.update(self._picture(trials, counts, done), refresh=True)
@@ -113,25 +113,25 @@ class Progress(Callback):
         return Group(*rows)
 
     def _pace(self, trials: list[Trial], done: int) -> str:
-        """Return what is reserved, and how fast trials and epochs come to their end."""
+        """Return the reserved resources and the rate of trials."""
         reserved: Counter[str] = Counter()
         for trial in trials:
             if trial.status == Trial.RUNNING:
                 reserved.update(trial.placement_group_factory.required_resources)
         self._cluster = self._cluster or ray.cluster_resources()
-        told = [
+        parts = [
             f"{reserved[name]:g}/{self._cluster[name]:g} {name}s"
             for name in ("CPU", "GPU")
             if self._cluster.get(name)
         ]
         minutes = max(self._clock() - self._begun, 1.0) / 60
         if new := done - (self._done_before or 0):
-            told.append(f"{new / minutes:.3g} trials a minute")
+            parts.append(f"{new / minutes:.3g} trials per minute")
         epochs = sum(int(latest_result(trial).get("training_iteration", 0)) for trial in trials)
-        return ", ".join([*told, f"{epochs} epochs"])
+        return ", ".join([*parts, f"{epochs} epochs"])
 
     def _best_so_far(self, trials: list[Trial]) -> list[float]:
-        """Return the best value after each trial that ended, in the order of their ends."""
+        """Return the best value after each ended trial."""
         objective = self._config.leading_objective
         for trial in trials:
             if trial.is_finished() and trial.trial_id not in self._ended:
@@ -150,8 +150,8 @@ class Progress(Callback):
         left = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
         if new := done - (self._done_before or 0):
             left.append(elapsed / new * (budget.num_samples - done))
-        told = f"{_whole(elapsed)} gone"
-        return f"{told}, at most {_whole(min(left))} left" if left else told
+        text = f"{_whole_seconds(elapsed)} elapsed"
+        return f"{text}, at most {_whole_seconds(min(left))} left" if left else text
 
     def _best(self, trials: list[Trial]) -> str:
         objective = self._config.leading_objective
@@ -180,8 +180,8 @@ def _on_stderr(config: SweepConfig) -> Progress:
     return Progress(config, Console(stderr=True))
 
 
-def state_of(trial: Trial) -> str:
-    """Return a word for what a trial does or how it ended."""
+def trial_state(trial: Trial) -> str:
+    """Return a trial's state or outcome."""
     if trial.status == Trial.ERROR:
         return Outcome.ERROR.value
     if trial.is_finished():
@@ -190,5 +190,5 @@ def state_of(trial: Trial) -> str:
     return "running" if trial.status == Trial.RUNNING else "pending"
 
 
-def _whole(seconds: float) -> str:
+def _whole_seconds(seconds: float) -> str:
     return duration(max(0, round(seconds)))

@@ -1,4 +1,4 @@
-"""What a verb prints at its end, for people and as JSON."""
+"""Plans and results as tables and JSON."""
 
 import contextlib
 import json
@@ -12,11 +12,11 @@ from rich.table import Table
 
 from tune_tf.cli.exit_codes import ExitCode
 from tune_tf.errors import UnknownMetricError
-from tune_tf.forecast import deviations, read_actuals
-from tune_tf.forecast.text import told_in_unit
+from tune_tf.forecast import compare_forecast, read_actuals
+from tune_tf.forecast.text import deviation_texts
 from tune_tf.formatting import value_text
 from tune_tf.outcome import Outcome
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _FAILURES = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
 
 
 def print_plan(plan: "SweepPlan", *, as_json: bool) -> None:
-    """Print what a sweep would do."""
+    """Print the plan of a sweep."""
     config = plan.config
     if as_json:
         _print_json(
@@ -40,7 +40,7 @@ def print_plan(plan: "SweepPlan", *, as_json: bool) -> None:
         )
         return
     console = Console()
-    console.print(f"[bold]{config.name}[/]: the settings are right; nothing was run.")
+    console.print(f"[bold]{config.name}[/]: the settings are valid; nothing was run.")
     table = Table.grid(padding=(0, 2))
     table.add_row("workload", config.workload)
     table.add_row("objective", ", ".join(f"{it.mode} {it.metric}" for it in config.objectives))
@@ -54,13 +54,13 @@ def print_plan(plan: "SweepPlan", *, as_json: bool) -> None:
         f"{plan.resources.cpus} CPU(s) and {plan.resources.gpus:g} GPU(s)",
     )
     for number, example in enumerate(plan.examples):
-        told = ", ".join(f"{path}={value_text(value)}" for path, value in flat(example).items())
-        table.add_row("for example" if number == 0 else "", told)
+        parts = ", ".join(f"{path}={value_text(value)}" for path, value in flat(example).items())
+        table.add_row("for example" if number == 0 else "", parts)
     console.print(table)
 
 
 def print_result(result: "SweepResult", *, as_json: bool) -> ExitCode:
-    """Print what a sweep found; return what the process should end with."""
+    """Print the result of a sweep; return the exit code."""
     best = _best(result)
     if as_json:
         _print_json(_as_data(result, best))
@@ -102,13 +102,13 @@ def _as_data(result: "SweepResult", best: "TrialResult | None") -> dict[str, Any
 
 
 def _forecast_as_data(result: "SweepResult") -> dict[str, Any] | None:
-    """Return how far the forecast was off; None where there was none."""
+    """Return the comparison of forecast and actual values; None without a forecast."""
     settled = read_actuals(result.path)
-    if settled is None or settled.outturn is None:
+    if settled is None or settled.actuals is None:
         return None
     return {
         each.what: {**each.forecast.to_dict(), "actual": each.actual, "ratio": each.ratio}
-        for each in deviations(settled.forecast, settled.outturn)
+        for each in compare_forecast(settled.forecast, settled.actuals)
     }
 
 
@@ -145,7 +145,7 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
         _print_front(result, console)
     if result.interrupted:
         console.print(
-            f"Go on with:  {_command('tune-tf')} resume {result.path}",
+            f"Resume with: {_command('tune-tf')} resume {result.path}",
             soft_wrap=True,
             highlight=False,
         )
@@ -153,27 +153,27 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
     if result.report_path.exists():
         console.print(f"Report:      {result.report_path}", soft_wrap=True, highlight=False)
     if result.config.mlflow is not None:
-        uri = masked(result.config.mlflow.tracking_uri)
+        uri = mask_secrets(result.config.mlflow.tracking_uri)
         is_server = uri.startswith(("http://", "https://"))
         where = uri if is_server else f"{_command('mlflow')} ui --backend-store-uri {uri}"
-        console.print(f"Look at it:  {where}", soft_wrap=True, highlight=False)
+        console.print(f"MLflow:      {where}", soft_wrap=True, highlight=False)
 
 
 def _print_forecast(result: "SweepResult", console: Console) -> None:
-    """Say in a line how far the forecast was off, where there was one."""
+    """Print forecast and actual values on one line."""
     settled = read_actuals(result.path)
-    if settled is None or settled.outturn is None:
+    if settled is None or settled.actuals is None:
         return
-    told = []
-    for each in deviations(settled.forecast, settled.outturn):
+    parts = []
+    for each in compare_forecast(settled.forecast, settled.actuals):
         if each.what.startswith(("wall time", "peak memory")):
-            forecast, actual = told_in_unit(each)
-            told.append(f"{each.what} {actual}, forecast {forecast}")
-    console.print(f"Forecast:    {'; '.join(told)}", soft_wrap=True, highlight=False)
+            forecast, actual = deviation_texts(each)
+            parts.append(f"{each.what} {actual}, forecast {forecast}")
+    console.print(f"Forecast:    {'; '.join(parts)}", soft_wrap=True, highlight=False)
 
 
 def _print_front(result: "SweepResult", console: Console) -> None:
-    """Print the trials of the Pareto front with their objectives."""
+    """Print the Pareto front."""
     objectives = result.config.objectives
     count = len(result.pareto_front)
     table = Table(title=f"Pareto front: {count} trial{'' if count == 1 else 's'}")
@@ -187,7 +187,7 @@ def _print_front(result: "SweepResult", console: Console) -> None:
 
 
 def _command(name: str) -> str:
-    """Return what to type for a command: its path, where the shell would not find it by name."""
+    """Return a command's name, or its path if the shell would not find it by name."""
     beside = Path(sys.executable).with_name(name)
     if shutil.which(name) == str(beside) or not beside.exists():
         return name
@@ -197,7 +197,7 @@ def _command(name: str) -> str:
 
 
 def _print_failures(result: "SweepResult", console: Console) -> None:
-    """Say why trials failed, once for all that failed alike."""
+    """Print each cause of failure once."""
     alike: dict[tuple[str, str], list[int]] = {}
     for trial in result.trials:
         if trial.outcome in _FAILURES and trial.cause:

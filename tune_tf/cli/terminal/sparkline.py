@@ -1,4 +1,4 @@
-"""A curve in one line of text."""
+"""A curve as one line of text."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
-    """Return a line of bars, the lowest value the lowest bar.
+    """Draw values as a line of bars.
 
     Args:
-        values: Finite, in order; empty for an empty line.
-        width: Bars at most; of more values, evenly spaced ones with the first and the last.
+        values: Finite values in order.
+        width: Maximum number of bars; longer curves are sampled evenly, ends included.
     """
     if len(values) > width:
         step = (len(values) - 1) / (width - 1)

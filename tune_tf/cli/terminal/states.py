@@ -1,4 +1,4 @@
-"""How the states of trials and sweeps look in a terminal."""
+"""States of trials and sweeps in a terminal."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -19,27 +19,27 @@ STATE_STYLES: Final[Mapping[str, str]] = {
     "error": "red",
     "ended": "green",
 }
-"""In the order in which they are told."""
+"""Style by state, in display order."""
 
 
 def counted_states(counts: Mapping[str, int]) -> "Text":
-    """Return ``2 running  6 completed``, in colours."""
+    """Format counts as ``2 running  6 completed``, in colors."""
     from rich.text import Text
 
     return Text("  ").join(
-        Text(f"{counts[state]} {told_state(state)}", style=style)
+        Text(f"{counts[state]} {state_label(state)}", style=style)
         for state, style in STATE_STYLES.items()
         if counts.get(state)
     )
 
 
 def state_text(state: str) -> "Text":
-    """Return a state in its colour."""
+    """Format a state in its color."""
     from rich.text import Text
 
-    return Text(told_state(state), style=STATE_STYLES.get(state, ""))
+    return Text(state_label(state), style=STATE_STYLES.get(state, ""))
 
 
-def told_state(state: str) -> str:
-    """Return a state in words."""
+def state_label(state: str) -> str:
+    """Return a state with spaces for underscores."""
     return state.replace("_", " ")

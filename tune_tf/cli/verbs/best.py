@@ -19,8 +19,8 @@ def best(
 ) -> None:
     """Print the best trial: its value, its config as YAML, and its checkpoint.
 
-    What is not YAML is in comments: the whole can be pasted, under `space:` of a sweep file for
-    example. While no trial has completed, it is the best so far. Exit code 1: no trial has a value.
+    Everything but the config is in comments, so the output is valid YAML. Until a trial has
+    completed, it is the best one so far. Exit code 1: no trial has a value.
 
     Example: `sweep.py best digits-cnn`
     """
@@ -28,31 +28,31 @@ def best(
     from tune_tf.errors import UnknownMetricError
     from tune_tf.inspection import SweepView
 
-    seen = SweepView.open(sweep, storage_path)
+    view = SweepView.open(sweep, storage_path)
     try:
-        _ = seen.result.best_trial
+        _ = view.result.best_trial
     except UnknownMetricError as error:
         sys.stderr.write(f"error: {error}\n")
         raise typer.Exit(ExitCode.NOTHING_COMPLETED) from error
-    found = seen.trial(str(seen.result.best_trial.number))
-    config = seen.config.space.active(found.result.config)
+    best_trial_view = view.trial(str(view.result.best_trial.number))
+    config = view.config.space.active(best_trial_view.result.config)
     if as_json:
-        told = {"sweep_id": seen.sweep_id, "value": seen.best_value, **found.to_dict()}
-        print_json({**told, "config": config})
+        data = {"sweep_id": view.sweep_id, "value": view.best_value, **best_trial_view.to_dict()}
+        print_json({**data, "config": config})
     else:
-        typer.echo(_text(seen, found, config), nl=False)
+        typer.echo(_text(view, best_trial_view, config), nl=False)
 
 
 def _text(sweep: "SweepView", trial: "TrialView", config: dict[str, Any]) -> str:
-    from tune_tf.cli.terminal.states import told_state
+    from tune_tf.cli.terminal.states import state_label
     from tune_tf.config import yaml_text
 
     objective = sweep.config.leading_objective
     lines = [
         f"{objective.metric}: {sweep.best_value!r} ({objective.mode}), of {sweep.sweep_id}",
-        f"trial {trial.number} ({trial.trial_id}), {told_state(trial.state)} at iteration "
+        f"trial {trial.number} ({trial.trial_id}), {state_label(trial.state)} at iteration "
         f"{trial.result.iterations}",
-        f"checkpoint: {trial.result.checkpoint or 'there is none'}",
+        f"checkpoint: {trial.result.checkpoint or 'none'}",
     ]
     if sweep.state.value == "running":
         lines.append("the sweep is still running")

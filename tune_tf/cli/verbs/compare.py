@@ -1,4 +1,4 @@
-"""``sweep.py compare``: sweeps beside each other."""
+"""``sweep.py compare``: compare sweeps."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from tune_tf.inspection import Comparison
 
 
-def compare(
+def compare_command(
     sweeps: Annotated[
         list[str], typer.Argument(metavar="SWEEP SWEEP...", help="Folders, ids or names.")
     ],
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare sweeps that optimise the same metric: cost, best value and config of each.
+    """Compare sweeps with the same objective: cost, best value and best config.
 
     Example: `sweep.py compare digits-cnn digits-mlp`
     """
@@ -66,9 +66,9 @@ def _table(comparison: "Comparison") -> "Table":
     table.add_row("state", *(state_text(sweep.state.value) for sweep in sweeps))
     table.add_row("trials", *(counted_states(sweep.counts) for sweep in sweeps))
     table.add_row("iterations", *(f"{sweep.num_iterations:,}" for sweep in sweeps))
-    table.add_row("took", *(duration(sweep.worked_s) for sweep in sweeps))
+    table.add_row("duration", *(duration(sweep.worked_s) for sweep in sweeps))
     searched = (f"{it.config.searcher.sampler}, {it.config.scheduler.name}" for it in sweeps)
-    table.add_row("searched by", *searched)
+    table.add_row("search", *searched)
     table.add_section()
     for path, values in comparison.best_configs.items():
         table.add_row(Text(path), *(Text("-" if it is None else value_text(it)) for it in values))

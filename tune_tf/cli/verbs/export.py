@@ -1,4 +1,4 @@
-"""``sweep.py export``: the model of a trial, to serve it."""
+"""``sweep.py export``: export the model of a trial."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tune_tf.cli.options import (
 
 
 class Format(StrEnum):
-    """How a model is written."""
+    """File format of a model."""
 
     keras = "keras"
     saved_model = "saved_model"
@@ -35,16 +35,16 @@ def export(
     ] = Format.keras,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where to; by default a name of sweep and trial."),
+        typer.Option("--output", "-o", help="Output path; by default named after sweep and trial."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the model of the best trial, or of another one, to serve it without tune_tf.
+    """Export the model of the best trial, or of another one; serving it does not need tune_tf.
 
-    It is that of the trial's last checkpoint, and predicts what the trial predicted. Exit code 2:
-    there is no such sweep, trial or checkpoint, or the format does not take the model.
+    The model is that of the trial's last checkpoint. Exit code 2: no such sweep, trial or
+    checkpoint, or the format does not support the model.
 
     Example: `sweep.py export digits-cnn --format onnx --output digits.onnx`
     """
@@ -60,7 +60,7 @@ def export(
         force=force,
     )
     if as_json:
-        told = {
+        data = {
             "path": str(done.path),
             "format": done.file_format,
             "sweep_id": done.sweep_id,
@@ -69,6 +69,6 @@ def export(
             "config": done.trial.config,
             "metrics": done.trial.metrics,
         }
-        typer.echo(json.dumps(told, indent=2, default=str))
+        typer.echo(json.dumps(data, indent=2, default=str))
         return
     typer.echo(f"Wrote {done.path}: trial {done.trial.number} of {done.sweep_id}")

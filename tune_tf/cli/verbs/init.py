@@ -1,4 +1,4 @@
-"""``sweep.py init``: a sweep file for data of one's own."""
+"""``sweep.py init``: write a sweep file for your own data."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,7 @@ from tune_tf.cli.options import JsonOption
 
 
 def schema(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write it to.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Output file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the JSON schema of sweep files, or write it to a file.
@@ -37,7 +35,7 @@ def init(
         typer.Argument(
             metavar="[DATA]",
             help="A .csv, .parquet, .npz, .npy or .tfrecord file, or a folder of class folders "
-            "with images; without it, a workload of your own is begun.",
+            "with images; without it, a template for your own workload is written.",
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The sweep file to write.")] = Path(
@@ -45,21 +43,21 @@ def init(
     ),
     target: Annotated[
         str | None,
-        typer.Option(help="What to predict: a column, a record's feature, or the .npy file of y."),
+        typer.Option(help="Target: a column, a feature of the records, or the .npy file of y."),
     ] = None,
     workload: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.py", help="Write a workload of your own on these data, too."),
+        typer.Option(
+            metavar="FILE.py", help="Also write a workload class for these data, to edit."
+        ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over files that are there.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented sweep file for your own data, ready to run.
 
-    Looks into the data, guesses what is learnt and says so in comments, and checks the file as
-    `run --dry-run` does. Exit code 2: the data are not as they must be, or a file is there.
+    Inspects the data, infers the task, explains it in comments and checks the file as
+    `run --dry-run` does. Exit code 2: the data are invalid, or a file exists.
 
     Example: `sweep.py init customers.csv --target churn --output churn.yaml`
     """
@@ -67,16 +65,16 @@ def init(
 
     written = init_sweep(data, output, target=target, workload=workload, force=force)
     if as_json:
-        told = {
+        summary = {
             "path": str(written.path),
             "files": [str(path) for path in written.files],
             "workload": written.plan.config.workload,
             "task": written.task,
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(summary, indent=2))
         return
     from tune_tf.cli.terminal.result_tables import print_plan
 
     typer.echo(f"Wrote {', '.join(str(path) for path in written.files)}")
     print_plan(written.plan, as_json=False)
-    typer.echo(f"Search with:  tune-tf run {written.path}")
+    typer.echo(f"Search with: tune-tf run {written.path}")

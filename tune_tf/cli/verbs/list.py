@@ -1,4 +1,4 @@
-"""``sweep.py list``: the sweeps of a storage path."""
+"""``sweep.py list``: list sweeps."""
 
 from typing import TYPE_CHECKING
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from tune_tf.inspection import SweepList
 
 
-def list_sweeps(
+def list_command(
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
     """List the sweeps of a storage path, newest first.
 
-    Tells of each whether it runs, was interrupted (`resume` goes on with it) or has ended, how its
-    trials ended, and its best value. Reads the sweeps' folders only.
+    Shows for each whether it is running, interrupted (`resume` continues it) or ended, how its
+    trials ended, and its best value. Reads only the sweeps' folders.
 
     Example: `sweep.py list --storage-path sweeps`
     """
@@ -41,14 +41,14 @@ def _print(sweeps: "SweepList") -> None:
     from tune_tf.cli.terminal.console import make_console
     from tune_tf.cli.terminal.states import counted_states, state_text
     from tune_tf.formatting import duration, value_text
-    from tune_tf.inspection.trial_rows import told_time
+    from tune_tf.inspection.trial_rows import local_time
 
     console = make_console()
     if not sweeps.sweeps and not sweeps.unreadable:
         console.print(f"There are no sweeps in {sweeps.storage_path}.", soft_wrap=True)
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for header in ("sweep", "state", "trials", "best", "began", "took"):
+    for header in ("sweep", "state", "trials", "best", "began", "duration"):
         table.add_column(header, no_wrap=header != "trials")
     for sweep in sweeps.sweeps:
         best = sweep.best_value
@@ -58,7 +58,7 @@ def _print(sweeps: "SweepList") -> None:
             state_text(sweep.state.value),
             counted_states(sweep.counts),
             "-" if best is None else Text(f"{metric} {value_text(best)}"),
-            told_time(sweep.began_s),
+            local_time(sweep.began_s),
             duration(sweep.worked_s),
         )
     console.print(table)

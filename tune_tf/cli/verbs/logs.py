@@ -1,4 +1,4 @@
-"""``sweep.py logs``: what a trial's processes write."""
+"""``sweep.py logs``: print a trial's log."""
 
 import sys
 import time
@@ -19,18 +19,18 @@ def logs(
     sweep: SweepArgument,
     trial: TrialArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the trial has ended.")
+        bool, typer.Option("--follow", "-f", help="Keep printing until the trial has ended.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Begin with the last N lines.")
+        int | None, typer.Option(min=0, metavar="N", help="Start with the last N lines.")
     ] = None,
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
     """Print what a trial's processes wrote to stdout and stderr.
 
-    It is all that they wrote, of TensorFlow too; the traceback of a failed trial is what `show`
-    prints. With `--json` it is printed once it is all there.
+    TensorFlow's output is included; for the traceback of a failed trial, use `show`. With
+    `--json`, the whole log is printed at once.
 
     Example: `sweep.py logs digits-cnn 3 --follow --tail 20`
     """
@@ -46,7 +46,7 @@ def logs(
     def is_over() -> bool:
         if not follow:
             return True
-        page = EventHistory.of(folder.path).trials.get(found.trial_id)
+        page = EventHistory.read(folder.path).trials.get(found.trial_id)
         return not has_driver(folder.path) or (page is not None and page.outcome is not None)
 
     chunks = log_text(path, last_lines=tail, is_over=is_over, wait=time.sleep)
@@ -58,4 +58,4 @@ def logs(
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
     if found.log is None:
-        sys.stderr.write(f"trial {found.number} has no log: {path} is not there\n")
+        sys.stderr.write(f"trial {found.number} has no log: {path} does not exist\n")

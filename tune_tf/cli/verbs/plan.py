@@ -1,4 +1,4 @@
-"""``sweep.py plan``: what a sweep will take, before it is run."""
+"""``sweep.py plan``: forecast what a sweep will take."""
 
 from typing import TYPE_CHECKING
 
@@ -21,55 +21,55 @@ def plan(
     settings: SettingsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what a sweep will take: memory, time, epochs and disk, each with its uncertainty.
+    """Forecast what a sweep will take: memory, time, epochs and disk, each with its uncertainty.
 
     Checks the file, trains a few batches of the smallest, the largest and two random models as the
     sweep would, simulates its scheduler, and refuses what cannot work. A later `run` of the same
-    settings says how far the forecast was off.
+    settings compares the forecast with the actual values.
 
     Example: `sweep.py plan search_spaces/digits_cnn.yaml`
     """
     from tune_tf.config import SweepConfig
 
     config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
-    forecast, path = forecast_and_keep(config, file.parent.absolute(), quiet=as_json)
+    forecast, path = print_and_save_forecast(config, file.parent.absolute(), quiet=as_json)
     if as_json:
         from tune_tf.cli.terminal.console import print_json
 
         print_json({**forecast.to_dict(), "path": str(path)})
 
 
-def forecast_and_keep(
+def print_and_save_forecast(
     config: "SweepConfig", base_dir: "Path", *, quiet: bool
 ) -> "tuple[Forecast, Path]":
-    """Forecast a sweep, print it and keep it for a run of the same settings.
+    """Forecast a sweep, print the forecast and save it for a run of the same settings.
 
     Args:
         config: The sweep's settings.
         base_dir: What the workload's path is relative to.
-        quiet: Print nothing.
+        quiet: Whether to print nothing.
 
     Returns:
         The forecast, and the file that holds it.
     """
     from rich.console import Console
 
-    from tune_tf.cli.terminal.console import make_console, measuring
+    from tune_tf.cli.terminal.console import make_console, measurement_progress
     from tune_tf.estimate.planning import forecast_sweep
     from tune_tf.forecast import write_forecast
 
-    with measuring(Console(stderr=True, quiet=quiet)) as tell:
-        forecast = forecast_sweep(config, base_dir=base_dir, tell=tell)
+    with measurement_progress(Console(stderr=True, quiet=quiet)) as tell:
+        forecast = forecast_sweep(config, base_dir=base_dir, on_progress=tell)
     path = write_forecast(forecast, config)
     if not quiet:
         console = make_console()
         print_forecast(forecast, console)
-        console.print(f"\nKept for the next run of these settings: {path}", soft_wrap=True)
+        console.print(f"\nSaved for the next run with these settings: {path}", soft_wrap=True)
     return forecast, path
 
 
 def print_forecast(forecast: "Forecast", console: "Console") -> None:
-    """Print a forecast for people."""
+    """Print a forecast as tables."""
     from rich.text import Text
 
     console.print(f"[bold]{forecast.name}[/]: what it will take, on {forecast.machine}")
@@ -78,7 +78,7 @@ def print_forecast(forecast: "Forecast", console: "Console") -> None:
     console.print(_totals(forecast))
     console.print("\n[bold]Where the time goes[/]")
     console.print(_phases(forecast))
-    console.print("\n[bold]What it rests on[/]", style="dim")
+    console.print("\n[bold]Assumptions[/]", style="dim")
     console.print(_list(forecast.assumptions), style="dim")
     for warning in forecast.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
@@ -107,17 +107,18 @@ def _models(forecast: "Forecast") -> "Table":
 
 
 def _row(model: "ModelForecast", *, has_gpus: bool) -> list[str]:
-    from tune_tf.forecast.text import byte_count, span
+    from tune_tf.forecast.text import range_text
+    from tune_tf.formatting import bytes_text
 
     def known(num_bytes: int | None) -> str:
-        return "-" if num_bytes is None else byte_count(num_bytes)
+        return "-" if num_bytes is None else bytes_text(num_bytes)
 
     cells = [
         model.label,
         f"{model.num_parameters:,}",
         known(model.memory_bytes),
-        byte_count(model.checkpoint_bytes),
-        span(model.epoch_s, lambda seconds: f"{seconds:.3g}"),
+        bytes_text(model.checkpoint_bytes),
+        range_text(model.epoch_s, lambda seconds: f"{seconds:.3g}"),
         f"+ {model.trace_s:.1f} s",
     ]
     if has_gpus:
@@ -128,7 +129,8 @@ def _row(model: "ModelForecast", *, has_gpus: bool) -> list[str]:
 def _totals(forecast: "Forecast") -> "Table":
     from rich.table import Table
 
-    from tune_tf.forecast.text import byte_count, seconds_told
+    from tune_tf.forecast.text import seconds_text
+    from tune_tf.formatting import bytes_text
 
     def count(value: float) -> str:
         return f"{value:,.0f}"
@@ -141,22 +143,22 @@ def _totals(forecast: "Forecast") -> "Table":
     for header in ("likely", "from", "to"):
         table.add_column(header, justify="right", no_wrap=True)
 
-    def add(what: str, value: "Range", told: "Callable[[float], str]") -> None:
-        table.add_row(what, *(told(each) for each in (value.likely, value.low, value.high)))
+    def add(what: str, value: "Range", to_text: "Callable[[float], str]") -> None:
+        table.add_row(what, *(to_text(each) for each in (value.likely, value.low, value.high)))
 
-    add("wall time", forecast.wall_s, seconds_told)
+    add("wall time", forecast.wall_s, seconds_text)
     add(f"trials, {forecast.num_at_once} at a time", forecast.trials, count)
     add("epochs of all trials", forecast.epochs, count)
     add("seconds an epoch", forecast.epoch_s, lambda value: f"{value:.3g}")
     add("parameters of a model", forecast.num_parameters, count)
-    add("peak memory a trial", forecast.memory_bytes, byte_count)
+    add("peak memory a trial", forecast.memory_bytes, bytes_text)
     if forecast.gpu_memory_bytes is not None:
-        add("GPU memory a trial", forecast.gpu_memory_bytes, byte_count)
+        add("GPU memory a trial", forecast.gpu_memory_bytes, bytes_text)
     add("CPU-hours reserved", forecast.cpu_hours, hours)
     if forecast.gpus:
         add("GPU-hours reserved", forecast.gpu_hours, hours)
-    add("disk: the sweep's folder", forecast.disk_bytes, byte_count)
-    add("disk: MLflow", forecast.mlflow_bytes, byte_count)
+    add("disk: the sweep's folder", forecast.disk_bytes, bytes_text)
+    add("disk: MLflow", forecast.mlflow_bytes, bytes_text)
     fitting = forecast.num_fitting_memory
     table.add_row("trials that free memory holds", f"{fitting:,}", "", "")
     return table
@@ -165,11 +167,11 @@ def _totals(forecast: "Forecast") -> "Table":
 def _phases(forecast: "Forecast") -> "Table":
     from rich.table import Table
 
-    from tune_tf.forecast.text import seconds_told, span
+    from tune_tf.forecast.text import range_text, seconds_text
 
     table = Table.grid(padding=(0, 2, 0, 2))
     for what, seconds in forecast.phases.items():
-        table.add_row(what, span(seconds, seconds_told))
+        table.add_row(what, range_text(seconds, seconds_text))
     return table
 
 

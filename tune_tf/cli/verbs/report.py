@@ -1,4 +1,4 @@
-"""``sweep.py report``: the page that tells what came of a sweep."""
+"""``sweep.py report``: write the report of a sweep."""
 
 import webbrowser
 from pathlib import Path
@@ -9,19 +9,19 @@ import typer
 from tune_tf.cli.options import STORAGE_PATH, JsonOption, StoragePathOption, SweepArgument
 
 
-def report(
+def report_command(
     sweep: SweepArgument,
     output: Annotated[
-        Path | None, typer.Option(help="Folder to write it into; that of the sweep by default.")
+        Path | None, typer.Option(help="Output folder; default: the sweep's.")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the report of a sweep as it stands: one HTML page, its pictures, and a table.
+    """Write the report of a sweep so far: one HTML page, its plots, and a table.
 
-    A sweep writes it at its end; this writes it while the sweep runs, after it was killed, or anew.
-    Exit code 2: there is no such sweep, or the folder cannot be written to.
+    A sweep writes its report when it ends; this verb writes it at any other time. Exit code 2: no
+    such sweep, or the folder is not writable.
 
     Example: `sweep.py report digits-cnn --open`
     """

@@ -1,4 +1,4 @@
-"""``sweep.py resume``: go on with a sweep that was interrupted or killed."""
+"""``sweep.py resume``: resume or extend a sweep."""
 
 import os
 import sys
@@ -13,32 +13,34 @@ from tune_tf.cli.options import (
     StoragePathOption,
     SweepArgument,
 )
-from tune_tf.cli.terminal.local_ray import let_ray_out
+from tune_tf.cli.terminal.local_ray import allow_remote_ray
 
-_LIMIT = "A number, `+` and a number for so much more, or `none`."
+_LIMIT = "A number, `+` and a number to add, or `none`."
 
 
 def extend(
     sweep: SweepArgument,
     num_samples: Annotated[
-        str | None, typer.Option(help="Trials: a number, or `+20` for so many more.")
+        str | None, typer.Option(help="Trials: a number, or `+20` for 20 more.")
     ] = None,
     time_budget_s: Annotated[str | None, typer.Option(help=f"Seconds. {_LIMIT}")] = None,
     epochs: Annotated[str | None, typer.Option(help=f"Of all trials. {_LIMIT}")] = None,
     cpu_hours: Annotated[str | None, typer.Option(help=f"Reserved CPUs. {_LIMIT}")] = None,
     gpu_hours: Annotated[str | None, typer.Option(help=f"Reserved GPUs. {_LIMIT}")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Value that is good enough, or `none`.")
+        str | None, typer.Option(help="Value that ends the sweep, or `none`.")
     ] = None,
-    patience: Annotated[str | None, typer.Option(help=f"Trials without gain. {_LIMIT}")] = None,
+    patience: Annotated[
+        str | None, typer.Option(help=f"Trials without improvement. {_LIMIT}")
+    ] = None,
     storage_path: StoragePathOption = STORAGE_PATH,
     address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on with a sweep that has ended or was interrupted, with a larger budget.
+    """Continue a sweep that ended or was interrupted, with a larger budget.
 
-    Trials that have ended are not run again; the searcher goes on with what it has learned from
-    them. Exit codes are those of `run`; 2 also if the sweep is running or nothing would change.
+    Ended trials are not run again, and the searcher keeps what it learned from them. Exit codes
+    are those of `run`; 2 also if the sweep is running or nothing would change.
 
     Example: `sweep.py extend digits-cnn --num-samples +20`
     """
@@ -56,7 +58,7 @@ def extend(
     }
     budget = {name: value for name, value in given.items() if value is not None}
     folder = SweepFolder.open(sweep, storage_path)
-    let_ray_out(os.environ, folder.config.cluster.address)
+    allow_remote_ray(os.environ, folder.config.cluster.address)
     from tune_tf.cli.terminal.result_tables import print_result
     from tune_tf.cli.terminal.session import session
     from tune_tf.sweep import extend_sweep
@@ -72,32 +74,32 @@ def resume(
     sweep: SweepArgument,
     allow_changes: Annotated[
         bool,
-        typer.Option("--allow-changes", help="Go on with what was edited in its sweep.yaml."),
+        typer.Option("--allow-changes", help="Accept edits of its sweep.yaml."),
     ] = False,
     storage_path: StoragePathOption = STORAGE_PATH,
     address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on with a sweep that was interrupted or killed.
+    """Resume a sweep that was interrupted or killed.
 
-    Trials that have ended are not run again; running ones go on from their last checkpoint. A sweep
-    that has come to its end is left as it is, and told once more. If the `sweep.yaml` in its folder
-    was edited, the changes are shown and refused; `--allow-changes` goes on with those that a sweep
-    can go on with, such as `budget.num_samples`.
+    Ended trials are not run again; running ones continue from their last checkpoint. For a sweep
+    that has ended, its result is printed again. If the `sweep.yaml` in its folder was edited, the
+    changes are shown and refused; `--allow-changes` accepts those that a resume can apply, such as
+    `budget.num_samples`.
 
     Example: `sweep.py resume digits-cnn`
     """
     from tune_tf.sweep_folder import SweepFolder
 
     folder = SweepFolder.open(sweep, storage_path)
-    let_ray_out(os.environ, folder.config.cluster.address)
+    allow_remote_ray(os.environ, folder.config.cluster.address)
     from tune_tf.cli.terminal.result_tables import print_result
     from tune_tf.cli.terminal.session import session
     from tune_tf.sweep import resume_sweep
     from tune_tf.sweep.sweep_result import settled_result
 
     if (settled := settled_result(folder)) is not None:
-        sys.stderr.write(f"{folder.sweep_id} has ended: there is nothing to go on with\n")
+        sys.stderr.write(f"{folder.sweep_id} has ended: there is nothing to resume\n")
         raise typer.Exit(print_result(settled, as_json=as_json))
     config = (folder.edited() if allow_changes else None) or folder.config
     with session(config, quiet=as_json) as callbacks:

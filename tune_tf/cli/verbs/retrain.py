@@ -1,4 +1,4 @@
-"""``sweep.py retrain``: the final model of a sweep."""
+"""``sweep.py retrain``: train the final model of a sweep."""
 
 import json
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from tune_tf.cli.options import (
 _MOST_LINES = 20
 
 
-class Rows(StrEnum):
-    """The rows that the final model is trained on."""
+class TrainingRows(StrEnum):
+    """Rows that the final model is trained on."""
 
     all = "train+validation"
     train = "train"
@@ -30,14 +30,14 @@ def retrain(
     sweep: SweepArgument,
     trial: TrialOption = None,
     on: Annotated[
-        Rows, typer.Option(help="The rows; those that no trial has seen are never among them.")
-    ] = Rows.all,
+        TrainingRows, typer.Option(help="Rows to train on; never test rows.")
+    ] = TrainingRows.all,
     replicas: Annotated[
         int | None,
-        typer.Option(min=1, help="Copies of the model; by default all GPUs, or as in the sweep."),
+        typer.Option(min=1, help="Replicas; default: all GPUs, or as in the sweep."),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="By default as many as the trial had.")
+        int | None, typer.Option(min=1, help="Default: as many as the trial had.")
     ] = None,
     storage_path: StoragePathOption = STORAGE_PATH,
     address: AddressOption = None,
@@ -45,8 +45,8 @@ def retrain(
 ) -> None:
     """Train the best config, or that of another trial, on all rows and devices.
 
-    Writes the model, tests it on the rows that no trial has seen, and records it in MLflow beside
-    the sweep. Exit code 2: no such sweep or trial, data that are not there, or training failed.
+    Writes the model, evaluates it on the test rows, and records it in MLflow with the sweep. Exit
+    code 2: no such sweep or trial, missing data, or failed training.
 
     Example: `sweep.py retrain digits-cnn --on train+validation --epochs 50`
     """
@@ -55,12 +55,12 @@ def retrain(
     def tell(epoch: int, metrics: Mapping[str, float]) -> None:
         if as_json or (epochs and epoch % max(1, epochs // _MOST_LINES)):
             return
-        told = "  ".join(
+        values = "  ".join(
             f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name
         )
-        typer.echo(f"epoch {epoch}  {told}", err=True)
+        typer.echo(f"epoch {epoch}  {values}", err=True)
 
-    done = retrain_trial(
+    model = retrain_trial(
         sweep,
         trial=trial,
         on=on.value,
@@ -70,24 +70,24 @@ def retrain(
         tell=tell,
     )
     if as_json:
-        told = {
-            "path": str(done.path),
-            "model_path": str(done.model_path),
-            "mlflow_run_id": done.mlflow_run_id,
-            "model_uri": done.model_uri,
-            "sweep_id": done.sweep_id,
-            "trial_id": done.trial.trial_id,
-            "number": done.trial.number,
-            "on": done.on,
-            "num_epochs": done.num_epochs,
-            "metrics": done.metrics,
+        data = {
+            "path": str(model.path),
+            "model_path": str(model.model_path),
+            "mlflow_run_id": model.mlflow_run_id,
+            "model_uri": model.model_uri,
+            "sweep_id": model.sweep_id,
+            "trial_id": model.trial.trial_id,
+            "number": model.trial.number,
+            "on": model.on,
+            "num_epochs": model.num_epochs,
+            "metrics": model.metrics,
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(data, indent=2))
         return
     typer.echo(
-        f"Trained trial {done.trial.number} of {done.sweep_id} for {done.num_epochs} epochs on "
-        f"{done.on}: " + ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
+        f"Trained trial {model.trial.number} of {model.sweep_id} for {model.num_epochs} epochs on "
+        f"{model.on}: " + ", ".join(f"{name} {value:.4g}" for name, value in model.metrics.items())
     )
-    typer.echo(f"Model:       {done.model_path}")
-    if done.mlflow_run_id is not None:
-        typer.echo(f"MLflow run:  {done.mlflow_run_id}, model {done.model_uri}")
+    typer.echo(f"Model:       {model.model_path}")
+    if model.mlflow_run_id is not None:
+        typer.echo(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")

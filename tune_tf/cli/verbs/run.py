@@ -1,4 +1,4 @@
-"""``sweep.py run``: start a sweep from a file."""
+"""``sweep.py run``: run a sweep."""
 
 import os
 from typing import Annotated
@@ -12,7 +12,7 @@ from tune_tf.cli.options import (
     OverridesArgument,
     SettingsOption,
 )
-from tune_tf.cli.terminal.local_ray import let_ray_out
+from tune_tf.cli.terminal.local_ray import allow_remote_ray
 
 
 def run(
@@ -20,11 +20,11 @@ def run(
     overrides: OverridesArgument = None,
     settings: SettingsOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and show the plan; run nothing.")
+        bool, typer.Option("--dry-run", help="Check everything and print the plan; run nothing.")
     ] = False,
     address: AddressOption = None,
     plan_first: Annotated[
-        bool, typer.Option("--plan", help="Forecast first, as `plan` does it, then run.")
+        bool, typer.Option("--plan", help="Forecast first, as `plan` does, then run.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -35,7 +35,7 @@ def run(
     from tune_tf.config import SweepConfig
 
     config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
-    let_ray_out(os.environ, config.cluster.address)
+    allow_remote_ray(os.environ, config.cluster.address)
     from tune_tf.sweep import plan_sweep, run_sweep
 
     base_dir = file.parent.absolute()
@@ -46,9 +46,9 @@ def run(
         print_plan(plan_sweep(config, base_dir=base_dir), as_json=as_json)
         return
     if plan_first:
-        from tune_tf.cli.verbs.plan import forecast_and_keep
+        from tune_tf.cli.verbs.plan import print_and_save_forecast
 
-        forecast_and_keep(config, base_dir, quiet=as_json)
+        print_and_save_forecast(config, base_dir, quiet=as_json)
     with session(config, quiet=as_json) as callbacks:
         result = run_sweep(config, base_dir=base_dir, callbacks=callbacks)
     raise typer.Exit(print_result(result, as_json=as_json))

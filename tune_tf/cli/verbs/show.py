@@ -1,4 +1,4 @@
-"""``sweep.py show``: one trial."""
+"""``sweep.py show``: show one trial."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -30,22 +30,22 @@ def show(
     from tune_tf.cli.terminal.console import print_json
     from tune_tf.inspection import SweepView
 
-    seen = SweepView.open(sweep, storage_path)
-    found = seen.trial(trial)
-    metric = seen.config.leading_objective.metric
+    view = SweepView.open(sweep, storage_path)
+    trial_view = view.trial(trial)
+    metric = view.config.leading_objective.metric
     if as_json:
         print_json(
             {
-                "sweep_id": seen.sweep_id,
-                **found.to_dict(),
-                "curve": {"metric": metric, "values": found.curve(metric)},
-                "checkpoints": [str(path) for path in found.checkpoints],
-                "log": str(found.log) if found.log else None,
-                "error": found.error or None,
+                "sweep_id": view.sweep_id,
+                **trial_view.to_dict(),
+                "curve": {"metric": metric, "values": trial_view.curve(metric)},
+                "checkpoints": [str(path) for path in trial_view.checkpoints],
+                "log": str(trial_view.log) if trial_view.log else None,
+                "error": trial_view.error or None,
             }
         )
     else:
-        _print(seen, found, metric)
+        _print(view, trial_view, metric)
 
 
 def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
@@ -61,7 +61,7 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
         (f"Trial {trial.number}", "bold"), f" ({trial.trial_id}) of {sweep.sweep_id}: "
     )
     console.print(title + state_text(trial.state), soft_wrap=True)
-    console.print(_table(_facts(sweep, trial)))
+    console.print(_table(_attributes(sweep, trial)))
     config = flat(space.active(result.config), space.parameters)
     console.print(Text("Config", style="bold"))
     console.print(_table({path: value_text(value) for path, value in config.items()}))
@@ -71,7 +71,7 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
     console.print(Text(f"Curve of {metric}", style="bold"))
     console.print(Text(f"  {_curve(trial, metric)}"), soft_wrap=True)
     console.print(Text("Checkpoints", style="bold"))
-    none = "removed, as keep_checkpoints asks for" if result.checkpoints_removed else "none"
+    none = "removed (keep_checkpoints)" if result.checkpoints_removed else "none"
     for path in [*map(str, trial.checkpoints)] or [none]:
         console.print(Text(f"  {path}"), soft_wrap=True)
     if trial.error:
@@ -79,23 +79,23 @@ def _print(sweep: "SweepView", trial: "TrialView", metric: str) -> None:
         console.print(Text(trial.error), soft_wrap=True)
 
 
-def _facts(sweep: "SweepView", trial: "TrialView") -> dict[str, str]:
+def _attributes(sweep: "SweepView", trial: "TrialView") -> dict[str, str]:
     from tune_tf.formatting import duration
-    from tune_tf.inspection.trial_rows import told_time
+    from tune_tf.inspection.trial_rows import local_time
 
     result = trial.result
     broken = "" if result.feasible else ", ".join(map(str, sweep.config.constraints))
-    facts = {
+    attributes = {
         "cause": result.cause,
-        "does not keep": broken,
+        "violates": broken,
         "iterations": f"{result.iterations}, trained for {duration(trial.trained_s)}",
-        "began": told_time(trial.began_s) or "never",
-        "ended": told_time(trial.ended_s),
+        "began": local_time(trial.began_s) or "never",
+        "ended": local_time(trial.ended_s),
         "node": trial.node and f"{trial.node}, process {trial.pid}",
         "log": str(trial.log) if trial.log else None,
         "MLflow run": trial.mlflow_run_id or (sweep.config.mlflow and "not known"),
     }
-    return {name: value for name, value in facts.items() if value}
+    return {name: value for name, value in attributes.items() if value}
 
 
 def _table(values: "Mapping[str, str]") -> "RenderableType":
@@ -115,5 +115,5 @@ def _curve(trial: "TrialView", metric: str) -> str:
 
     values = list(trial.curve(metric).values())
     if not values:
-        return "nothing was reported"
+        return "no results"
     return f"{sparkline(values)}  {value_text(values[0])} to {value_text(values[-1])}"

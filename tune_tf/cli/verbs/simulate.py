@@ -1,4 +1,4 @@
-"""``sweep.py simulate``: try a searcher and a scheduler in virtual time."""
+"""``sweep.py simulate``: simulate a sweep in virtual time."""
 
 import json
 import sys
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from tune_tf.simulation import MultiSeedRuns, Pairing, Problem
 
 
-def simulate(
+def simulate_command(
     sampler: Annotated[str, typer.Option(help="The searcher's sampler.")] = "tpe",
     scheduler: Annotated[str, typer.Option(help="The scheduler.")] = "asha",
     problem: Annotated[
         str, typer.Option(help="A built-in problem, or a table of learning curves (.npz).")
     ] = "hartmann6",
-    num_workers: Annotated[int, typer.Option(min=1, help="Trials that run at a time.")] = 4,
-    seeds: Annotated[int, typer.Option(min=1, help="Sweeps, with a seed each.")] = 5,
-    max_t: Annotated[int, typer.Option(min=1, help="Epochs of a trial that runs to its end.")] = 27,
+    num_workers: Annotated[int, typer.Option(min=1, help="Concurrent trials.")] = 4,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of sweeps, one per seed.")] = 5,
+    max_t: Annotated[int, typer.Option(min=1, help="Maximum epochs of a trial.")] = 27,
     grace_period: Annotated[
         int | None, typer.Option(min=1, help="Epochs before a trial may be stopped.")
     ] = None,
     reduction_factor: Annotated[
-        float | None, typer.Option(help="One trial in this many goes on.")
+        float | None, typer.Option(help="One trial in this many continues.")
     ] = None,
     budget_epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs of all trials; 100 times max_t if not given.")
+        int | None, typer.Option(min=1, help="Epochs of all trials; default: 100 times max_t.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Try a sampler and a scheduler in virtual time: nothing is trained, no cluster is started.
 
-    Tells how many epochs they take to a config among the best 0.1 %, beside random configs under
-    the same scheduler.
+    Reports how many epochs they need to find a config among the best 0.1 %, compared with random
+    search under the same scheduler.
 
     Example: `sweep.py simulate --sampler tpe --scheduler asha --problem hartmann6 --num-workers 4`
     """
@@ -54,7 +54,7 @@ def simulate(
         if problem.endswith(".npz")
         else make_problem(problem, max_t=max_t)
     )
-    surveys = {
+    runs_by_sampler = {
         name: run_seeds(
             searched,
             partial(_pairing, searched, name, scheduler, settings),
@@ -65,11 +65,11 @@ def simulate(
         for name in dict.fromkeys((sampler, "random"))
     }
     if as_json:
-        told = {name: _as_data(each) for name, each in surveys.items()}
-        json.dump({"problem": searched.name, "target": searched.target, **told}, sys.stdout)
+        data = {name: _as_data(each) for name, each in runs_by_sampler.items()}
+        json.dump({"problem": searched.name, "target": searched.target, **data}, sys.stdout)
         sys.stdout.write("\n")
     else:
-        _print_table(searched, scheduler, surveys)
+        _print_table(searched, scheduler, runs_by_sampler)
 
 
 def _pairing(
@@ -80,18 +80,20 @@ def _pairing(
     return make_pairing(problem, sampler, scheduler, seed=seed, **settings)
 
 
-def _as_data(survey: "MultiSeedRuns") -> dict[str, Any]:
+def _as_data(runs: "MultiSeedRuns") -> dict[str, Any]:
     return {
-        "epochs_to_target": survey.epochs_to_target,
-        "mean_epochs": survey.mean_epochs,
-        "best_values": [trace.best_value for trace in survey.traces],
-        "num_trials": [len(trace.trials) for trace in survey.traces],
-        "ends": [trace.end.value for trace in survey.traces],
-        "virtual_over_real_time": survey.speed,
+        "epochs_to_target": runs.epochs_to_target,
+        "mean_epochs": runs.mean_epochs,
+        "best_values": [trace.best_value for trace in runs.traces],
+        "num_trials": [len(trace.trials) for trace in runs.traces],
+        "ends": [trace.end.value for trace in runs.traces],
+        "virtual_over_real_time": runs.speed,
     }
 
 
-def _print_table(problem: "Problem", scheduler: str, surveys: "dict[str, MultiSeedRuns]") -> None:
+def _print_table(
+    problem: "Problem", scheduler: str, runs_by_sampler: "dict[str, MultiSeedRuns]"
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -105,26 +107,26 @@ def _print_table(problem: "Problem", scheduler: str, surveys: "dict[str, MultiSe
     table = Table()
     for header in ("", "epochs to one of them", "found by", "median best", "trials", "speed"):
         table.add_column(header)
-    for name, survey in surveys.items():
-        best = survey.median_best_value
-        num_trials = sum(len(trace.trials) for trace in survey.traces) / len(survey.traces)
+    for name, runs in runs_by_sampler.items():
+        best = runs.median_best_value
+        num_trials = sum(len(trace.trials) for trace in runs.traces) / len(runs.traces)
         table.add_row(
             f"{name} + {scheduler}",
-            f"{survey.mean_epochs:.0f}",
-            f"{survey.num_found} of {len(survey.traces)}",
+            f"{runs.mean_epochs:.0f}",
+            f"{runs.num_found} of {len(runs.traces)}",
             "-" if best is None else f"{best:.5g}",
             f"{num_trials:.0f}",
-            f"{survey.speed:,.0f}x",
+            f"{runs.speed:,.0f}x",
         )
     console.print(table)
-    first, *others = surveys.values()
+    first, *others = runs_by_sampler.values()
     for other in others:
         ratio = first.mean_epochs / other.mean_epochs
         console.print(f"{ratio:.2f} times the epochs of random search.", highlight=False)
-    for name, survey in surveys.items():
-        if survey.num_stalled:
+    for name, runs in runs_by_sampler.items():
+        if runs.num_stalled:
             console.print(
-                f"{name}: {survey.num_stalled} sweeps stalled: all trials were paused, and no more "
-                "could be proposed. Ray Tune would wait for ever.",
+                f"{name}: {runs.num_stalled} sweeps stalled: all trials were paused, and no more "
+                "could be proposed. Ray Tune would wait forever.",
                 style="red",
             )

@@ -1,4 +1,4 @@
-"""``sweep.py status``: how a sweep stands."""
+"""``sweep.py status``: show the status of a sweep."""
 
 import time
 from collections.abc import Callable
@@ -20,16 +20,16 @@ _LOOK_EVERY_S = 1.0
 def status(
     sweep: SweepArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Look again until it has ended.")
+        bool, typer.Option("--follow", "-f", help="Update until the sweep ends.")
     ] = False,
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell how a sweep stands: its trials, the best one, those that run, and the time left.
+    """Show the status of a sweep: its trials, the best one, the running ones, and the time left.
 
-    Reads the sweep's folder only, so it works while the sweep runs, after it was killed, and
-    without MLflow. One look ends with exit code 0; `--follow` with what `run` ends with: 1 if no
-    trial was completed, 130 if the sweep was interrupted.
+    Reads only the sweep's folder, so it works while the sweep runs, after a crash, and without
+    MLflow. Exit code 0; with `--follow` that of `run`: 1 if no trial completed, 130 if the sweep
+    was interrupted.
 
     Example: `sweep.py status digits-cnn --follow`
     """
@@ -45,49 +45,49 @@ def status(
     console = make_console()
     console.quiet = as_json
     if follow:
-        seen = watch(look, console)
+        view = follow_status(look, console)
     else:
-        seen = look()
-        console.print(picture(seen))
+        view = look()
+        console.print(status_view(view))
     if as_json:
-        print_json(seen.to_dict())
+        print_json(view.to_dict())
     if follow:
-        raise typer.Exit(_exit_code(seen))
+        raise typer.Exit(_exit_code(view))
 
 
-def watch(
+def follow_status(
     look: "Callable[[SweepView | None], SweepView]",
     console: "Console",
     wait: Callable[[float], None] = time.sleep,
 ) -> "SweepView":
-    """Draw a sweep again and again until it does not run; return how it stands then.
+    """Display a sweep until it stops running; return its last view.
 
-    Where there is no terminal, a line is printed whenever something has changed.
+    Without a terminal, a line is printed for each change.
 
     Args:
-        look: Reads the sweep; it is given what was read before.
-        console: Where to draw.
-        wait: Waits for some seconds.
+        look: Reads the sweep, given the previous view.
+        console: Console to draw on.
+        wait: Sleeps for a number of seconds.
     """
     from rich.live import Live
 
     from tune_tf.inspection import SweepState
 
-    seen, line = look(None), ""
+    view, line = look(None), ""
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        while seen.state is SweepState.RUNNING:
+        while view.state is SweepState.RUNNING:
             if console.is_terminal:
-                live.update(picture(seen), refresh=True)
-            elif line != (line := _line(seen)):
+                live.update(status_view(view), refresh=True)
+            elif line != (line := _line(view)):
                 console.print(line, soft_wrap=True)
             wait(_LOOK_EVERY_S)
-            seen = look(seen)
-    console.print(picture(seen))
-    return seen
+            view = look(view)
+    console.print(status_view(view))
+    return view
 
 
-def picture(sweep: "SweepView") -> "RenderableType":
-    """Return a sweep as it is drawn."""
+def status_view(sweep: "SweepView") -> "RenderableType":
+    """Return the display of a sweep."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -107,30 +107,30 @@ def picture(sweep: "SweepView") -> "RenderableType":
     parts: list[RenderableType] = [head, counted_states(sweep.counts), Text(_times(sweep))]
     if sweep.ended_early:
         parts.append(Text(f"Ended early: {sweep.ended_early}"))
-    if sweep.held:
-        parts += [Text(f"No new trial starts: {sweep.held}", style="yellow")]
+    if sweep.suspension:
+        parts += [Text(f"New trials are suspended: {sweep.suspension}", style="yellow")]
     if sweep.best is not None:
         parts += [Text(), *_best(sweep)]
     if sweep.active:
         parts += [Text(), _running(sweep)]
     if sweep.state is SweepState.INTERRUPTED:
-        parts += [Text(), Text(f"Go on with:  tune-tf resume {sweep.folder.path}")]
+        parts += [Text(), Text(f"Resume with: tune-tf resume {sweep.folder.path}")]
     return Group(*parts)
 
 
 def _times(sweep: "SweepView") -> str:
     from tune_tf.formatting import counted, duration
-    from tune_tf.inspection.trial_rows import told_time
+    from tune_tf.inspection.trial_rows import local_time
 
-    told = [f"began {told_time(sweep.began_s)}", f"{duration(sweep.worked_s)} of work"]
+    parts = [f"began {local_time(sweep.began_s)}", f"{duration(sweep.worked_s)} of work"]
     if sweep.driver and sweep.left_s is not None:
-        told.append(f"by {sweep.driver}")
-    told.append(counted(sweep.num_iterations, "iteration"))
+        parts.append(f"by {sweep.driver}")
+    parts.append(counted(sweep.num_iterations, "iteration"))
     if sweep.trials_per_s:
-        told.append(f"{sweep.trials_per_s * 60:.3g} trials a minute")
+        parts.append(f"{sweep.trials_per_s * 60:.3g} trials per minute")
     if sweep.left_s is not None:
-        told.append(f"about {duration(sweep.left_s)} left")
-    return ", ".join(told)
+        parts.append(f"about {duration(sweep.left_s)} left")
+    return ", ".join(parts)
 
 
 def _best(sweep: "SweepView") -> "list[RenderableType]":
@@ -138,7 +138,7 @@ def _best(sweep: "SweepView") -> "list[RenderableType]":
     from rich.table import Table
     from rich.text import Text
 
-    from tune_tf.cli.terminal.states import told_state
+    from tune_tf.cli.terminal.states import state_label
     from tune_tf.formatting import value_text
     from tune_tf.space import flat
 
@@ -149,7 +149,7 @@ def _best(sweep: "SweepView") -> "list[RenderableType]":
     title = Text.assemble(
         "Best ",
         (f"{metric} {value_text(sweep.best_value)}", "bold"),
-        f" by trial {best.number} ({best.trial_id}), {told_state(best.state)} at iteration "
+        f" by trial {best.number} ({best.trial_id}), {state_label(best.state)} at iteration "
         f"{best.result.iterations}",
     )
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -192,7 +192,7 @@ def _line(sweep: "SweepView") -> str:
     return (
         f"{sweep.sweep_id}: {sweep.num_ended}/{sweep.config.budget.num_samples} trials "
         f"({counted_states(sweep.counts)}), {counted(sweep.num_iterations, 'iteration')}, {best}"
-        f"{f'; no new trial starts: {sweep.held}' if sweep.held else ''}"
+        f"{f'; new trials are suspended: {sweep.suspension}' if sweep.suspension else ''}"
     )
 
 

@@ -1,4 +1,4 @@
-"""``sweep.py stop``: stop a sweep that runs, or trials of it."""
+"""``sweep.py stop``: stop a running sweep, or some of its trials."""
 
 from typing import Annotated
 
@@ -11,34 +11,31 @@ def stop(
     sweep: SweepArgument,
     trials: Annotated[
         list[str] | None,
-        typer.Option("--trial", help="A trial of it, by number or id; may be given again."),
+        typer.Option("--trial", help="A trial, by number or id; repeatable."),
     ] = None,
     end: Annotated[
-        bool, typer.Option("--end", help="End it for good: write its report and best model.")
+        bool, typer.Option("--end", help="End it for good, with report and best model.")
     ] = False,
-    wait: Annotated[
-        bool, typer.Option(help="Wait until it has stopped; otherwise it is only asked to.")
-    ] = True,
+    wait: Annotated[bool, typer.Option(help="Wait until it has stopped.")] = True,
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a sweep that another terminal or machine runs, as Ctrl-C there would.
+    """Stop a sweep that runs in another terminal or on another machine, like Ctrl-C there.
 
-    `resume` goes on with it; with `--end` it is over, as if its budget were spent. With `--trial`
-    only these trials end, with the next iteration that they report, and the sweep goes on. It is
-    asked by a file in the sweep's folder. Exit code 2: the sweep does not run, or has no such
-    trial.
+    `resume` continues it; with `--end` it ends as if its budget were spent. With `--trial` only
+    these trials end, after the next iteration that they report. The request is a file in the
+    sweep's folder. Exit code 2: the sweep is not running, or has no such trial.
 
     Example: `sweep.py stop digits-cnn --trial 7`
     """
     from tune_tf.cli.terminal.console import make_console, print_json
-    from tune_tf.cli.verbs.status import picture
+    from tune_tf.cli.verbs.status import status_view
     from tune_tf.inspection import SweepView
     from tune_tf.sweep.stop import stop_sweep, stop_trials
 
     if trials and end:
         raise typer.BadParameter(
-            "ends the sweep, --trial trials of it: give one", param_hint="--end"
+            "ends the sweep, --trial only trials of it: give one of the two", param_hint="--end"
         )
     console = make_console()
     console.quiet = as_json
@@ -46,10 +43,10 @@ def stop(
     what = f"trial {', '.join(trials)} of {name}" if trials else name
     console.print(f"{what}: asked to stop{' ...' if wait else ''}")
     if trials:
-        seen = stop_trials(sweep, trials, storage_path=storage_path, wait=wait)
+        view = stop_trials(sweep, trials, storage_path=storage_path, wait=wait)
     else:
-        seen = stop_sweep(sweep, storage_path=storage_path, end=end, wait=wait)
+        view = stop_sweep(sweep, storage_path=storage_path, end=end, wait=wait)
     if as_json:
-        print_json(seen.to_dict())
+        print_json(view.to_dict())
     elif wait:
-        console.print(picture(seen))
+        console.print(status_view(view))

@@ -1,4 +1,4 @@
-"""``sweep.py sync``: deliver to MLflow what it had not taken when the sweep ended."""
+"""``sweep.py sync``: send pending results to MLflow."""
 
 import json
 from dataclasses import asdict
@@ -15,11 +15,11 @@ def close(
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
-    """End in MLflow what a killed sweep has left running, if it is not to be resumed.
+    """End the MLflow runs that a killed sweep left running, if it is not to be resumed.
 
-    Delivers first what `sync` does; then runs that are still running become KILLED with the tag
-    `tune_tf.stop_reason` `interrupted`. A closed sweep can still be resumed. Exit code 1: MLflow
-    has not taken everything, and nothing was ended.
+    Sends pending results first, as `sync` does; then runs still running become KILLED with the tag
+    `tune_tf.stop_reason` `interrupted`. A closed sweep can still be resumed. Exit code 1: some
+    results could not be sent, and no run was ended.
 
     Example: `sweep.py close digits-cnn`
     """
@@ -27,11 +27,11 @@ def close(
 
     closing = close_sweep(sweep, storage_path=storage_path)
     if as_json:
-        told_as_data = {**asdict(closing.delivery), "run_ids": closing.run_ids}
-        typer.echo(json.dumps(told_as_data, indent=2))
+        data = {**asdict(closing.delivery), "run_ids": closing.run_ids}
+        typer.echo(json.dumps(data, indent=2))
     else:
         count = len(closing.run_ids)
-        typer.echo(told(closing.delivery))
+        typer.echo(delivery_text(closing.delivery))
         typer.echo(f"{count} run{'' if count == 1 else 's'} ended in MLflow.")
     left = closing.delivery.num_left
     raise typer.Exit(ExitCode.NOTHING_COMPLETED if left else ExitCode.ENDED)
@@ -46,10 +46,10 @@ def sync(
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
-    """Deliver to MLflow what it had not taken when the sweep ended or was killed.
+    """Send to MLflow the results that were pending when the sweep ended or was killed.
 
-    A sweep goes on while its MLflow store is down, and keeps in its folder what the store has not
-    taken. It may be run again and again: nothing is written twice. Exit code 1: something is left.
+    A sweep continues while its MLflow store is down, and keeps pending results in its folder. Run
+    this as often as you like: nothing is written twice. Exit code 1: results are still pending.
 
     Example: `sweep.py sync digits-cnn`
     """
@@ -59,12 +59,12 @@ def sync(
     if as_json:
         typer.echo(json.dumps(asdict(delivery), indent=2))
     else:
-        typer.echo(told(delivery))
+        typer.echo(delivery_text(delivery))
     raise typer.Exit(ExitCode.NOTHING_COMPLETED if delivery.num_left else ExitCode.ENDED)
 
 
-def told(delivery: "Delivery") -> str:
-    """Return what became of the entries, for people."""
+def delivery_text(delivery: "Delivery") -> str:
+    """Summarize a delivery."""
     if not (delivery.num_delivered or delivery.num_left):
         return "MLflow has all of the sweep; there was nothing to deliver."
     text = f"{delivery.num_delivered} entries delivered to MLflow"

@@ -1,4 +1,4 @@
-"""``sweep.py trials``: the trials of a sweep as a table."""
+"""``sweep.py trials``: list the trials of a sweep."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,7 @@ def trials(
         str,
         typer.Option(
             metavar="FIELD",
-            help="A metric (of an objective the best first), a parameter, number, began, "
+            help="A metric (objectives: best first), a parameter, number, began, "
             "iterations, trained_s, outcome ...",
         ),
     ] = "number",
@@ -24,15 +24,15 @@ def trials(
         list[str] | None,
         typer.Option(
             metavar="FIELD=VALUE",
-            help="Show only these; = != < <= > >=. Given several times, all must hold.",
+            help="Filter; = != < <= > >=. Repeatable: all must hold.",
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Show so many at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows.")] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all fields as CSV.")] = False,
     storage_path: StoragePathOption = STORAGE_PATH,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the trials of a sweep: filtered, sorted, as a table, CSV or JSON.
+    """List the trials of a sweep, filtered and sorted, as a table, CSV or JSON.
 
     Example: `sweep.py trials digits-cnn --where outcome=completed --sort val_accuracy --limit 10`
     """

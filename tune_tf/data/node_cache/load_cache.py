@@ -1,4 +1,4 @@
-"""Data loaded once for all configs that lead to the same data."""
+"""Cache of loaded data keyed by the config values that were read."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -18,18 +18,19 @@ class _Entry(Generic[Loaded]):
 
 
 class LoadCache(Generic[Loaded]):
-    """Remembers what a loader made of a config, and which of its values it read.
+    """Cache of loaded data, keyed by the config values that the loader read.
 
-    A loader that reads only ``config["image_size"]`` runs once for each image size, whatever else
-    differs between trials. What is read of the config later, by what the loader made, counts too:
-    it is read of the config that the data were returned for last. A loader must depend on nothing
-    but its config.
+    A loader that reads only ``config["image_size"]`` runs once per image size, whatever else
+    differs between trials. Reads that happen later, by objects that the loader made, count too:
+    they use the config for which the data were last returned. A loader must depend only on its
+    config.
 
     Args:
-        load: Makes the data from a config, which it gets as a
+        load: Loads data from a config, a
             :class:`~tune_tf.data.node_cache.recording_config.RecordingConfig`.
-        keep: Size of all data kept; those used longest ago go first, the newest always stay.
-        size_of: Size of data in units of ``keep``; by default each data set counts as 1.
+        keep: Maximum total size of cached data. The least recently used are dropped first; the
+            newest always stay.
+        size_of: Size of data in units of ``keep``; by default 1 per data set.
     """
 
     def __init__(
@@ -45,18 +46,18 @@ class LoadCache(Generic[Loaded]):
         self._count = 0
 
     def get(self, config: Mapping[str, Any], key: Hashable = None) -> Loaded:
-        """Return the data for a config, loading them if no earlier config read the same values.
+        """Return the data for a config, loading them unless an earlier config read the same values.
 
         Args:
             config: The trial's values.
-            key: What else the data depend on.
+            key: Anything else that the data depend on.
         """
         return self.get_with_reads(config, key)[1]
 
     def get_with_reads(
         self, config: Mapping[str, Any], key: Hashable = None
     ) -> "tuple[Reads, Loaded]":
-        """Return the data for a config, behind the values that their loader read."""
+        """Return the values that the loader read, and the data for a config."""
         for number, entry in self._entries.items():
             if entry.key == key and entry.reads.fit(config):
                 entry.reads.go_on(config)

@@ -1,22 +1,22 @@
-"""An actor that serves all of a job's processes on one node."""
+"""Detached actors that serve all processes of a job on one node."""
 
 from typing import Any
 
 NAMESPACE = "tune_tf"
-"""Ray's namespace of such actors; their names tell the job and the node."""
+"""Ray namespace of these actors; their names contain the job and the node."""
 
 
 def node_actor(kind: type, what: str, *arguments: Any, max_restarts: int = 0) -> Any:
-    """Return the handle of this node's actor, a new one if there is none.
+    """Return the handle of this node's actor, creating it if it does not exist.
 
-    It reserves nothing, as the trials that wait for it have often reserved all CPUs, and outlives
-    the trial that makes it: it has to end itself.
+    It reserves no CPU, because the trials that wait for it have often reserved all of them. It is
+    detached from the trial that creates it, so it has to exit by itself.
 
     Args:
-        kind: Its class.
-        what: It keeps; part of its name.
-        arguments: Of the class.
-        max_restarts: Times that Ray starts it anew where its process dies; -1 for always.
+        kind: Class of the actor.
+        what: What the actor keeps; part of its name.
+        arguments: Arguments of the class.
+        max_restarts: Times that Ray restarts the actor if its process dies; -1 for no limit.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

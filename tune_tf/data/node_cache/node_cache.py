@@ -1,4 +1,4 @@
-"""Who loads the data of a node, once for all trials on it."""
+"""Actor that loads data once per node for all trials on it."""
 
 import asyncio
 import logging
@@ -25,12 +25,12 @@ _SHARE_OF_STORE = 0.5
 
 @dataclass(frozen=True)
 class CachedData:
-    """Data in the object store of a node.
+    """Reference to data in the object store of a node.
 
     Args:
-        data: Ray's reference to :class:`~tune_tf.workload.Data` without test rows, and to what
-            their loader set on the workload; None where they are no arrays or cannot be sent, and
-            every process has to load them for itself.
+        data: Reference to :class:`~tune_tf.workload.Data` without test rows and to the attributes
+            that the loader set on the workload. None if the data are not arrays or cannot be
+            pickled; every process then loads its own.
         num_bytes: Size of the arrays.
     """
 
@@ -39,19 +39,19 @@ class CachedData:
 
 
 class NodeCache:
-    """Loads data once for each value that their loader reads, and owns them in the object store.
+    """Ray actor that loads data once per node and owns them in the object store.
 
-    It is a Ray actor, one a node, and sees no GPU. Who asks while data are being loaded waits for
-    that one loading. Of a sweep's data those used longest ago are dropped where all together take
-    more than half of the node's object store; Ray spills what does not fit. All are dropped once no
-    process is left that asked for them, and the keeper ends itself when it has no more.
+    Data are loaded once for each set of values that their loader reads; requests that arrive during
+    a load wait for it. The actor sees no GPU. The least recently used data of a sweep are dropped
+    once they take more than half of the node's object store; Ray spills what does not fit. Data are
+    dropped when no process that requested them is alive, and the actor exits when it has none left.
 
     Args:
-        keep_s: Seconds that data outlive the last sign of those who asked for them.
+        keep_s: Seconds that data outlive the last heartbeat of the processes that requested them.
     """
 
     def __init__(self, keep_s: float) -> None:
-        # Ray shows all GPUs to an actor that reserves none, and TensorFlow would take their memory.
+        # An actor that reserves no GPU sees all of them, and TensorFlow would take their memory.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self._keep_s = keep_s
         self._leases = Leases(keep_s)
@@ -60,11 +60,11 @@ class NodeCache:
         self._watch: asyncio.Future[None] | None = None
 
     async def knows(self, data_id: str, asker: str) -> bool:
-        """Whether :meth:`learn` was called.
+        """Return whether :meth:`learn` was called for these data, and lease them to the caller.
 
         Args:
-            data_id: Names a sweep's data; the same in all its trials.
-            asker: Name of the process that asks.
+            data_id: Identifier of a sweep's data, the same in all its trials.
+            asker: Name of the requesting process.
         """
         if self._watch is None:
             self._watch = asyncio.ensure_future(
@@ -76,12 +76,12 @@ class NodeCache:
         return data_id in self._caches
 
     async def learn(self, data_id: str, workload: Workload, floatx: str) -> None:
-        """Take over a workload.
+        """Register the workload that loads the data of an identifier.
 
         Args:
-            data_id: Names its data.
-            workload: Whose data.
-            floatx: What floats become.
+            data_id: Identifier of the data.
+            workload: The workload that loads them.
+            floatx: Dtype that floats are converted to.
         """
         if data_id in self._caches:
             return
@@ -93,10 +93,10 @@ class NodeCache:
         )
 
     async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, CachedData]:
-        """Return the data of a config, and what their loader read of it.
+        """Return the config values that the loader read, and the data.
 
         Args:
-            data_id: Of data that it has learnt of.
+            data_id: Identifier of registered data.
             config: The trial's values.
         """
         cache = self._caches[data_id]
@@ -104,11 +104,11 @@ class NodeCache:
             return await asyncio.to_thread(cache.get_with_reads, config)
 
     async def data_ids(self) -> list[str]:
-        """Return the names of all that it keeps."""
+        """Return the identifiers of all registered data."""
         return list(self._caches)
 
     async def hear(self, asker: str) -> None:
-        """Note that a process is there."""
+        """Record a heartbeat of a process."""
         self._leases.hear(asker)
 
 
@@ -123,14 +123,14 @@ def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> Cac
     num_bytes = sum(leaf.nbytes for part in parts if part for _, leaf in leaves_of("", part))
     try:
         return CachedData(ray.put((arrays, replace(changes, owner=None))), num_bytes)
-    except Exception as error:  # noqa: BLE001  whatever an attribute raises where it is pickled
+    except Exception as error:  # noqa: BLE001  pickling an attribute may raise anything
         names = ", ".join(f"self.{name}" for name in sorted(changes.values))
         _log.warning("Each trial loads its data: load_data set %s: %s", names, error)
         return CachedData(None, 0)
 
 
 def _store_bytes() -> int:
-    """Return how much of this node's object store may hold data that nobody uses."""
+    """Return how many bytes of this node's object store unused data may occupy."""
     import ray
 
     here = ray.get_runtime_context().get_node_id()

@@ -1,4 +1,4 @@
-"""A trial's config that notes what is read of it."""
+"""Trial config that records which of its values are read."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ from tune_tf.data.digest import digest
 from tune_tf.errors import WorkloadError
 
 Path = tuple[Any, ...]
-"""Keys from the whole config down to a value or a group of values."""
+"""Keys from the root of the config to a value or group."""
 
 Reads = dict[Path, bytes | None]
-"""What was read: by path, the digest of the value or of the whole group, :data:`GROUP`, or
-:data:`MISSING`; None for a value that cannot be compared."""
+"""Values that were read, by path: the digest of the value or of the whole group, :data:`GROUP`,
+or :data:`MISSING`; None for a value that cannot be compared."""
 
 MISSING, GROUP = b"missing", b"group"
 
@@ -23,11 +23,11 @@ _ABSENT: Any = object()
 
 
 class ConfigReads:
-    """What is read of a config by whoever holds its :class:`RecordingConfig`, at any time.
+    """Record of the values read from a config through its :class:`RecordingConfig`.
 
     Args:
-        config: The trial's values; where it is itself a :class:`RecordingConfig`, that notes all
-            reads too.
+        config: The trial's values. If it is a :class:`RecordingConfig` itself, it records all reads
+            too.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -39,16 +39,16 @@ class ConfigReads:
         self.recording = self.group(())
 
     def fit(self, config: Mapping[str, Any]) -> bool:
-        """Whether all that was read is the same in another config."""
+        """Return whether all recorded reads give the same values in another config."""
         plain = _all_of(config)
         with self.lock:
             return all(
-                noted is not None and _told(_at(plain, path), whole=noted != GROUP) == noted
+                noted is not None and _fingerprint(_at(plain, path), whole=noted != GROUP) == noted
                 for path, noted in self.noted.items()
             )
 
     def go_on(self, config: Mapping[str, Any]) -> None:
-        """Let what is still to be read be read of another config, which fits."""
+        """Switch later reads to another config, which must fit."""
         with self.lock:
             self._take(config)
             for path in self.noted:
@@ -57,23 +57,23 @@ class ConfigReads:
                 group.fill()
 
     def value(self, path: Path) -> Any:
-        """Return a value as it is in the config; ``_ABSENT`` if it is not there."""
+        """Return a value of the config, or ``_ABSENT`` if it is missing."""
         return _at(self._config, path)
 
     def note(self, path: Path, *, whole: bool) -> None:
-        """Note that a value was read.
+        """Record that a value was read.
 
         Args:
-            path: Of the value.
-            whole: Whether with all that is in it, where it is a group.
+            path: Path of the value.
+            whole: For a group, whether everything in it was read.
         """
         with self.lock:
             if path not in self.noted or (whole and self.noted[path] == GROUP):
-                self.noted[path] = _told(self.value(path), whole=whole)
+                self.noted[path] = _fingerprint(self.value(path), whole=whole)
                 self._pass_on(path)
 
     def group(self, path: Path) -> "RecordingConfig":
-        """Return a group of values, or all, as a dict that notes what is read of it."""
+        """Return the group at a path as a dict that records reads; the root has the path ``()``."""
         made = dict.__new__(RecordingConfig)
         made._reads, made._path, made._gone = self, path, set()  # noqa: SLF001  it makes them
         self._groups.append(made)
@@ -81,22 +81,26 @@ class ConfigReads:
         return made
 
     def _take(self, config: Mapping[str, Any]) -> None:
-        self._config = _copied(_all_of(config))  # whoever holds the trial's own may change it
+        self._config = _copied(_all_of(config))  # the caller may change the original
         self._outer = config if isinstance(config, RecordingConfig) else None
 
     def _pass_on(self, path: Path) -> None:
-        """Tell the config that this one was made of."""
+        """Report a read to the config that this one was made from."""
         if self._outer is not None:
             self._outer.note({path: self.noted[path]})
 
 
 class _Unread:
-    """Stands for a value where only those look who go past the methods of a config."""
+    """Placeholder for a value that has not been read through the config's own methods."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Say what to do, in the error of whoever cannot use it; compiled code dies of our own."""
+        """Explain the cause and the remedy.
+
+        The text appears in the error of the code that cannot use the placeholder: compiled code may
+        crash on an exception raised here.
+        """
         return (
             "<a value of the config that was taken past the config's own methods, so that nobody "
             "sees that it is read, as dict.get(config, name), obj.__dict__ = config and some "
@@ -118,45 +122,45 @@ _UNREAD: Any = _Unread()
 
 
 class RecordingConfig(dict[str, Any]):
-    """A config as a loader gets it: a dict of which a value counts as read once it is looked at.
+    """Config dict that records each value as read when it is accessed.
 
-    Groups in it are such dicts too. Whatever looks at many values at once (iteration, ``len``,
-    ``==``, a copy, pickle, a print) counts as reading all. Lists and arrays in it are copies, and
-    what is written to it is seen only there. To make another one of its class makes a plain dict.
+    Nested groups are recorded too. Operations on many values at once (iteration, ``len``, ``==``,
+    copy, pickle, print) record all values as read. Lists and arrays in it are copies, and values
+    written to it are visible only here. Calling the class makes a plain dict.
     """
 
-    # As a dict it holds the values that were read or written, and marks of no use for all others:
-    # compiled code that looks into a dict past its methods must not read what nobody notes.
+    # The underlying dict holds values that were read or written, and unusable placeholders for all
+    # others: compiled code that bypasses a dict's methods must not read a value unrecorded.
     __slots__ = ("_gone", "_path", "_reads")
 
     _reads: ConfigReads
     _path: Path
-    _gone: set[Any]  # keys that were deleted
+    _gone: set[Any]  # deleted keys
 
     def __new__(cls, *arguments: Any, **named: Any) -> Any:
-        """Return a plain dict; :meth:`ConfigReads.group` makes those of this class."""
+        """Return a plain dict; instances of this class are made by :meth:`ConfigReads.group`."""
         return dict(*arguments, **named)
 
     def note(self, reads: Reads) -> None:
-        """Note what another loader read of the same values."""
+        """Record the reads of another loader of the same values."""
         for path, noted in reads.items():
             self._reads.note((*self._path, *path), whole=noted != GROUP)
 
     def at_use(self, action: Callable[[], None]) -> None:
-        """Do something each time that what was made of this config is used."""
+        """Register an action to run each time a result made from this config is used."""
         self._reads.at_use.append(action)
 
     def use_once(self) -> None:
-        """Let what was made of this config serve no other trial."""
+        """Prevent the result made from this config from being reused by another trial."""
         self._reads.noted[()] = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all values as plain dicts; nothing counts as read."""
+        """Return all values as plain dicts without recording reads."""
         with self._reads.lock:
             return {key: self._plain(key, value) for key, value in dict.items(self)}
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a value and note it."""
+        """Return a value and record it as read."""
         path = (*self._path, key)
         with self._reads.lock:
             value = dict.get(self, key, _ABSENT)
@@ -172,27 +176,27 @@ class RecordingConfig(dict[str, Any]):
         return value
 
     def get(self, key: Any, default: Any = None, /) -> Any:
-        """Return a value and note it, or that it is missing."""
+        """Return a value or the default, and record the read."""
         try:
             return self[key]
         except KeyError:
             return default
 
     def __contains__(self, key: object) -> bool:
-        """Return whether the key is there; its value counts as read."""
+        """Return whether the key exists; record its value as read."""
         return self.get(key, _ABSENT) is not _ABSENT
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write a value that is seen only here."""
+        """Write a value that is visible only here."""
         with self._reads.lock:
             dict.__setitem__(self, key, value)
 
     def __delitem__(self, key: Any) -> None:
-        """Take a key away, only here; its value counts as read."""
+        """Delete a key, only here; record its value as read."""
         self.pop(key)
 
     def pop(self, key: Any, default: Any = _ABSENT, /) -> Any:
-        """Return a value and take its key away, only here."""
+        """Remove a key, only here, and return its value; record it as read."""
         with self._reads.lock:
             value = self.get(key, _ABSENT)
             if value is not _ABSENT:
@@ -203,42 +207,42 @@ class RecordingConfig(dict[str, Any]):
         return default if value is _ABSENT else value
 
     def popitem(self) -> tuple[Any, Any]:
-        """Return the last key with its value, and take it away; all values count as read."""
+        """Remove the last key and return it with its value; record all values as read."""
         self.read_all()
         for key in dict.__reversed__(self):
             return key, self.pop(key)
         raise KeyError("popitem(): dictionary is empty")
 
     def clear(self) -> None:
-        """Take all keys away, only here; all values count as read."""
+        """Remove all keys, only here; record all values as read."""
         for key in list(self):
             self.pop(key)
 
     def setdefault(self, key: Any, default: Any = None, /) -> Any:
-        """Return a value and note it; write a default, only here, where it is missing."""
+        """Return a value, writing a default only here if it is missing; record the read."""
         with self._reads.lock:
             if key not in self:
                 self[key] = default
             return self[key]
 
     def update(self, *arguments: Any, **named: Any) -> None:
-        """Write values that are seen only here."""
+        """Write values that are visible only here."""
         for key, value in dict(*arguments, **named).items():
             self[key] = value
 
     def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
-        """Write values that are seen only here."""
+        """Write values that are visible only here."""
         self.update(other)
         return self
 
     def __reduce_ex__(self, protocol: Any = None) -> Any:
-        """Pickle and copy as a plain dict; all values count as read."""
+        """Pickle and copy as a plain dict; record all values as read."""
         return dict, (dict(self),)
 
     __reduce__ = __reduce_ex__
 
     def fill(self) -> None:
-        """Take over the keys of the config, for values that were neither read nor written."""
+        """Synchronise the keys with the config, keeping values that were read or written."""
         known = {key: value for key, value in dict.items(self) if value is not _UNREAD}
         dict.clear(self)
         for key in self._reads.value(self._path):
@@ -252,7 +256,7 @@ class RecordingConfig(dict[str, Any]):
         return value.to_dict() if isinstance(value, RecordingConfig) else value
 
     def read_all(self) -> None:
-        """Count all values as read."""
+        """Record all values as read."""
         with self._reads.lock:
             self._reads.note(self._path, whole=True)
             for key in list(dict.keys(self)):
@@ -262,7 +266,7 @@ class RecordingConfig(dict[str, Any]):
 
 
 def _reading_all(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of a dict before which all values count as read."""
+    """Wrap a dict method so that it records all values as read first."""
 
     def read_and_do(*arguments: Any) -> Any:
         for each in arguments:
@@ -279,7 +283,7 @@ for _name in (
 ):
     setattr(RecordingConfig, _name, _reading_all(getattr(dict, _name)))
 
-for _representer in (SafeRepresenter, Representer):  # PyYAML, Ray's own, goes by the very class
+for _representer in (SafeRepresenter, Representer):  # PyYAML, which Ray uses, needs the exact class
     _representer.add_representer(RecordingConfig, SafeRepresenter.represent_dict)
 
 
@@ -288,7 +292,7 @@ def _all_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """Return a value with its containers and arrays copied."""
+    """Return a value with its containers and arrays copied recursively."""
     kind = type(value)
     if kind is dict:
         return {key: _copied(each) for key, each in value.items()}
@@ -305,7 +309,7 @@ def _at(config: Any, path: Path) -> Any:
     return config
 
 
-def _told(value: Any, *, whole: bool) -> bytes | None:
+def _fingerprint(value: Any, *, whole: bool) -> bytes | None:
     if value is _ABSENT:
         return MISSING
     return GROUP if type(value) is dict and not whole else digest(value)

@@ -1,4 +1,4 @@
-"""A workload's data, loaded once for all trials on a node."""
+"""Loader that shares a workload's data among all trials on a node."""
 
 import logging
 from collections.abc import Mapping
@@ -16,22 +16,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 KEEP_S = 120.0
-"""Seconds that data outlive the last process of a node that used them: longer than the start of a
-trial takes, before which the last one may have ended."""
+"""Seconds that data stay cached after the last process that used them has ended.
+
+Longer than a trial takes to start, so that the next trial of a node still finds them.
+"""
 _TRIES = 3
 
 
 class SharedLoads:
-    """Loads a workload's data in a process of the node that serves all its trials.
+    """Loader of a workload's data that shares one copy per node.
 
-    The arrays lie in the node's object store and are mapped into each trial, read-only. A process
-    that is no actor of a Ray cluster loads them by itself, and so does every process where they are
-    no arrays.
+    The arrays lie in the node's object store; each trial maps them read-only. A process that is not
+    a Ray actor loads its own data, as does every process if the data are not arrays.
 
     Args:
-        workload: Whose data.
-        data_id: Names them; the same in all trials that share them, None to share nothing.
-        floatx: What floats become, where data are shared.
+        workload: The workload whose ``load_data`` is called.
+        data_id: Identifier of the data, the same in all trials that share them; None to share
+            nothing.
+        floatx: Dtype that shared floats are converted to.
         keep_s: See :class:`~tune_tf.data.node_cache.node_cache.NodeCache`.
     """
 
@@ -62,29 +64,29 @@ class SharedLoads:
         return data
 
     def _shared(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
-        """Return the node's copy; None where there can be none."""
+        """Return the node's copy, or None if the data cannot be shared."""
         from ray.exceptions import ObjectLostError, RayActorError
 
         for _ in range(_TRIES):
             try:
-                return self._of_keeper(config)
+                return self._from_cache(config)
             except (RayActorError, ObjectLostError) as error:
                 _log.warning("The process that keeps this node's data was lost: %s", error)
         return None
 
-    def _of_keeper(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
+    def _from_cache(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
         import ray
         from ray.exceptions import RayTaskError
 
         from tune_tf.data.node_cache.node_cache import NodeCache
 
-        keeper: ActorHandle = node_actor(NodeCache, "data", self._keep_s)
-        asker = ActorHeartbeat.to(keeper, self._keep_s / BEATS, "keeper").asker
-        if not ray.get(keeper.knows.remote(self._data_id, asker)) and not self._teach(keeper):
+        cache: ActorHandle = node_actor(NodeCache, "data", self._keep_s)
+        asker = ActorHeartbeat.to(cache, self._keep_s / BEATS, "keeper").asker
+        if not ray.get(cache.knows.remote(self._data_id, asker)) and not self._teach(cache):
             return None
         plain = config.to_dict() if isinstance(config, RecordingConfig) else dict(config)
         try:
-            reads, kept = ray.get(keeper.load.remote(self._data_id, plain))
+            reads, kept = ray.get(cache.load.remote(self._data_id, plain))
         except RayTaskError as error:
             if isinstance(error.cause, Exception):
                 raise error.cause from error
@@ -96,8 +98,8 @@ class SharedLoads:
         found: tuple[Data, Changes] = ray.get(kept.data)
         return found
 
-    def _teach(self, keeper: "ActorHandle") -> bool:
-        """Hand over the workload; return whether that was possible."""
+    def _teach(self, cache: "ActorHandle") -> bool:
+        """Send the workload to the cache; return whether that was possible."""
         import ray
 
         try:
@@ -105,12 +107,12 @@ class SharedLoads:
         except TypeError as error:
             _log.warning("Each trial loads its data: the workload cannot be shared: %s", error)
             return False
-        ray.get(keeper.learn.remote(self._data_id, workload, self._floatx))
+        ray.get(cache.learn.remote(self._data_id, workload, self._floatx))
         return True
 
 
 def is_actor() -> bool:
-    """Whether this process is an actor of a Ray cluster, as a trial of a sweep is."""
+    """Return whether this process is an actor of a Ray cluster, as a trial of a sweep is."""
     import ray
 
     return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None

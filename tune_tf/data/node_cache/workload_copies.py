@@ -1,4 +1,4 @@
-"""Copies of a workload, on which its methods run apart from those of other trials."""
+"""Copies of a workload that isolate its methods from those of other trials."""
 
 import contextlib
 import io
@@ -30,12 +30,12 @@ _NOT_COPIED = (type, types.FunctionType, types.ModuleType)
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What a method changed of the attributes of a workload.
+    """Attributes of a workload that a method changed.
 
     Args:
-        values: Attributes that it set or changed in place.
-        removed: Names of those that it deleted.
-        owner: The workload that it ran on; None where that is in another process.
+        values: Attributes that were set or changed in place.
+        removed: Names of deleted attributes.
+        owner: The workload that the method ran on; None if it is in another process.
     """
 
     values: Mapping[str, Any]
@@ -44,15 +44,15 @@ class Changes:
 
 
 class WorkloadCopies:
-    """Runs methods of a workload on copies of it, and takes over what they set there.
+    """Runner of a workload's methods on copies, which are isolated between trials.
 
-    A copy is as the workload was before its first trial, so that a method sees nothing that another
-    trial's methods set. What it sets itself is put on the workload, for the other methods of its
-    trial, and taken away for the next trial. Classes, functions and read-only arrays are not
-    copied.
+    A copy has the attributes that the workload had before its first trial, so a method never sees
+    attributes that another trial set. Attributes that it sets itself are put on the workload for
+    the other methods of its trial and removed before the next trial. Classes, functions and
+    read-only arrays are not copied.
 
     Args:
-        workload: The user's, before any of its methods ran.
+        workload: The user's workload, before any of its methods ran.
     """
 
     _of_workload: ClassVar[dict[int, "WorkloadCopies"]] = {}
@@ -72,12 +72,12 @@ class WorkloadCopies:
 
     @classmethod
     def of(cls, workload: Workload) -> "WorkloadCopies":
-        """Return those that were made last of a workload, or new ones."""
+        """Return the latest copies of a workload, creating them if there are none."""
         return cls._of_workload.get(id(workload)) or cls(workload)
 
     @property
     def loaded_version(self) -> bytes:
-        """Equal for equal values of what ``load_data`` set on the workload."""
+        """Digest of the attributes that ``load_data`` set; equal for equal values."""
         loaded = self._puts.get(LOAD_DATA)
         return b"" if loaded is None else loaded.version
 
@@ -88,17 +88,19 @@ class WorkloadCopies:
         return loaded is not None and bool(loaded.names)
 
     def run(self, name: str, call: Callable[[Workload], Result]) -> tuple[Result, Changes]:
-        """Run a method on a new copy; others than ``load_data`` see what that has set.
+        """Run a method on a new copy, which has the changes of the other methods of the trial.
+
+        ``load_data`` runs first and sees none of them.
 
         Args:
-            name: The method.
-            call: Calls it on a copy.
+            name: Name of the method.
+            call: Calls the method on a copy.
 
         Returns:
-            What it returned, and what it changed of the copy.
+            The method's result and its changes to the copy.
 
         Raises:
-            WorkloadError: It changed an attribute of the class, which all trials share.
+            WorkloadError: The method changed a class attribute, which all trials share.
         """
         seen = {} if name == LOAD_DATA else self._puts
         made = self._copy({each: put for each, put in seen.items() if each != name})
@@ -117,13 +119,13 @@ class WorkloadCopies:
         return result, Changes(values, frozenset(before.keys() - after.keys()), made)
 
     def put(self, name: str, changes: Changes, config: Mapping[str, Any]) -> None:
-        """Put changes on the workload, in place of those of earlier trials.
+        """Apply changes to the workload, replacing those of earlier trials.
 
         Args:
-            name: The method that made them.
-            changes: What it changed.
-            config: That it was called with. They are put again where what was made of it is used
-                again.
+            name: Name of the method that made the changes.
+            changes: The changes.
+            config: The config that the method was called with. The changes are applied again each
+                time a result made from this config is reused.
         """
         saved = SavedAttributes(changes.values, changes.owner)
         made = _Put(replace(changes, owner=None), saved)
@@ -162,7 +164,7 @@ class WorkloadCopies:
         return made
 
     def _replace(self, puts: "dict[str, _Put]") -> None:
-        """Put changes on the workload, and take those away that are there."""
+        """Apply new changes to the workload and revert the current ones."""
         workload = self._workload()
         touched = {name for put in self._puts.values() for name in put.names}
         self._puts = puts
@@ -170,19 +172,19 @@ class WorkloadCopies:
         if workload is None or not touched:
             return
         wanted = _changed({}, puts, workload)
-        if not touched <= wanted.keys():  # some are to be as they were at first
+        if not touched <= wanted.keys():  # some return to their initial values
             wanted = _changed(self._first.restored(workload), puts, workload)
         for name in touched:
             if name in wanted:
                 object.__setattr__(workload, name, wanted[name])
             elif hasattr(workload, name):
-                with contextlib.suppress(AttributeError):  # it is the class' own
+                with contextlib.suppress(AttributeError):  # a class attribute
                     object.__delattr__(workload, name)
 
 
 @dataclass(frozen=True, eq=False)
 class _Put:
-    """What a method changed, as it is put on the workload of each trial anew."""
+    """Changes of a method, stored so that they can be applied to each trial's workload."""
 
     changes: Changes
     saved: "SavedAttributes"
@@ -195,12 +197,12 @@ class _Put:
     def version(self) -> bytes:
         if not self.names:
             return b""
-        told = digest((dict(self.changes.values), self.changes.removed))
-        return uuid.uuid4().bytes if told is None else told
+        content = digest((dict(self.changes.values), self.changes.removed))
+        return uuid.uuid4().bytes if content is None else content
 
 
 def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -> dict[str, Any]:
-    """Return the attributes of a workload with what methods changed of them."""
+    """Return a workload's attributes with the changes of methods applied."""
     for put in puts.values():
         state = {n: v for n, v in state.items() if n not in put.changes.removed}
         state |= put.saved.restored(owner)
@@ -208,16 +210,16 @@ def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -
 
 
 class SavedAttributes:
-    """Attributes as they were at a moment, to be had again any number of times.
+    """Snapshot of attributes that can be restored any number of times.
 
     Args:
         values: The attributes.
-        owner: Whose they are; what refers to it will refer to who gets them back.
+        owner: Their workload; references to it are replaced by the workload they are restored to.
     """
 
     def __init__(self, values: Mapping[str, Any], owner: Workload | None) -> None:
         self._shared: dict[int, Any] = {}
-        #: Those that cannot be pickled, and are given back as they are.
+        #: Attributes that cannot be pickled; restored as they are, uncopied.
         self.uncopied: Mapping[str, Any] = {}
         self._content = self._pickled(dict(values), owner)
         if self._content is None:
@@ -233,17 +235,13 @@ class SavedAttributes:
         return [each for each in self._shared.values() if isinstance(each, np.ndarray)]
 
     def restored(self, owner: Workload) -> dict[str, Any]:
-        """Return the attributes.
-
-        Args:
-            owner: Who gets them.
-        """
+        """Return the attributes, with references to the owner replaced by a new owner."""
         if self._content is None:
             return dict(self.uncopied)
         return {**self._unpickled(self._content, owner), **self.uncopied}
 
     def _pickled(self, value: Any, owner: Workload | None) -> bytes | None:
-        """Return a pickle that is known to give the value back; None where there is none."""
+        """Return a pickle that is known to load, or None."""
         file = io.BytesIO()
         try:
             _Pickler(file, self._shared, owner).dump(value)
@@ -263,7 +261,7 @@ class _Pickler(pickle.Pickler):
         self._owner = owner
 
     def persistent_id(self, obj: Any) -> int | None:
-        """Return the number of what is not copied."""
+        """Return an identifier for objects that are not copied, None for all others."""
         if obj is self._owner and obj is not None:
             return 0
         read_only = isinstance(obj, np.ndarray) and not obj.flags.writeable
@@ -280,19 +278,19 @@ class _Unpickler(pickle.Unpickler):
         self._owner = owner
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return what was not copied."""
+        """Return the uncopied object of an identifier."""
         return self._shared[pid] if pid else self._owner
 
 
 def _attributes(workload: Workload) -> dict[str, Any]:
-    """Return the attributes that go with a workload to other processes."""
+    """Return the attributes that are pickled with a workload."""
     state = workload.__getstate__()
-    parts = state if isinstance(state, tuple) else (state,)  # that of classes with slots is one
+    parts = state if isinstance(state, tuple) else (state,)  # a tuple for classes with slots
     return {name: value for part in parts if part for name, value in part.items()}
 
 
 def _class_values(kind: type) -> dict[str, bytes | None]:
-    """Return the digests of what a class and its bases hold beside methods."""
+    """Return digests of the non-method attributes of a class and its bases."""
     bases = [each for each in kind.__mro__ if issubclass(each, Workload) and each is not Workload]
     return {
         f"{each.__name__}.{name}": digest(value)
@@ -305,7 +303,7 @@ def _class_values(kind: type) -> dict[str, bytes | None]:
 def _check_class(
     method: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]
 ) -> None:
-    changed = sorted(name for name, told in after.items() if before.get(name) != told)
+    changed = sorted(name for name, content in after.items() if before.get(name) != content)
     if changed:
         raise WorkloadError(
             f"{method} changed {', '.join(changed)}, which belongs to the class and so to all "

@@ -1,4 +1,4 @@
-"""Portions put together into the rows of all records."""
+"""Assembly of chunks into the rows of all records."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 from tune_tf.data.nested import Nested, map_nested
 from tune_tf.data.prepare.chunk import Chunk, RecordFailure, RowRun
-from tune_tf.data.prepare.row_form import fill, room_for, told_form
+from tune_tf.data.prepare.row_form import fill, format_form, room_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class _Whole:
 
     def _unlike(self, run: RowRun) -> list[RecordFailure]:
         error = (
-            f"ValueError: its row is {told_form(run.form)}, but the row of record "
-            f"{self._kept[0]} is {told_form(self._form)}; all rows must be of one shape and type"
+            f"ValueError: its row is {format_form(run.form)}, but the row of record "
+            f"{self._kept[0]} is {format_form(self._form)}; all rows must be of one shape and type"
         )
         return [RecordFailure(int(number), error) for number in run.numbers]

@@ -1,4 +1,4 @@
-"""Which contents are still wanted by somebody."""
+"""Leases on cached contents, kept alive by heartbeats."""
 
 import asyncio
 import threading
@@ -8,46 +8,46 @@ from typing import Any, ClassVar
 
 
 class ActorHeartbeat:
-    """Tells an actor that keeps data at times that this process is there.
+    """Periodic heartbeat from this process to an actor that caches data.
 
     An actor cannot see the processes of other nodes, and whatever it held of them (an object, a
     handle) would keep them from ending in good order.
 
     Args:
-        keeper: Its handle.
+        actor: Handle of the actor.
         every_s: Seconds between two signs.
     """
 
     _of_process: ClassVar[dict[str, "ActorHeartbeat"]] = {}  # by kind of actor
 
-    def __init__(self, keeper: Any, every_s: float) -> None:
+    def __init__(self, actor: Any, every_s: float) -> None:
         import ray
 
-        self._keeper = keeper
+        self._actor = actor
         self.asker: str = ray.get_runtime_context().get_worker_id()
         self._every_s = every_s
         self._stopped = threading.Event()
         threading.Thread(target=self._beat, name="tune_tf heartbeat", daemon=True).start()
 
     @classmethod
-    def to(cls, keeper: Any, every_s: float, kind: str) -> "ActorHeartbeat":
+    def to(cls, actor: Any, every_s: float, kind: str) -> "ActorHeartbeat":
         """Return the one of this process, which starts where it does not yet go to that actor.
 
         Args:
-            keeper: The actor's handle.
+            actor: Handle of the actor.
             every_s: Seconds between two signs.
             kind: Of the actor; a process has one heartbeat for each kind, to the latest of it.
         """
         current = cls._of_process.get(kind)
-        if current is None or not current.goes_to(keeper):
+        if current is None or not current.goes_to(actor):
             if current is not None:
                 current.stop()
-            current = cls._of_process[kind] = cls(keeper, every_s)
+            current = cls._of_process[kind] = cls(actor, every_s)
         return current
 
-    def goes_to(self, keeper: Any) -> bool:
+    def goes_to(self, actor: Any) -> bool:
         """Whether an actor hears it from this process as it is connected now."""
-        return bool(self._keeper == keeper) and self._is_connected()
+        return bool(self._actor == actor) and self._is_connected()
 
     def stop(self) -> None:
         """Give no more signs."""
@@ -58,7 +58,7 @@ class ActorHeartbeat:
 
         while not self._stopped.wait(self._every_s) and self._is_connected():
             try:
-                self._keeper.hear.remote(self.asker)
+                self._actor.hear.remote(self.asker)
             except ray.exceptions.RayError:  # disconnected at this very moment
                 return
 
@@ -76,7 +76,7 @@ BEATS = 10
 
 
 class Leases:
-    """Remembers who wants what, and when each was last heard of.
+    """Users of each content and the time of their last heartbeat.
 
     Args:
         keep_s: How long a content is kept after the last sign of all who want it.

@@ -1,4 +1,4 @@
-"""What is to be prepared, in the form that travels to the processes that do it."""
+"""Preparation of records, and its picklable form for worker processes."""
 
 import pickle
 import uuid
@@ -40,8 +40,8 @@ class Preparation:
 
         A function or record that cannot be compared makes it another content at each call.
         """
-        told = digest((self.fn, self.stop_at_failure, self.version, self.records))
-        return uuid.uuid4().hex if told is None else told.hex()
+        content_digest = digest((self.fn, self.stop_at_failure, self.version, self.records))
+        return uuid.uuid4().hex if content_digest is None else content_digest.hex()
 
     def packed(self, num_workers: int) -> "PackedPreparation":
         """Return this in chunks for so many workers."""
@@ -70,11 +70,11 @@ class PackedFunction:
 
     Args:
         content: The pickled function.
-        told: Its digest; None if it has none.
+        content_digest: Digest of the function; None if it has none.
     """
 
     content: bytes
-    told: bytes | None
+    content_digest: bytes | None
 
     def unpacked(self) -> Callable[[Any], Nested]:
         """Return the function.
@@ -84,7 +84,7 @@ class PackedFunction:
                 another code or other global values.
         """
         fn: Callable[[Any], Nested] = pickle.loads(self.content)  # noqa: S301  of the same job
-        if self.told is not None and digest(fn) != self.told:
+        if self.content_digest is not None and digest(fn) != self.content_digest:
             raise ChangedFunctionError(f"{fn!r} is not as in the process that asked")
         return fn
 

@@ -1,4 +1,4 @@
-"""The one place of a job where data are prepared."""
+"""Actor that prepares data once for a whole job."""
 
 import asyncio
 import contextlib
@@ -168,7 +168,7 @@ class PrepareActor:
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """What is told to those who asked.
+    """Answer to a preparation request.
 
     Args:
         found: The object with what came of the records, in a tuple so that it stays one.
@@ -191,9 +191,9 @@ async def _answer(packed: PackedPreparation) -> _Answer:
     import ray
 
     run = ray.remote(num_cpus=0, num_returns=2, max_calls=1, scheduling_strategy="DEFAULT")(_run)
-    told, found = run.remote(packed)
+    ending, found = run.remote(packed)
     try:
-        problem, is_whole = await told
+        problem, is_whole = await ending
     except ray.exceptions.RayError as error:
         problem, is_whole = str(error), False
     return _Answer((found,), problem, is_final=is_whole)

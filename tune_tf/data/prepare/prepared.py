@@ -1,4 +1,4 @@
-"""Records turned into rows, once for a whole sweep."""
+"""Preparation of records into rows, once per sweep."""
 
 import logging
 import sys
@@ -18,7 +18,7 @@ from tune_tf.errors import (
     ErrorDetail,
     InvalidSettingsError,
     WorkloadError,
-    near_ones,
+    did_you_mean,
     one_of,
 )
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 OnBadRecord = Literal["raise", "skip"]
 
-_NUM_TOLD = 3
+_MAX_LISTED = 3
 _MAX_CHARACTERS = 500
 
 
@@ -101,20 +101,20 @@ def prepared(
 def _preparation(
     records: Sequence[Any], fn: Callable[[Any], Nested], on_bad_record: str, version: str
 ) -> Preparation:
-    faults = []
+    errors = []
     if isinstance(records, str | bytes):
-        faults.append(
+        errors.append(
             ErrorDetail("records", f"must be several records, not one {type(records).__name__}")
         )
     if not callable(fn):
-        faults.append(ErrorDetail("fn", f"must be a function of a record, not {type(fn).__name__}"))
+        errors.append(ErrorDetail("fn", f"must be a function of a record, not {type(fn).__name__}"))
     if on_bad_record not in (known := get_args(OnBadRecord)):
-        told = f"{on_bad_record!r} is unknown: use {one_of(known)}"
-        faults.append(ErrorDetail("on_bad_record", told + near_ones(on_bad_record, known)))
+        text = f"{on_bad_record!r} is unknown: use {one_of(known)}"
+        errors.append(ErrorDetail("on_bad_record", text + did_you_mean(on_bad_record, known)))
     if not isinstance(version, str):
-        faults.append(ErrorDetail("version", f"must be a text, not {type(version).__name__}"))
-    if faults:
-        raise InvalidSettingsError(faults)
+        errors.append(ErrorDetail("version", f"must be a text, not {type(version).__name__}"))
+    if errors:
+        raise InvalidSettingsError(errors)
     if not len(records):
         raise WorkloadError("there are no records to prepare: look for why the list is empty")
     return Preparation(list(records), fn, on_bad_record == "raise", version)
@@ -140,7 +140,7 @@ def _gathered_here(preparation: Preparation) -> AssembledRows:
 def _judged(preparation: Preparation, found: AssembledRows, began: bool) -> Prepared:
     """Return the rows, or raise what the bad records call for."""
     bad = tuple(
-        BadRecord(failure.index, _told(preparation.records[failure.index]), failure.error)
+        BadRecord(failure.index, _format_record(preparation.records[failure.index]), failure.error)
         for failure in found.failures
     )
     if bad and preparation.stop_at_failure:
@@ -160,10 +160,10 @@ def _judged(preparation: Preparation, found: AssembledRows, began: bool) -> Prep
 
 
 def _first(bad: tuple[BadRecord, ...]) -> str:
-    more = [f"and {len(bad) - _NUM_TOLD} more"] if len(bad) > _NUM_TOLD else []
-    return "; ".join([*map(str, bad[:_NUM_TOLD]), *more])
+    more = [f"and {len(bad) - _MAX_LISTED} more"] if len(bad) > _MAX_LISTED else []
+    return "; ".join([*map(str, bad[:_MAX_LISTED]), *more])
 
 
-def _told(record: Any) -> str:
+def _format_record(record: Any) -> str:
     text = str(record)
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

@@ -1,4 +1,4 @@
-"""The processes of a cluster that prepare records, run by Ray Data."""
+"""Pool of Ray Data workers that prepare records."""
 
 import itertools
 import logging
@@ -102,7 +102,7 @@ def _by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
         raise WorkerLostError(
             f"the process that prepares a record, {last} or one of the next ones, was lost "
             f"{1 + _MAX_RETRIES} times: call the function for them in a process of its own to see "
-            "what ends it, such as a fault in a library or too little memory"
+            "what ends it, such as a crash in a library or too little memory"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What rows must have in common to be stacked: nesting, shapes and types."""
+"""Form of a row: its nesting, shapes and types, equal for rows that can be stacked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,12 +42,12 @@ def form_of(row: Nested) -> Nested:
     return map_nested(lambda leaf: ArrayForm(leaf.shape, leaf.dtype), row)
 
 
-def told_form(form: Nested) -> str:
-    """Return a form in words, such as ``float32[8, 8], int64[]``."""
+def format_form(form: Nested) -> str:
+    """Format a form as text, such as ``float32[8, 8], int64[]``."""
     if isinstance(form, Mapping):
-        return ", ".join(f"{key}: {told_form(value)}" for key, value in form.items())
+        return ", ".join(f"{key}: {format_form(value)}" for key, value in form.items())
     if is_sequence(form):
-        return f"({', '.join(told_form(value) for value in form)})"
+        return f"({', '.join(format_form(value) for value in form)})"
     return str(form)
 
 

@@ -40,7 +40,7 @@ def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
         number of rows on the first axis. It raises :class:`~tune_tf.errors.WorkloadError` where
         they differ in rows.
     """
-    told: set[str] = set()
+    warned: set[str] = set()
     eager: list[Callable[..., Any]] = []
 
     def over_rows(*rows: Any) -> Any:
@@ -59,8 +59,8 @@ def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
         _check_rows(fn, tensors)
         with _looped_operations(tf.get_logger()) as looped:
             mapped = tf.vectorized_map(lambda row: fn(*row), tensors, warn=False)
-        if new := sorted(name for name in looped - told if not name.startswith(_DRAWS)):
-            told.update(new)
+        if new := sorted(name for name in looped - warned if not name.startswith(_DRAWS)):
+            warned.update(new)
             _log.warning(
                 "%s is not vectorised as a whole: TensorFlow runs %s in a loop over the rows of a "
                 "batch; where that is too slow, use other operations",

@@ -1,4 +1,4 @@
-"""What a sweep will take, before it is run: measured, simulated and added up."""
+"""Forecasts of sweeps from measured trials and a simulated scheduler."""
 
 import lazy_loader
 

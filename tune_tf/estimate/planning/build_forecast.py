@@ -1,4 +1,4 @@
-"""Adds up what was measured and simulated to a forecast."""
+"""Builder of a sweep forecast from measurements and simulations."""
 
 import shutil
 import statistics
@@ -7,53 +7,53 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tune_tf.estimate.planning.costs import Costs
+from tune_tf.estimate.planning.costs import TrialCosts
 from tune_tf.estimate.planning.disk import Disk
 from tune_tf.estimate.planning.machine import Machine
-from tune_tf.estimate.planning.measure_trials import Measured
+from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
 from tune_tf.estimate.planning.overhead import MeasuredOverhead
-from tune_tf.estimate.planning.schedule_model import Limits, Spent, segments_of, spend, stretched
-from tune_tf.estimate.planning.simulated import Simulated
-from tune_tf.estimate.planning.trial_actor import Memory
+from tune_tf.estimate.planning.schedule_model import (
+    Limits,
+    SweepUsage,
+    extend_segments,
+    segments_of,
+    simulate_slots,
+)
+from tune_tf.estimate.planning.simulated import SimulatedSweeps
+from tune_tf.estimate.planning.trial_actor import PeakMemory
 from tune_tf.forecast import Forecast, ModelForecast, Range
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.trainables.memory.recycling import Recycling
 
-_LEAST_DOUBT = 0.1  # speed differs by that from one minute to the next, however it was measured
+_LEAST_DOUBT = 0.1  # relative; speed varies that much between minutes, however it is measured
 
-_MODEL_LOGGING = 0.15  # starts of a process; the one that does it runs before the last trial ends
-_SETUP = 0.12  # Tune, searcher and tracking until trials are asked for, in starts of a process
-_BUSY = 0.2  # of the cores, by other programs: then times are not those of a quiet machine
+# In process start times; the logging process starts before the last trial ends.
+_MODEL_LOGGING = 0.15
+_SETUP = 0.12  # of Tune, searcher and tracking before the first trial, in process start times
+_BUSY = 0.2  # share of cores used by other programs from which on times are unreliable
 
 
 @dataclass(frozen=True)
 class ForecastBuilder:
-    """What a forecast is made of.
+    """Builder of a forecast.
 
     Args:
-        plan: What the sweep would do.
-        machine: What it will run on.
-        survey: The models of the space.
-        facts: Those that were trained, the largest first.
-        measured: What came of these.
-        costs: What trials take.
-        runs: The sweep in virtual time.
-        reuses: Whether a process runs one trial after another.
-        num_to_keep: Checkpoints of a trial that are kept; None for all.
-        first_rung: Iterations before which no trial is stopped.
-        cluster_s: Seconds that Ray took to start and to end; almost none where it ran.
-        store: What MLflow took to make an empty store; None without tracking.
-        report: What the report took.
+        trained: Trained models, the largest first.
+        reuses: Whether a process runs several trials.
+        num_to_keep: Checkpoints kept per trial; None for all.
+        first_rung: Iteration before which no trial is stopped.
+        cluster_s: Seconds to start and to stop Ray; almost 0 for a running cluster.
+        store: Overhead of creating an empty MLflow store; None without tracking.
     """
 
     plan: SweepPlan
     machine: Machine
-    survey: ModelProfiles
-    facts: tuple[ModelProfile, ...]
-    measured: Measured
-    costs: Costs
-    runs: Simulated
+    profiles: ModelProfiles
+    trained: tuple[ModelProfile, ...]
+    measured: TrialMeasurements
+    costs: TrialCosts
+    runs: SimulatedSweeps
     reuses: bool
     num_to_keep: int | None
     first_rung: int
@@ -62,12 +62,7 @@ class ForecastBuilder:
     report: MeasuredOverhead
 
     def forecast(self, digest: str, made_at: str) -> Forecast:
-        """Add up.
-
-        Args:
-            digest: Of the settings.
-            made_at: When, as ISO 8601.
-        """
+        """Return the forecast, made at a time in ISO 8601 from settings with a digest."""
         config, resources = self.plan.config, self.plan.resources
         setup_s = self.cluster_s + _SETUP * self.measured.process_s
         start_s = self._once(setup_s)
@@ -91,7 +86,7 @@ class ForecastBuilder:
             num_fitting_memory=fitting,
             max_t=config.scheduler.max_t,
             models=self._models,
-            num_parameters=Range.of(each.num_parameters for each in self.survey.known),
+            num_parameters=Range.of(each.num_parameters for each in self.profiles.known),
             memory_bytes=memory,
             gpu_memory_bytes=self._gpu_memory_bytes,
             epoch_s=Range.of(self._epoch_seconds),
@@ -119,49 +114,49 @@ class ForecastBuilder:
         return self.plan.max_concurrent_trials
 
     @cached_property
-    def _spent(self) -> tuple[Spent, ...]:
-        """What each simulated sweep spends within the budget."""
-        all_stints = [segments_of(trace, self.runs.seconds) for trace in self.runs.traces]
+    def _spent(self) -> tuple[SweepUsage, ...]:
+        """Usage of each simulated sweep within the budget."""
+        sweeps = [segments_of(trace, self.runs.seconds) for trace in self.runs.traces]
         budget = self.plan.config.budget
         limits = Limits.of(budget, self.plan.resources, begun_s=self.measured.process_s)
         return tuple(
-            spend(
-                stretched(all_stints, first, self.runs.growth),
+            simulate_slots(
+                extend_segments(sweeps, first, self.runs.growth),
                 self.costs.of,
                 num_slots=self._num_at_once,
                 reuses=self.reuses,
                 limits=limits,
             )
-            for first in range(len(all_stints))
+            for first in range(len(sweeps))
         )
 
     @cached_property
     def _doubt(self) -> float:
-        """Part by which measured seconds differ from each other, over slots and rounds.
+        """Relative spread of the measured seconds over slots and rounds.
 
-        Other programs that were seen may be gone later, and some that were not may come.
+        At least half the share of cores that other programs used, because that load may change.
         """
         apart = []
-        for turns in self.measured.turns:
-            seconds = [each for turn in turns for each in turn.epochs_s]
+        for timings in self.measured.timings:
+            seconds = [each for timing in timings for each in timing.epochs_s]
             middle = statistics.median(seconds)
             apart.append(statistics.median(abs(each - middle) for each in seconds) / middle)
         busy = min(1.0, self.machine.busy_cores / self.machine.num_cores)
         return max(_LEAST_DOUBT, 1.5 * statistics.fmean(apart), busy / 2)
 
     def _once(self, seconds: float) -> Range:
-        """Return a range for what was measured a single time."""
+        """Return a range around a quantity that was measured once."""
         less, more = min(0.6, 0.2 + self._doubt), 0.3 + 2 * self._doubt
         return Range.around(seconds, less=less, more=more)
 
     def _doubted(self, seconds: Range) -> Range:
-        """Return a range that holds what the measured speed may be off as well."""
+        """Widen a range by the uncertainty of the measured speed."""
         less, more = min(0.6, self._doubt), 2 * self._doubt
         return Range(seconds.low * (1 - less), seconds.likely, seconds.high * (1 + more))
 
     @cached_property
     def _epoch_seconds(self) -> list[float]:
-        return [self.costs.epoch_s(each.config) for each in self.survey.known]
+        return [self.costs.epoch_s(each.config) for each in self.profiles.known]
 
     @property
     def _longest_epoch_s(self) -> float:
@@ -178,13 +173,13 @@ class ForecastBuilder:
 
     @cached_property
     def _memory_bytes(self) -> Range:
-        """Most host memory of a trial, at the end of the sweep."""
+        """Peak host memory of a trial at the end of the sweep."""
         measured = self.measured
         fresh = [each.host_bytes for each in measured.fresh.values()] or [measured.grown.host_bytes]
         largest = float(max(fresh))
         grown, growth = max(largest, measured.grown.host_bytes), 0.0
         if self.reuses:
-            num_met = len(measured.turns)
+            num_met = len(measured.timings)
             a_program = (grown - largest) / max(1, num_met - 1)
             most = min(Recycling().max_programs, max(it.structures for it in self._spent))
             growth = a_program * max(0, most - num_met)
@@ -201,42 +196,45 @@ class ForecastBuilder:
     @cached_property
     def _models(self) -> tuple[ModelForecast, ...]:
         found = []
-        for index, (facts, turns) in enumerate(zip(self.facts, self.measured.turns, strict=True)):
+        for index, (profile, timings) in enumerate(
+            zip(self.trained, self.measured.timings, strict=True)
+        ):
             memory = self.measured.fresh.get(index)
-            seconds = [self.measured.scale * each for turn in turns for each in turn.epochs_s]
-            later = [turn for place, turn in enumerate(turns) if place % len(self.facts) != index]
-            first_s = statistics.median(turn.first_s for turn in turns)
+            seconds = [self.measured.scale * each for timing in timings for each in timing.epochs_s]
+            later = [
+                timing for place, timing in enumerate(timings) if place % len(self.trained) != index
+            ]
+            first_s = statistics.median(timing.first_s for timing in timings)
             found.append(
                 ModelForecast(
                     label=self._label(index),
-                    config=facts.config,
-                    num_parameters=facts.num_parameters,
-                    checkpoint_bytes=max(turn.checkpoint_bytes for turn in turns),
-                    memory_bytes=self._held(memory),
+                    config=profile.config,
+                    num_parameters=profile.num_parameters,
+                    checkpoint_bytes=max(timing.checkpoint_bytes for timing in timings),
+                    memory_bytes=self._memory_with_all_rows(memory),
                     gpu_memory_bytes=None if memory is None else memory.gpu_bytes,
                     epoch_s=Range.of(seconds),
                     trace_s=max(0.0, first_s - statistics.median(seconds) / self.measured.scale),
-                    start_s=statistics.median(turn.start_s for turn in later or turns),
+                    start_s=statistics.median(timing.start_s for timing in later or timings),
                 )
             )
         return tuple(found)
 
-    def _held(self, memory: Memory | None) -> int | None:
-        """Return the host memory of processes that hold all rows."""
+    def _memory_with_all_rows(self, memory: PeakMemory | None) -> int | None:
         return None if memory is None else memory.host_bytes + self.measured.left_out_bytes
 
     def _label(self, index: int) -> str:
-        facts = self.facts[index]
-        if facts == self.survey.largest:
+        profile = self.trained[index]
+        if profile == self.profiles.largest:
             return "largest"
-        return "smallest" if facts == self.survey.smallest else f"random {index}"
+        return "smallest" if profile == self.profiles.smallest else f"random {index}"
 
     @cached_property
     def _disk(self) -> Disk:
         return Disk(
             plan=self.plan,
-            survey=self.survey,
-            facts=self.facts,
+            profiles=self.profiles,
+            trained=self.trained,
             measured=self.measured,
             spent=self._spent,
             num_to_keep=self.num_to_keep,
@@ -248,7 +246,7 @@ class ForecastBuilder:
     def _assumptions(self) -> tuple[str, ...]:
         measured, config = self.measured, self.plan.config
         ended = "the trials of a process share programs by structure"
-        shares = ended if self.survey.shares else "every trial is traced anew"
+        shares = ended if self.profiles.shares else "every trial is traced anew"
         at_once = f"{measured.num_slots} at a time"
         if measured.num_slots < self._num_at_once:
             at_once += f", where the sweep runs {self._num_at_once}: more may slow each other down"
@@ -259,10 +257,10 @@ class ForecastBuilder:
                 "used; an iteration is taken to grow with the rows."
             )
         found = [
-            f"Trained: {len(self.facts)} configs in fresh processes, {at_once}, with what a trial "
-            f"reserves.{rows}",
+            f"Trained: {len(self.trained)} configs in fresh processes, {at_once}, with what a "
+            f"trial reserves.{rows}",
             "Smallest and largest are corners of the space, found by changing one parameter after "
-            f"the other; {len(self.survey.drawn)} random models were built beside them.",
+            f"the other; {len(self.profiles.drawn)} random models were built beside them.",
             f"How many iterations the scheduler lets trials run: {len(self.runs.traces)} sweeps in "
             f"virtual time under {config.scheduler.name} with the sampler {self.runs.sampler}, on "
             "made-up learning curves. Your curves will differ: that is most of the range.",
@@ -307,17 +305,17 @@ class ForecastBuilder:
                 f"the sweep's folder may grow to {self._disk.folder_bytes.high / 1e9:.1f} GB, but "
                 f"{free / 1e9:.1f} GB are free in {config.sweeps_path}"
             )
-        if self.survey.num_broken:
+        if self.profiles.num_broken:
             found.append(
-                f"{self.survey.num_broken} of "
-                f"{self.survey.num_broken + len(self.survey.drawn)} random models could not be "
-                f"built, their trials will fail: {self.survey.broken}"
+                f"{self.profiles.num_broken} of "
+                f"{self.profiles.num_broken + len(self.profiles.drawn)} random models could not be "
+                f"built, their trials will fail: {self.profiles.broken}"
             )
         return tuple(found)
 
 
 def _free_bytes(path: Path) -> int | None:
-    """Return the free bytes of the disk that a folder is or will be on; None where unknown."""
+    """Return the free bytes of the disk of a folder that may not exist yet; None if unknown."""
     there: Sequence[Path] = [
         each for each in (path.absolute(), *path.absolute().parents) if each.exists()
     ]

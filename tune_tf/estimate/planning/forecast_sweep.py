@@ -1,7 +1,6 @@
-"""From a sweep's settings to what it will take."""
+"""Forecast of a sweep from its settings."""
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,27 +11,29 @@ import ray
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.estimate.planning.build_forecast import ForecastBuilder
-from tune_tf.estimate.planning.costs import fitted
-from tune_tf.estimate.planning.machine import Machine, busy
-from tune_tf.estimate.planning.measure_trials import Measured, affordable, measure
+from tune_tf.estimate.planning.costs import fit_costs
+from tune_tf.estimate.planning.machine import Machine, measure_busy_cores
+from tune_tf.estimate.planning.measure_trials import (
+    TrialMeasurements,
+    measure_trials,
+    num_affordable_slots,
+)
 from tune_tf.estimate.planning.model_profiles import (
     ModelProfile,
     ModelProfiles,
-    profile_models_here,
+    config_text,
+    profile_workload_models,
 )
-from tune_tf.estimate.planning.model_profiles import config_text as told_config
 from tune_tf.estimate.planning.overhead import MeasuredOverhead, open_store, time_report
-from tune_tf.estimate.planning.simulated import simulated
+from tune_tf.estimate.planning.simulated import simulate_sweeps
+from tune_tf.estimate.scaling.benchmark_rounds import ProgressCallback
 from tune_tf.estimate.scaling.probe import TrainableClass
-from tune_tf.estimate.workload_sample import Part, part_of
+from tune_tf.estimate.workload_sample import TrialSample, sample_workload
 from tune_tf.forecast import Forecast, settings_digest
 from tune_tf.sweep.builders import make_scheduler
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
 from tune_tf.trainables import trainable
-
-Tell = Callable[[str, float], None]
-"""Told in words what goes on, and how much of all is done, from 0 to 1."""
 
 _MAX_BATCHES = 40
 _MOST_SLOTS = 16
@@ -41,61 +42,66 @@ _ROUND_S = 1.0
 
 
 def forecast_sweep(
-    config: SweepConfig, *, base_dir: Path | None = None, tell: Tell = lambda what, done: None
+    config: SweepConfig,
+    *,
+    base_dir: Path | None = None,
+    on_progress: ProgressCallback = lambda what, done: None,
 ) -> Forecast:
-    """Tell what a sweep will take, by training a few batches of a few configs.
+    """Forecast a sweep by training a few batches of a few configs.
 
-    Builds the smallest, the largest and random models of the space, trains the two ends and two
-    random ones in as many fresh processes as the sweep will have at a time, simulates the sweep's
-    scheduler in virtual time, and rehearses what is done beside the trials. Starts a Ray cluster on
-    this machine, and ends it again, where none is connected.
+    Builds the smallest, the largest and random models of the space, trains the first two and two
+    random ones in as many processes as the sweep has concurrent trials, simulates the scheduler
+    in virtual time, and times the report and MLflow's store. Without a connected Ray cluster, it
+    starts one on this machine and stops it afterwards.
 
     Args:
         config: The sweep's settings.
-        base_dir: What the workload's path is relative to; the working directory by default.
-        tell: Told what goes on.
+        base_dir: Folder that the workload's path is relative to; the working directory by default.
+        on_progress: Called with a description of the current step and the share done, 0 to 1.
 
     Raises:
-        WorkloadError: The workload or a model at a corner of the space does not work.
-        InvalidSettingsError: A part refuses its settings.
-        UnavailableResourcesError: No machine can hold a trial, or its memory.
+        WorkloadError: The workload fails, or a model of an extreme config cannot be built.
+        InvalidSettingsError: The settings are invalid.
+        UnavailableResourcesError: No machine has the resources or the memory for a trial.
     """
     base_dir = base_dir or Path.cwd()
-    tell("starting Ray", 0.0)
-    busy_cores = busy()
+    on_progress("starting Ray", 0.0)
+    busy_cores = measure_busy_cores()
     begun = time.perf_counter()
     with cluster():
         cluster_s = time.perf_counter() - begun
         plan = plan_sweep(config, base_dir=base_dir)
         machine = Machine.of(busy_cores)
-        tell("building models", 0.1)
-        survey = _surveyed(plan)
+        on_progress("building models", 0.1)
+        profiles = _profile_in_process(plan)
         num_slots = min(plan.max_concurrent_trials, _MOST_SLOTS)
         if machine.num_nodes == 1:
-            num_slots = affordable(num_slots)
-        measured, store = _measured(plan, survey, num_slots, tell)
-        _check_memory(survey, measured, machine)
-        chosen = _chosen(survey)
+            num_slots = num_affordable_slots(num_slots)
+        measured, store = _measure(plan, profiles, num_slots, on_progress)
+        _check_memory(profiles, measured, machine)
+        chosen = _profiles_to_train(profiles)
         scheduler = make_scheduler(config, plan.mutations)
         reuses = config.reuse_actors and not scheduler.fresh_actors
-        costs = fitted(measured, chosen, survey, process_s=0.0 if reuses else measured.process_s)
-        tell("simulating the scheduler", 0.8)
-        runs = simulated(
+        costs = fit_costs(
+            measured, chosen, profiles, process_s=0.0 if reuses else measured.process_s
+        )
+        on_progress("simulating the scheduler", 0.8)
+        runs = simulate_sweeps(
             config,
             costs.epoch_s,
             num_slots=plan.max_concurrent_trials,
             num_seeds=_NUM_SEEDS,
             mutations=plan.mutations,
         )
-        tell("rehearsing the report", 0.85)
-        report = time_report(config, runs.traces[0], costs.epoch_s(survey.largest.config))
+        on_progress("timing the report", 0.85)
+        report = time_report(config, runs.traces[0], costs.epoch_s(profiles.largest.config))
         begun = time.perf_counter()
     cluster_s += time.perf_counter() - begun
     return ForecastBuilder(
         plan=plan,
         machine=machine,
-        survey=survey,
-        facts=chosen,
+        profiles=profiles,
+        trained=chosen,
         measured=measured,
         costs=costs,
         runs=runs,
@@ -108,16 +114,16 @@ def forecast_sweep(
     ).forecast(settings_digest(config), datetime.now(UTC).astimezone().isoformat())
 
 
-def _surveyed(plan: SweepPlan) -> ModelProfiles:
-    """Build models in a process of the cluster that ends afterwards.
+def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
+    """Build models in a cluster process that ends afterwards.
 
     Raises:
-        WorkloadError: One at a corner cannot be built.
-        UnavailableResourcesError: The process died of one.
+        WorkloadError: The model of an extreme config cannot be built.
+        UnavailableResourcesError: The process was killed while building a model.
     """
     with TemporaryDirectory(prefix="tune-tf-plan-") as folder:
         notes = str(Path(folder, "building"))
-        task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(profile_models_here)
+        task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(profile_workload_models)
         config = plan.config
         try:
             found: ModelProfiles = ray.get(
@@ -134,24 +140,24 @@ def _surveyed(plan: SweepPlan) -> ModelProfiles:
     return found
 
 
-def _chosen(survey: ModelProfiles) -> tuple[ModelProfile, ...]:
-    """Return the models to train: the ends first, then random ones that differ from them."""
-    found = [survey.largest]
-    for facts in (survey.smallest, *survey.drawn[:2]):
-        if facts not in found:
-            found.append(facts)
+def _profiles_to_train(profiles: ModelProfiles) -> tuple[ModelProfile, ...]:
+    """Return the models to train: the extremes first, then two other random ones."""
+    found = [profiles.largest]
+    for profile in (profiles.smallest, *profiles.drawn[:2]):
+        if profile not in found:
+            found.append(profile)
     return tuple(found)
 
 
-def _measured(
-    plan: SweepPlan, survey: ModelProfiles, num_slots: int, tell: Tell
-) -> tuple[Measured, MeasuredOverhead | None]:
+def _measure(
+    plan: SweepPlan, profiles: ModelProfiles, num_slots: int, on_progress: ProgressCallback
+) -> tuple[TrialMeasurements, MeasuredOverhead | None]:
     config = plan.config
     stores: list[Any] = []
 
     def make(notes: str) -> TrainableClass:
         return trainable(
-            part_of(plan.workload, Part(_MAX_BATCHES, notes)),
+            sample_workload(plan.workload, TrialSample(_MAX_BATCHES, notes)),
             config.parallelism,
             resources=plan.resources,
             loop=config.loop,
@@ -164,29 +170,29 @@ def _measured(
             stores.append(open_store())
 
     def say(what: str, done: float) -> None:
-        tell(what, 0.3 + 0.5 * done)
+        on_progress(what, 0.3 + 0.5 * done)
 
-    measured = measure(
+    measured = measure_trials(
         make,
-        [facts.config for facts in _chosen(survey)],
+        [profile.config for profile in _profiles_to_train(profiles)],
         num_slots,
         round_s=_ROUND_S,
         meanwhile=meanwhile,
-        tell=say,
+        on_progress=say,
     )
     return measured, ray.get(stores[0]) if stores else None
 
 
-def _check_memory(survey: ModelProfiles, measured: Measured, machine: Machine) -> None:
-    """Refuse a trial that this machine's memory cannot hold even alone.
+def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine: Machine) -> None:
+    """Raise an error if this machine's memory cannot hold even a single trial.
 
     Raises:
-        UnavailableResourcesError: It cannot; tells the config.
+        UnavailableResourcesError: It cannot; names the config.
     """
     needed = measured.grown.host_bytes + measured.left_out_bytes
     if needed > machine.memory_bytes and machine.num_nodes == 1:
         raise UnavailableResourcesError(
-            f"a trial of the largest model, {told_config(survey.largest.config)}, needs "
+            f"a trial of the largest model, {config_text(profiles.largest.config)}, needs "
             f"{needed / 1e9:.1f} GB with all of its data, but this machine has "
             f"{machine.memory_bytes / 1e9:.1f} GB: narrow the space, use fewer rows, or a Pipeline "
             "that reads them while it trains"

@@ -1,4 +1,4 @@
-"""What a sweep will run on."""
+"""Resources of the machine and the Ray cluster."""
 
 import os
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ import ray
 
 @dataclass(frozen=True)
 class Machine:
-    """A Ray cluster and this machine, before anything was started.
+    """Resources of the Ray cluster, and of this machine before the measurement.
 
     Args:
-        num_nodes: Of the Ray cluster.
-        cpus: All of them.
-        gpus: All of them.
-        num_cores: Of this machine.
-        memory_bytes: Of this machine.
-        available_bytes: Of this machine's memory, before anything was started.
-        busy_cores: Cores of this machine that other programs used then.
+        num_nodes: Nodes of the cluster.
+        cpus: CPUs of the cluster.
+        gpus: GPUs of the cluster.
+        num_cores: Cores of this machine.
+        memory_bytes: Memory of this machine.
+        available_bytes: Available memory of this machine.
+        busy_cores: Cores of this machine in use by other programs.
     """
 
     num_nodes: int
@@ -31,11 +31,7 @@ class Machine:
 
     @classmethod
     def of(cls, busy_cores: float) -> "Machine":
-        """Look at the cluster that is connected, and at this machine.
-
-        Args:
-            busy_cores: As :func:`busy` found them before a cluster was started.
-        """
+        """Inspect the connected cluster and this machine; ``busy_cores`` is measured before its start."""
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         memory = psutil.virtual_memory()
         return cls(
@@ -49,14 +45,14 @@ class Machine:
         )
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the cluster in a few words."""
         nodes = f"{self.num_nodes} nodes with " if self.num_nodes > 1 else ""
         gpus = f", {self.gpus:g} GPU(s)" if self.gpus else ""
         return f"{nodes}{self.cpus:g} CPU(s){gpus}, {self.memory_bytes / 1e9:.0f} GB of memory"
 
 
-def busy(seconds: float = 0.5) -> float:
-    """Return how many cores of this machine are used, over some seconds."""
+def measure_busy_cores(seconds: float = 0.5) -> float:
+    """Measure how many cores of this machine are busy."""
     return float(psutil.cpu_percent(interval=seconds)) / 100 * _num_cores()
 
 

@@ -1,4 +1,4 @@
-"""What models a search space holds: built, and not trained."""
+"""Profiles of the models of a search space, built without training."""
 
 import contextlib
 import math
@@ -12,13 +12,18 @@ from typing import Any, Literal
 import numpy as np
 
 from tune_tf.errors import WorkloadError
-from tune_tf.estimate.extreme_configs import completed, corner, ends, middle_value
+from tune_tf.estimate.extreme_configs import (
+    extreme_config,
+    extreme_values,
+    fill_with_middle,
+    middle_value,
+)
 from tune_tf.space import Float, SearchSpace, flat
 from tune_tf.space.paths import nested
 from tune_tf.workload import Config, Workload
 
 _NUM_DRAWN = 12
-_ENOUGH_S = 30.0  # of building; then the rest of the draws is left out
+_ENOUGH_S = 30.0  # of building, after which further random models are skipped
 _BYTES = 4
 
 Difference = Literal["value", "lowest"]
@@ -26,16 +31,14 @@ Difference = Literal["value", "lowest"]
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """A model that was built.
+    """Size and cost of a built model.
 
     Args:
-        config: The trial's values, nested.
-        num_parameters: Weights, those that are not trained too.
-        state_bytes: Of weights and optimizer slots, which a checkpoint holds.
-        work: About how many multiplications a row takes.
-        activation_bytes: Of all layers' outputs of one row.
-        batch_size: Rows of a global batch.
-        key: Equal for models that one traced program serves; None where none can be shared.
+        num_parameters: Number of weights, including non-trainable ones.
+        state_bytes: Bytes of weights and optimizer slots, the content of a checkpoint.
+        work: Approximate number of multiplications per row.
+        activation_bytes: Bytes of the outputs of all layers for one row.
+        key: Key shared by models with the same traced program; None if none can be shared.
     """
 
     config: dict[str, Any]
@@ -48,24 +51,23 @@ class ModelProfile:
 
     @property
     def size(self) -> float:
-        """Grows with the memory and the time that a trial takes."""
+        """Score that grows with the memory and time of a trial."""
         memory = 2 * self.state_bytes + 2 * self.batch_size * self.activation_bytes
         return math.log1p(memory) + math.log1p(self.work)
 
 
 @dataclass(frozen=True)
 class ModelProfiles:
-    """The models of a search space.
+    """Profiles of the models of a search space.
 
     Args:
-        smallest: As far as corners tell.
-        largest: As far as corners tell.
-        drawn: Models of random configs.
-        structural: Parameters that decide which traced program serves a trial, by path: by each of
-            their values, or only by whether it is the lowest, such as no dropout at all.
-        shares: Whether trials share programs at all.
-        num_broken: Random configs whose model could not be built.
-        broken: Why the first of these could not be.
+        smallest: Smallest model found by :func:`extreme_config`.
+        largest: Largest model found by :func:`extreme_config`.
+        structural: Parameters that select the traced program of a trial, by path: ``"value"`` if
+            each value has its own program, ``"lowest"`` if only the lowest value has, such as a
+            dropout of 0.
+        num_broken: Number of random configs whose model could not be built.
+        broken: Config and error of the first of these.
     """
 
     smallest: ModelProfile
@@ -78,54 +80,54 @@ class ModelProfiles:
 
     @property
     def known(self) -> tuple[ModelProfile, ...]:
-        """All of them."""
+        """All profiles."""
         return (self.smallest, self.largest, *self.drawn)
 
 
 def profile_models(
     space: SearchSpace,
-    facts_of: Callable[[Config], ModelProfile],
+    build_profile: Callable[[Config], ModelProfile],
     *,
     seed: int,
     clock: Callable[[], float] = time.monotonic,
 ) -> ModelProfiles:
-    """Look for the smallest and the largest model of a space, and at random ones.
+    """Profile the smallest, the largest and random models of a search space.
 
     Args:
-        space: What may be searched.
-        facts_of: Builds a model.
-        seed: Of the draws.
-        clock: Seconds that only grow.
+        space: The search space.
+        build_profile: Function that builds and profiles the model of a config.
+        seed: Seed of the random configs.
+        clock: Monotonic clock in seconds.
 
     Raises:
-        WorkloadError: A model at a corner cannot be built; tells the config.
+        WorkloadError: The model of an extreme config cannot be built; names the config.
     """
     begun = clock()
     known: dict[str, ModelProfile] = {}
 
-    def facts(config: Config) -> ModelProfile:
+    def profile_of(config: Config) -> ModelProfile:
         name = repr(sorted(flat(config).items()))
         if name not in known:
             try:
-                known[name] = facts_of(config)
+                known[name] = build_profile(config)
             except Exception as error:
                 raise WorkloadError(
-                    "the model of a config at a corner of the space cannot be built, "
+                    "cannot build the model of an extreme config of the space, "
                     f"{config_text(config)}: {type(error).__name__}: {_first_line(error)}; narrow "
                     "the space"
                 ) from error
         return known[name]
 
     def size_of(config: Config) -> float:
-        return facts(dict(config)).size
+        return profile_of(dict(config)).size
 
     smallest, largest = (
-        facts(corner(space, size_of, largest=largest)) for largest in (False, True)
+        profile_of(extreme_config(space, size_of, largest=largest)) for largest in (False, True)
     )
     structural = {
         path: difference
         for path in space.parameters
-        if (difference := _difference(space, path, facts)) is not None
+        if (difference := _difference(space, path, profile_of)) is not None
     }
     rng = np.random.default_rng(seed)
     drawn: list[ModelProfile] = []
@@ -135,7 +137,7 @@ def profile_models(
             break
         config = space.sample(rng)
         try:
-            drawn.append(facts_of(config))
+            drawn.append(build_profile(config))
         except Exception as error:  # noqa: BLE001  the workload's own code may raise anything
             broken.append(f"{config_text(config)}: {type(error).__name__}: {_first_line(error)}")
     return ModelProfiles(
@@ -150,26 +152,26 @@ def profile_models(
 
 
 def _difference(
-    space: SearchSpace, path: str, facts: Callable[[Config], ModelProfile]
+    space: SearchSpace, path: str, profile_of: Callable[[Config], ModelProfile]
 ) -> Difference | None:
-    """Return how a parameter decides about the program, with the others in the middle."""
+    """Return how a parameter selects the traced program, all others being in the middle."""
     parameter = space.parameters[path]
 
     def keys(values: list[Any]) -> set[str | None]:
-        configs = (completed(space, {path: value}) for value in values)
-        return {facts(nested(each)).key for each in configs if path in each}
+        configs = (fill_with_middle(space, {path: value}) for value in values)
+        return {profile_of(nested(each)).key for each in configs if path in each}
 
     if not isinstance(parameter, Float):
-        return "value" if len(keys(ends(parameter))) > 1 else None
+        return "value" if len(keys(extreme_values(parameter))) > 1 else None
     middle = middle_value(parameter)
     if len(keys([middle, parameter.high])) > 1:
         return "value"
-    # Of a range without steps no trial draws just the end.
+    # Without a step, a trial almost never draws exactly the lowest value.
     return "lowest" if parameter.step and len(keys([parameter.low, middle])) > 1 else None
 
 
 def config_text(config: Config) -> str:
-    """Return a config as a reader takes it in."""
+    """Format a config as readable text."""
     return ", ".join(f"{path}={value!r}" for path, value in flat(config).items())
 
 
@@ -177,34 +179,34 @@ def _first_line(error: BaseException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), "no text")
 
 
-def profile_models_here(
+def profile_workload_models(
     workload: Workload, space: SearchSpace, seed: int, notes: str
 ) -> ModelProfiles:
-    """Build models in this process, which loads TensorFlow for it.
+    """Profile the models of a workload in this process, which loads TensorFlow.
 
     Args:
-        workload: Whose models.
-        space: What may be searched.
-        seed: Of the draws.
-        notes: File that holds what is being built, for the case that this process dies of it.
+        workload: The workload.
+        space: The search space.
+        seed: Seed of the random configs.
+        notes: File to write the config being built to, in case this process dies.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # nothing is trained here
     from tune_tf.tracking.trial_run import throwaway_run
-    from tune_tf.training.core.build import build_to_load
+    from tune_tf.training.core.build import build_for_checkpoint
 
-    def facts_of(config: Config) -> ModelProfile:
-        with contextlib.suppress(OSError):  # on another machine there is no such folder
+    def build_profile(config: Config) -> ModelProfile:
+        with contextlib.suppress(OSError):  # the folder is missing on other machines
             Path(notes).write_text(config_text(config))
-        return _facts(workload, config, build_to_load(workload, config, seed=0))
+        return _profile(workload, config, build_for_checkpoint(workload, config, seed=0))
 
     with throwaway_run():
-        return profile_models(space, facts_of, seed=seed)
+        return profile_models(space, build_profile, seed=seed)
 
 
-def _facts(workload: Workload, config: Config, model: Any) -> ModelProfile:
+def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
     from tune_tf.training.core.scalars import scalars_of
-    from tune_tf.training.core.structure import structure_of
+    from tune_tf.training.core.structure import program_fingerprint
 
     batch_size = workload.global_batch_size(config)
     shapes = [(layer, _output_shape(layer)) for layer in _layers(model)]
@@ -218,12 +220,12 @@ def _facts(workload: Workload, config: Config, model: Any) -> ModelProfile:
         ),
         activation_bytes=float(sum(_BYTES * math.prod(shape[1:]) for _, shape in shapes if shape)),
         batch_size=batch_size,
-        key=structure_of(workload, model, scalars_of(model), config, batch_size).key,
+        key=program_fingerprint(workload, model, scalars_of(model), config, batch_size).key,
     )
 
 
 def _layers(model: Any) -> list[Any]:
-    """Return the layers that hold weights or outputs themselves, not those that hold layers."""
+    """Return the leaf layers of a model, including those of nested models."""
     found = []
     for layer in model.layers:
         inner = getattr(layer, "layers", None)
@@ -232,9 +234,9 @@ def _layers(model: Any) -> list[Any]:
 
 
 def _output_shape(layer: Any) -> tuple[int, ...]:
-    """Return the shape of a layer's output for one row; empty where it is not known before."""
+    """Return the shape of a layer's output for one row; empty if unknown."""
     try:
         shape = layer.output.shape
-    except (AttributeError, ValueError):  # it was not called with symbols, or more than once
+    except (AttributeError, ValueError):  # never called symbolically, or called several times
         return ()
     return tuple(1 if side is None else int(side) for side in shape)

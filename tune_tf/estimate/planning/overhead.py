@@ -1,4 +1,4 @@
-"""What a sweep does beside its trials, rehearsed: MLflow's store and the report."""
+"""Overhead of a sweep besides its trials: MLflow's store and the report."""
 
 import json
 import tempfile
@@ -14,38 +14,27 @@ from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
 from tune_tf.simulation import Trace
 
-_METRICS = 8  # a report has about so many besides the objective
+_METRICS = 8  # typical number of metrics per result besides the objective
 
 
 @dataclass(frozen=True)
 class MeasuredOverhead:
-    """What an errand took.
-
-    Args:
-        seconds: Its time.
-        num_bytes: Of the files it wrote.
-    """
+    """Duration of a task, and total size of the files it wrote."""
 
     seconds: float
     num_bytes: int
 
 
 def open_store() -> Any:
-    """Begin to make an empty MLflow store in another process; return Ray's reference to it."""
+    """Start creating an empty MLflow store in another process; return Ray's object reference."""
     return ray.remote(num_cpus=0, max_retries=0)(_open_store).remote()
 
 
 def time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
-    """Write the report of a simulated sweep in a process that has drawn nothing before.
-
-    Args:
-        config: The sweep's settings.
-        trace: The simulated sweep.
-        iteration_s: Seconds of an iteration, for the times in the report.
-    """
+    """Time the report of a simulated sweep with iterations of equal length, in a fresh process."""
     task = ray.remote(num_cpus=0, max_retries=0)(_write_report)
-    rehearsed: MeasuredOverhead = ray.get(task.remote(config, trace, iteration_s))
-    return rehearsed
+    overhead: MeasuredOverhead = ray.get(task.remote(config, trace, iteration_s))
+    return overhead
 
 
 def _open_store() -> MeasuredOverhead:
@@ -72,23 +61,23 @@ def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Meas
         begun_s = time.time()
         trials = []
         for trial in trace.trials:
-            told = reports.get(trial.number, [])
+            reported = reports.get(trial.number, [])
             path = folder / f"trial_{trial.number:05d}"
             path.mkdir()
             lines = (
                 json.dumps(_line(trial.config, metric, iteration, value, begun_s, iteration_s))
-                for iteration, value in told
+                for iteration, value in reported
             )
             (path / "result.json").write_text("".join(f"{line}\n" for line in lines))
-            done = bool(told) and told[-1][0] >= trace.max_t
+            done = bool(reported) and reported[-1][0] >= trace.max_t
             trials.append(
                 TrialResult(
                     trial_id=f"{trial.number:08d}",
                     number=trial.number,
                     config=trial.config,
                     outcome=Outcome.COMPLETED if done else Outcome.PRUNED,
-                    iterations=told[-1][0] if told else 0,
-                    metrics={metric: told[-1][1]} if told else {},
+                    iterations=reported[-1][0] if reported else 0,
+                    metrics={metric: reported[-1][1]} if reported else {},
                 )
             )
         result = SweepResult(folder.name, folder, config, folder, tuple(trials))
@@ -106,7 +95,7 @@ def _line(
     begun_s: float,
     iteration_s: float,
 ) -> dict[str, Any]:
-    """Return what Tune's ``result.json`` holds of an iteration."""
+    """Return the line of an iteration in Tune's ``result.json``."""
     return {
         metric: value,
         **{f"metric_{number}": value for number in range(_METRICS)},

@@ -1,4 +1,4 @@
-"""What trials of a sweep spend, in the slots that it has, until a limit ends it."""
+"""Replay of simulated trials in the slots of a sweep, within its budget."""
 
 import heapq
 import math
@@ -10,16 +10,15 @@ from tune_tf.config import BudgetSettings
 from tune_tf.resources import TrialResources
 from tune_tf.simulation import Trace
 
-_GAP = 1.5  # times its own iteration: a trial that reports later than that has waited
+_GAP = 1.5  # iterations between two reports of a trial above which it must have been paused
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Where a sweep ends, whatever its trials would still do. None for no limit.
+    """Limits of a sweep; None for no limit.
 
     Args:
-        max_wall_s: Seconds of the sweep.
-        max_epochs: Iterations of all trials.
+        max_epochs: Iterations of all trials together.
         max_trial_s: Seconds of all trials together.
     """
 
@@ -31,13 +30,13 @@ class Limits:
     def of(
         cls, budget: BudgetSettings, resources: TrialResources, *, begun_s: float = 0.0
     ) -> "Limits":
-        """Return the limits that a budget sets: the one place where a key of it becomes one.
+        """Return the limits set by a budget.
 
-        A target and patience rest on values that nobody knows before: they are left out.
+        Target and patience are left out: they depend on metric values, which are unknown.
 
         Args:
-            budget: The sweep's.
-            resources: What a trial reserves.
+            budget: The sweep's budget.
+            resources: Resources reserved per trial.
             begun_s: Seconds of the sweep before its first trial trains.
         """
         time_s = budget.time_budget_s
@@ -58,13 +57,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a trial takes.
+    """Duration of a trial.
 
     Args:
-        start_s: Seconds until it trains, and between two trials.
-        epoch_s: Seconds of an iteration.
-        trace_s: Seconds that a structure takes more, the first time that a process meets it.
-        structure: Equal for configs that one traced program serves; None for one of its own.
+        start_s: Seconds before it trains, including the gap after the previous trial.
+        epoch_s: Seconds per iteration.
+        trace_s: Extra seconds of the first iteration of a structure in a process.
+        structure: Key shared by configs with the same traced program; None if none is shared.
     """
 
     start_s: float
@@ -75,13 +74,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive iterations of a trial in one slot.
-
-    Args:
-        trial: Its number.
-        config: Its values.
-        epochs: How many.
-    """
+    """Number of consecutive iterations (``epochs``) of a trial in one slot."""
 
     trial: int
     config: Mapping[str, Any]
@@ -89,15 +82,14 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What a sweep took.
+class SweepUsage:
+    """Trials, epochs and time of a sweep.
 
     Args:
-        trials: Trials that were started.
-        epochs: Iterations of all of them.
-        wall_s: Seconds until the last one ended.
+        epochs: Iterations of all trials.
+        wall_s: Seconds until the last trial ended.
         trial_s: Seconds of all trials together.
-        structures: Traced programs of the process that has the most of them.
+        structures: Largest number of traced programs in one process.
     """
 
     trials: int
@@ -108,15 +100,15 @@ class Spent:
 
 
 def segments_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> tuple[Segment, ...]:
-    """Return the stints of a simulated sweep, in the order in which they begin.
+    """Return the segments of a simulated sweep in order of their start.
 
     Args:
-        trace: The sweep.
-        epoch_s: Takes a config and returns the virtual seconds of an iteration.
+        trace: The simulated sweep.
+        epoch_s: Function that returns the virtual seconds per iteration of a config.
     """
     configs = {trial.number: trial.config for trial in trace.trials}
     seconds = {number: epoch_s(config) for number, config in configs.items()}
-    open_: dict[int, list[float]] = {}  # by trial: when it began and last reported, and how many
+    open_: dict[int, list[float]] = {}  # by trial: start, last report and number of iterations
     closed: list[tuple[float, int, int]] = []
     for event in trace.events:
         last = open_.get(event.trial)
@@ -131,53 +123,55 @@ def segments_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> 
     return tuple(Segment(trial, configs[trial], epochs) for _, trial, epochs in sorted(closed))
 
 
-def stretched(
+def extend_segments(
     sweeps: Sequence[Sequence[Segment]], first: int, growth: float
 ) -> tuple[Segment, ...]:
-    """Return the stints of a sweep of more trials: those of one sweep, then of the next ones.
+    """Return the segments of a larger sweep, made of those of several simulated sweeps in turn.
 
     Args:
-        sweeps: Of equally many trials.
-        first: Which of them it begins with.
-        growth: Its number of trials over theirs, at least 1.
+        sweeps: Segments by simulated sweep, all with equally many trials.
+        first: Index of the sweep to start with.
+        growth: Number of trials of the larger sweep divided by that of a simulated one, at least 1.
     """
     found: list[Segment] = []
     before, number = 0, first
     while growth > 0:
-        stints = sweeps[number % len(sweeps)]
-        num_trials = 1 + max((stint.trial for stint in stints), default=0)
+        segments = sweeps[number % len(sweeps)]
+        num_trials = 1 + max((segment.trial for segment in segments), default=0)
         most = round(num_trials * min(1.0, growth))
         found += [
-            replace(stint, trial=before + stint.trial) for stint in stints if stint.trial < most
+            replace(segment, trial=before + segment.trial)
+            for segment in segments
+            if segment.trial < most
         ]
         before, number, growth = before + num_trials, number + 1, growth - 1
     return tuple(found)
 
 
-def spend(
-    stints: Sequence[Segment],
+def simulate_slots(
+    segments: Sequence[Segment],
     cost_of: Callable[[Mapping[str, Any]], Cost],
     *,
     num_slots: int,
     reuses: bool = True,
     limits: Limits = Limits(),
-) -> Spent:
-    """Let stints follow each other in slots, each in the one that is free first.
+) -> SweepUsage:
+    """Run segments in slots, each in the slot that becomes free first.
 
     Args:
-        stints: In the order in which they begin.
-        cost_of: Takes a config and returns what its trial takes.
-        num_slots: Trials at a time.
-        reuses: Whether a process runs one trial after another and keeps its programs.
-        limits: Where it ends; whole iterations only are counted.
+        segments: Segments in order of their start.
+        cost_of: Function that returns the duration of a trial of a config.
+        num_slots: Number of concurrent trials.
+        reuses: Whether a process runs several trials and keeps its traced programs.
+        limits: Limits that end the sweep; only whole iterations count.
     """
     free = [(0.0, slot) for slot in range(num_slots)]
     programs: list[list[Hashable]] = [[] for _ in range(num_slots)]
     trials: set[int] = set()
     epochs, trial_s, wall_s = 0, 0.0, 0.0
-    for stint in stints:
+    for segment in segments:
         begin, slot = heapq.heappop(free)
-        cost = cost_of(stint.config)
+        cost = cost_of(segment.config)
         known = programs[slot] if reuses else []
         before = cost.start_s
         if cost.structure is None or cost.structure not in known:
@@ -187,24 +181,24 @@ def spend(
         if allowed is not None and allowed < 0:
             heapq.heappush(free, (begin, slot))
             break
-        done = stint.epochs if allowed is None else min(stint.epochs, allowed)
+        done = segment.epochs if allowed is None else min(segment.epochs, allowed)
         took = before + done * cost.epoch_s
-        if done < stint.epochs and limits.max_wall_s is not None:
+        if done < segment.epochs and limits.max_wall_s is not None:
             took = max(took, min(limits.max_wall_s - begin, took + cost.epoch_s))
-        trials.add(stint.trial)
+        trials.add(segment.trial)
         epochs += done
         trial_s += took
         wall_s = max(wall_s, begin + took)
         heapq.heappush(free, (begin + took, slot))
-        if done < stint.epochs and begin + took < (limits.max_wall_s or math.inf):
-            break  # what ends it is a limit on all trials together
-    return Spent(len(trials), epochs, wall_s, trial_s, max(len(it) for it in programs))
+        if done < segment.epochs and begin + took < (limits.max_wall_s or math.inf):
+            break  # a limit on all trials together was reached
+    return SweepUsage(len(trials), epochs, wall_s, trial_s, max(len(it) for it in programs))
 
 
 def _allowed(
     limits: Limits, begin: float, before: float, epoch_s: float, epochs: int, trial_s: float
 ) -> int | None:
-    """Return how many iterations the limits leave a stint; negative if it cannot even begin."""
+    """Return how many iterations the limits leave a segment; negative if it cannot start."""
     rooms = []
     if limits.max_wall_s is not None:
         left = limits.max_wall_s - begin

@@ -1,4 +1,4 @@
-"""Sweeps in virtual time, to learn how many epochs a scheduler lets trials run."""
+"""Simulated sweeps that predict how many epochs a scheduler lets trials run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,21 +14,19 @@ from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
 
 MOST_TRIALS = 100
-"""Trials of a simulated sweep; what a larger one spends is taken to grow with its trials."""
+"""Most trials to simulate; larger sweeps are extrapolated in proportion to their trials."""
 
 _FEWEST_A_SLOT = 4
-_SLOW_SAMPLER = "gp"  # it needs what may not be installed, and seconds a proposal
+_SLOW_SAMPLER = "gp"  # needs packages that may be missing, and seconds per proposal
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """Sweeps that differ in their seed.
+class SimulatedSweeps:
+    """Simulations of one sweep with different seeds.
 
     Args:
-        traces: One a seed.
-        growth: By how much more trials the real sweep has.
-        sampler: Who proposed.
-        seconds: Seconds of an iteration that they were simulated with, by config.
+        growth: Number of trials of the real sweep divided by that of a simulation.
+        seconds: Function that returns the virtual seconds per iteration of a config.
     """
 
     traces: tuple[Trace, ...]
@@ -37,23 +35,23 @@ class Simulated:
     seconds: Callable[[Mapping[str, Any]], float]
 
 
-def simulated(
+def simulate_sweeps(
     config: SweepConfig,
     epoch_s: Callable[[Mapping[str, Any]], float],
     *,
     num_slots: int,
     num_seeds: int,
     mutations: Sequence[str] | None = None,
-) -> Simulated:
-    """Simulate a sweep with its own scheduler, over made-up landscapes.
+) -> SimulatedSweeps:
+    """Simulate a sweep with its own scheduler on synthetic learning curves.
 
     Args:
         config: The sweep's settings.
-        epoch_s: Takes a flat config and returns the seconds of an iteration.
-        num_slots: Trials at a time.
-        num_seeds: How often.
-        mutations: Parameters that the scheduler changes in running trials; None for what the
-            settings say.
+        epoch_s: Function that returns the seconds per iteration of a flat config.
+        num_slots: Number of concurrent trials.
+        num_seeds: Number of simulations.
+        mutations: Parameters that the scheduler changes in running trials; None for those of
+            the settings.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     settings = config.scheduler
@@ -84,4 +82,4 @@ def simulated(
                 seed=seed,
             )
         )
-    return Simulated(tuple(traces), wanted / num_samples, sampler, epoch_s)
+    return SimulatedSweeps(tuple(traces), wanted / num_samples, sampler, epoch_s)

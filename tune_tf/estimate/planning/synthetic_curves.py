@@ -1,4 +1,4 @@
-"""Learning curves made up for a search space of which nothing is known."""
+"""Synthetic learning curves for a search space without known ones."""
 
 import math
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from tune_tf.space import Choice, Float, Int, SearchSpace
 from tune_tf.space.parameter import Parameter
 
 _NOISE = 0.03
-_UNKNOWN = 0.5  # where a parameter that a config does not have stands in its range
+_UNKNOWN = 0.5  # position in the range of a parameter that is missing from the config
 
 
 def synthetic_problem(
     space: SearchSpace, objective: Objective, *, max_t: int, seed: int, cost_s: Any
 ) -> Problem:
-    """Return a problem over a space: how many epochs a scheduler spends hangs on it only loosely.
+    """Return a problem with random learning curves over a search space.
 
-    Each parameter has a best value and a weight that the seed draws; losses fall with the
-    iterations at their own speeds, so that curves cross, and short runs show a part of the truth.
+    The seed draws the best value and the weight of each parameter. Losses fall at different speeds,
+    so that curves cross and short runs rank configs only roughly.
 
     Args:
-        space: What is searched.
-        objective: The leading one.
-        max_t: Iterations of a trial that runs to its limit.
-        seed: Of the landscape.
-        cost_s: Takes a flat config and returns the virtual seconds of an iteration.
+        space: The search space.
+        objective: The leading objective.
+        max_t: Iterations of a full run.
+        seed: Seed of the curves.
+        cost_s: Function that returns the virtual seconds per iteration of a flat config.
     """
     rng = np.random.default_rng(seed)
     terms = {
@@ -63,13 +63,12 @@ def synthetic_problem(
 
 
 class _Term:
-    """What one parameter adds to the loss.
+    """Contribution of one parameter to the loss.
 
     Args:
-        parameter: The parameter.
-        best: Where it is best, 0 to 1 over its range.
-        weight: What the whole range costs.
-        order: Of options, how they lie in the range.
+        best: Best position in the range, 0 to 1.
+        weight: Loss at a distance of the whole range.
+        order: Positions of the options of a choice, 0 to 1, by index.
     """
 
     def __init__(
@@ -82,13 +81,13 @@ class _Term:
 
     @classmethod
     def drawn(cls, parameter: Parameter, rng: np.random.Generator) -> "_Term":
-        """Return a term that a generator draws."""
+        """Return a random term."""
         count = len(parameter.options) if isinstance(parameter, Choice) else 0
         order = {index: float(rng.uniform()) for index in range(count)}
         return cls(parameter, float(rng.uniform()), float(rng.exponential()), order)
 
     def unit(self, value: Any) -> float:
-        """Return where a value lies, 0 to 1."""
+        """Return the position of a value in the range, 0 to 1."""
         if value is None:
             return _UNKNOWN
         parameter = self._parameter

@@ -1,4 +1,4 @@
-"""A process that runs trials one after another, as Tune makes a reused actor do it."""
+"""Ray actor that runs trials one after another, like a reused actor of Tune."""
 
 import shutil
 import tempfile
@@ -15,15 +15,13 @@ from tune_tf.training.peak_memory import peak_memory_bytes
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What came of one config in one process.
+class TrialTiming:
+    """Timing of one config in one process.
 
     Args:
-        start_s: Seconds until it could train: building the model, in a fresh process all else too.
-        first_s: Seconds of its first iteration, which may be traced.
-        epochs_s: Seconds of each further one.
-        save_s: Seconds that its checkpoint took.
-        checkpoint_bytes: Size of the checkpoint.
+        start_s: Seconds until training: building the model, plus startup in a fresh process.
+        first_s: Seconds of the first iteration, which may include tracing.
+        epochs_s: Seconds of each further iteration.
     """
 
     start_s: float
@@ -34,46 +32,39 @@ class Turn:
 
     @property
     def epoch_s(self) -> float:
-        """Mean of the further iterations."""
+        """Mean seconds of the further iterations."""
         return sum(self.epochs_s) / len(self.epochs_s)
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What the processes of a trial have taken at most.
-
-    Args:
-        host_bytes: Host memory.
-        gpu_bytes: GPU memory; None without GPUs.
-    """
+class PeakMemory:
+    """Peak memory of a trial's processes; ``gpu_bytes`` is None without GPUs."""
 
     host_bytes: int
     gpu_bytes: int | None
 
 
 @dataclass(frozen=True)
-class Noted:
-    """What the processes of a trial know of themselves.
+class TrialUsage:
+    """Memory and rows of a trial's processes.
 
     Args:
-        memory: What they have taken at most.
-        num_rows: Training rows that were trained; 0 where they have no number.
-        total_rows: Training rows that there are.
-        left_out_bytes: Of data that a trial holds, and that was left out.
+        num_rows: Training rows used; 0 if unknown.
+        left_out_bytes: Bytes of the data that a real trial holds but the sample omits.
     """
 
-    memory: Memory
+    memory: PeakMemory
     num_rows: int
     total_rows: int
     left_out_bytes: int
 
 
 class TrialActor:
-    """Drives a Trainable by hand; each step waits for others to be asked for it at the same time.
+    """Ray actor that drives a Trainable step by step, so that several can run in lockstep.
 
     Args:
-        made: The Trainable.
-        notes: Folder in which its processes leave their ids; made on the node of this one.
+        made: Trainable class.
+        notes: Folder for the notes of its processes; created on this node.
     """
 
     def __init__(self, made: TrainableClass, notes: str) -> None:
@@ -83,7 +74,7 @@ class TrialActor:
         Path(notes).mkdir(parents=True, exist_ok=True)
 
     def begin(self, config: dict[str, Any]) -> float:
-        """Begin a trial, the first one in this process or the next; return the seconds it took."""
+        """Start a trial in this process; return the seconds it took."""
         begun = time.perf_counter()
         if self._trainable is None:
             self._trainable = self._made(config=config)
@@ -96,7 +87,7 @@ class TrialActor:
         return self._timed()
 
     def further(self, seconds: float) -> tuple[float, ...]:
-        """Train for a while, at least one iteration; return the seconds of each."""
+        """Train for the given seconds, at least one iteration; return the seconds of each."""
         begun = time.perf_counter()
         taken = [self._timed()]
         while time.perf_counter() - begun < seconds:
@@ -104,7 +95,7 @@ class TrialActor:
         return tuple(taken)
 
     def save(self) -> tuple[float, int]:
-        """Write a checkpoint; return the seconds it took, and its size."""
+        """Save a checkpoint; return the seconds it took, and its bytes."""
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             self._running.save_checkpoint(folder)
@@ -112,23 +103,23 @@ class TrialActor:
             files = (path for path in Path(folder).rglob("*") if path.is_file())
             return took, sum(path.stat().st_size for path in files)
 
-    def noted(self) -> "Noted":
-        """Return what the processes of the trial on this node have told and taken."""
+    def noted(self) -> "TrialUsage":
+        """Return memory and rows of the trial's processes on this node."""
         notes = read_notes(self._notes)
-        process_ids = {process_id for process_id, told in notes.items() if TRAINS in told}
+        process_ids = {process_id for process_id, note in notes.items() if TRAINS in note}
         peaks = (peak_memory_bytes(process_id) for process_id in process_ids)
-        facts: dict[str, int] = {}
-        for told in notes.values():
-            facts |= told
-        return Noted(
-            Memory(sum(filter(None, peaks)), gpu_memory_bytes(process_ids)),
-            num_rows=facts.get("num_rows", 0),
-            total_rows=facts.get("total_rows", 0),
-            left_out_bytes=facts.get("left_out_bytes", 0),
+        found: dict[str, int] = {}
+        for note in notes.values():
+            found |= note
+        return TrialUsage(
+            PeakMemory(sum(filter(None, peaks)), gpu_memory_bytes(process_ids)),
+            num_rows=found.get("num_rows", 0),
+            total_rows=found.get("total_rows", 0),
+            left_out_bytes=found.get("left_out_bytes", 0),
         )
 
     def stop(self) -> None:
-        """End the trial."""
+        """Stop the trial and delete the notes."""
         if self._trainable is not None:
             self._trainable.stop()
         shutil.rmtree(self._notes, ignore_errors=True)

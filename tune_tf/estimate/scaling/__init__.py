@@ -1,4 +1,4 @@
-"""How a workload scales: the same training on more devices, in other batches and on more rows."""
+"""Scaling of a workload over devices, batch sizes and amounts of data."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What measurements say in words, and what to write into the sweep file."""
+"""Advice from scaling measurements, with settings for the sweep file."""
 
 import statistics
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _OTHERS = 0.3  # cores; Ray and the system need a part of that
 
 @dataclass(frozen=True)
 class Advice:
-    """What to make of measurements.
+    """Advice in sentences and settings.
 
     Args:
         sentences: In the order in which they should be read.
@@ -33,14 +33,14 @@ class Advice:
 
 
 def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
-    """Return what to make of measurements.
+    """Derive advice from measurements.
 
     Args:
         measurements: The reference first: one replica on one device.
         on_gpus: Whether devices are GPUs.
     """
     reference, *others = measurements
-    good = [each for each in others if not each.fault]
+    good = [each for each in others if not each.error]
     spread = [each for each in good if each.candidate.dimension == "devices"]
     chosen = _chosen(reference, spread)
     device = "GPU" if on_gpus else "core"
@@ -66,7 +66,7 @@ def settings_of(candidate: ScalingCandidate) -> str:
     """Return the lines of a sweep file that spread a trial like a candidate."""
     parallelism = candidate.parallelism
     defaults = {field.name: field.default for field in fields(parallelism)}
-    told = {"kind": parallelism.kind} | {
+    values = {"kind": parallelism.kind} | {
         name: value
         for name, value in asdict(parallelism).items()
         if value != defaults[name] or name.startswith("num_")
@@ -74,7 +74,7 @@ def settings_of(candidate: ScalingCandidate) -> str:
     resources: dict[str, Any] = {"cpus": candidate.resources.cpus}
     if candidate.resources.gpus:
         resources["gpus"] = candidate.resources.gpus
-    return f"parallelism: {_flow(told)}\nresources: {_flow(resources)}"
+    return f"parallelism: {_flow(values)}\nresources: {_flow(resources)}"
 
 
 def _chosen(reference: Measurement, spread: Sequence[Measurement]) -> Measurement:

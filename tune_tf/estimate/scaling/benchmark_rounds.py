@@ -1,4 +1,4 @@
-"""Measures candidates in rounds, each against one device in the same minute."""
+"""Benchmark of scaling candidates in rounds, interleaved with one device."""
 
 import tempfile
 import time
@@ -19,7 +19,7 @@ from tune_tf.estimate.scaling.probe import (
     gpu_memory_bytes,
     machine_cpu_seconds,
 )
-from tune_tf.estimate.workload_sample import Sample, read_notes, sampled
+from tune_tf.estimate.workload_sample import ScalingSample, read_notes, sample_workload
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
@@ -27,12 +27,12 @@ from tune_tf.training.peak_memory import peak_memory_bytes
 from tune_tf.workload import Workload
 
 
-def waves(
+def group_by_capacity(
     needs: Sequence[Mapping[str, float]],
     room: Mapping[str, float],
     reference: Mapping[str, float],
 ) -> tuple[list[list[int]], list[int]]:
-    """Return which candidates live together with the reference, and which have to be alone.
+    """Group candidates that fit beside the reference, and list those that do not.
 
     Args:
         needs: What each takes, by kind of resource.
@@ -62,8 +62,8 @@ def _holds(room: Mapping[str, float], need: Mapping[str, float]) -> bool:
     return all(room.get(kind, 0) >= count for kind, count in need.items())
 
 
-Tell = Callable[[str, float], None]
-"""Told in words what goes on, and how much of all is done, from 0 to 1."""
+ProgressCallback = Callable[[str, float], None]
+"""Called with a description of the current step and the share done, 0 to 1."""
 
 _EXPECTED_BYTES = 1.2e9  # of a process with TensorFlow, before anything is known of the model
 _PROFILED_BATCHES = 8
@@ -72,7 +72,7 @@ _FEWEST_BATCHES = 8  # so that a quarter of the rows, and batches of four times 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure.
+    """Length of a benchmark.
 
     Args:
         rounds: Measurements of each candidate, at least 1.
@@ -88,7 +88,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured.
+    """Workload and config to measure.
 
     Args:
         workload: The user's.
@@ -108,10 +108,14 @@ class Subject:
         return self.workload.global_batch_size(self.config)
 
     def made(
-        self, sample: Sample, parallelism: Parallelism, resources: TrialResources, **how: bool
+        self,
+        sample: ScalingSample,
+        parallelism: Parallelism,
+        resources: TrialResources,
+        **how: bool,
     ) -> TrainableClass:
         """Return a Trainable of a part of the workload."""
-        part = sampled(self.workload, sample, **how)
+        part = sample_workload(self.workload, sample, **how)
         return trainable(part, parallelism, resources=resources, loop=self.loop, seed=self.seed)
 
 
@@ -137,7 +141,9 @@ class _Running:
 
     @property
     def num_rows(self) -> int:
-        return next(each["num_rows"] for each in read_notes(self.notes.name).values() if each)
+        return next(
+            each["num_rows"] for each in read_notes(self.notes.name).values() if "num_rows" in each
+        )
 
     def round(self, seconds: float) -> None:
         """Train for a while."""
@@ -155,18 +161,18 @@ class _Running:
 
 
 class Rounds:
-    """Measures candidates.
+    """Benchmark of candidates in interleaved rounds.
 
     Args:
         subject: What is measured.
         effort: How long.
-        tell: Told what goes on.
+        on_progress: Called with a description of the current step and the share done, 0 to 1.
     """
 
-    def __init__(self, subject: Subject, effort: Effort, tell: Tell) -> None:
+    def __init__(self, subject: Subject, effort: Effort, on_progress: ProgressCallback) -> None:
         self._subject = subject
         self._effort = effort
-        self._tell = tell
+        self._on_progress = on_progress
         self._done = 0
         self._all = 1
         self._max_batches = effort.max_batches
@@ -194,7 +200,9 @@ class Rounds:
         found: dict[ScalingCandidate, Measurement] = {}
         first = self._reference(reference)
         try:
-            together, alone = waves(list(map(_needs, others)), _room(), _needs(reference))
+            together, alone = group_by_capacity(
+                list(map(_needs, others)), _room(), _needs(reference)
+            )
             for wave in together or [[]]:
                 found |= self._wave(first, [others[index] for index in wave])
             input_s = self._input_seconds(first, found.values())
@@ -209,7 +217,7 @@ class Rounds:
     def _profile(self, first: _Running) -> dict[str, bytes]:
         self._say("profiling a few batches", 0)
         candidate, size = first.candidate, first.batch_size
-        sample = Sample(size, size * _PROFILED_BATCHES, 1.0)
+        sample = ScalingSample(size, size * _PROFILED_BATCHES, 1.0)
         made = self._subject.made(sample, candidate.parallelism, candidate.resources)
         return first.probe.profile(made)
 
@@ -234,7 +242,7 @@ class Rounds:
                 try:
                     running.append(self._started(candidate))
                 except (TuneTfError, ray.exceptions.RayError) as error:
-                    found[candidate] = Measurement(candidate, fault=_text(error))
+                    found[candidate] = Measurement(candidate, error=_text(error))
             measured = running if first is None else [first, *running]
             for each in measured:
                 self._round(each, 0, found, needed=each is first)  # now all wait in the same state
@@ -269,7 +277,7 @@ class Rounds:
         except (TuneTfError, ray.exceptions.RayError) as error:
             if needed:
                 raise
-            found[running.candidate] = Measurement(running.candidate, fault=_text(error))
+            found[running.candidate] = Measurement(running.candidate, error=_text(error))
 
     def _started(self, candidate: ScalingCandidate, *, calibrating: bool = False) -> _Running:
         self._say(f"starting {candidate.label} ({candidate.family})")
@@ -277,7 +285,7 @@ class Rounds:
         batch_size = round(subject.batch_size * candidate.batch_scale)
         notes = tempfile.TemporaryDirectory(prefix="tune-tf-scale-")
         spread = candidate.parallelism, candidate.resources
-        few = Sample(batch_size, batch_size * _FEWEST_BATCHES, candidate.data_fraction)
+        few = ScalingSample(batch_size, batch_size * _FEWEST_BATCHES, candidate.data_fraction)
         begun = time.perf_counter()
         probe = None
         try:
@@ -287,7 +295,7 @@ class Rounds:
                 begun += max(epoch_s, self._effort.round_s / 4)
                 self._max_batches = self._bounded(epoch_s / _FEWEST_BATCHES)
             most = subject.batch_size * self._max_batches
-            sample = Sample(batch_size, most, candidate.data_fraction, notes.name)
+            sample = ScalingSample(batch_size, most, candidate.data_fraction, notes.name)
             probe.start(subject.made(sample, *spread))
             notes_of = read_notes(notes.name).values()
             self.total_rows = max(each.get("total_rows", 0) for each in notes_of)
@@ -315,16 +323,19 @@ class Rounds:
         reference = first.candidate
         for each in found:
             part = _part(each)
-            if each.fault or part in seconds:
+            if each.error or part in seconds:
                 continue
             made = self._subject.made(
-                Sample(part[0], part[1], 1.0), Mirrored(), reference.resources, input_only=True
+                ScalingSample(part[0], part[1], 1.0),
+                Mirrored(),
+                reference.resources,
+                input_only=True,
             )
             seconds[part] = first.probe.epoch_of(made, self._effort.round_s / 2)
         return seconds
 
     def _say(self, what: str, steps: int = 1) -> None:
-        self._tell(what, min(1.0, self._done / self._all))
+        self._on_progress(what, min(1.0, self._done / self._all))
         self._done += steps
 
 
@@ -363,7 +374,7 @@ def _part(measurement: Measurement) -> tuple[int, int]:
 
 
 def _with_input(measurement: Measurement, input_s: Mapping[tuple[int, int], float]) -> Measurement:
-    if measurement.fault or _part(measurement) not in input_s:
+    if measurement.error or _part(measurement) not in input_s:
         return measurement
     epoch_s = measurement.num_rows / measurement.rows_per_s
     return replace(measurement, input_share=min(1.0, input_s[_part(measurement)] / epoch_s))

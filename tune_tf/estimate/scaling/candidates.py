@@ -1,4 +1,4 @@
-"""What is compared: ways to spread a trial, batch sizes and amounts of data."""
+"""Scaling candidates: parallelism, batch sizes and amounts of data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,4 +1,4 @@
-"""What is written of how a workload scales: a page, a picture, the numbers, a profile."""
+"""Files with the scaling of a workload: page, picture, numbers and profile."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from tune_tf.atomic_files import write_whole
+from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.estimate.scaling.picture import ScalingPicture
 from tune_tf.estimate.scaling.record import record_scaling
@@ -15,8 +15,8 @@ from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.estimate.scaling.table import HEADERS, table_of
 from tune_tf.report.environment import versions
 from tune_tf.report.page import render
-from tune_tf.report.plots.static_plot import draw_still, svg_text, write_png
-from tune_tf.secrets import masked
+from tune_tf.report.plots.static_plot import draw_static, svg_text, write_png
+from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
 from tune_tf.sweep.plan import checked_tracking_uri
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ScalingFiles:
-    """Where it is.
+    """Location of the scaling files.
 
     Args:
         folder: With the page, the picture, the numbers and the profile.
@@ -65,7 +65,7 @@ def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
             run=name,
         )
     except (MlflowException, OSError) as error:
-        _log.warning("MLflow has not taken it (%s); the files are in %s", error, folder)
+        _log.warning("could not record the run in MLflow (%s); the files are in %s", error, folder)
         return ScalingFiles(folder, None)
     return ScalingFiles(folder, run_id)
 
@@ -87,7 +87,9 @@ def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         OSError: A file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    figure = draw_still(ScalingPicture(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus))
+    figure = draw_static(
+        ScalingPicture(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus)
+    )
     write_png(figure, folder / "scale.png")
     page = render(
         "scale.html.j2",
@@ -98,10 +100,14 @@ def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         headers=HEADERS,
         groups=list(table_of(scaling.measurements)),
         how=scaling.how,
-        config=masked(", ".join(f"{path}={value}" for path, value in flat(scaling.config).items())),
+        config=mask_secrets(
+            ", ".join(f"{path}={value}" for path, value in flat(scaling.config).items())
+        ),
     )
-    write_whole(folder / "scale.html", page)
-    write_whole(folder / "scale.json", json.dumps(scaling.to_dict(), indent=2, default=str) + "\n")
+    write_atomically(folder / "scale.html", page)
+    write_atomically(
+        folder / "scale.json", json.dumps(scaling.to_dict(), indent=2, default=str) + "\n"
+    )
     written = {name: folder / name for name in ("scale.html", "scale.png", "scale.json")}
     for name, content in scaling.profile.items():
         path = folder / PROFILE / name

@@ -25,7 +25,7 @@ class Measurement:
         other_cores: Those of all other processes meanwhile.
         input_share: Part of an epoch that the same loop takes without a model; None where it was
             not measured.
-        fault: Why it could not be measured; empty where it was.
+        error: Why it could not be measured; empty where it was.
     """
 
     candidate: ScalingCandidate
@@ -39,7 +39,7 @@ class Measurement:
     busy_cores: float | None = None
     other_cores: float = 0.0
     input_share: float | None = None
-    fault: str = ""
+    error: str = ""
 
     @property
     def rows_per_s(self) -> float:
@@ -70,7 +70,7 @@ class Measurement:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         candidate = self.candidate
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "what": candidate.label,
             "dimension": candidate.dimension,
             "kind": candidate.parallelism.kind,
@@ -78,9 +78,9 @@ class Measurement:
             "batch_scale": candidate.batch_scale,
             "data_fraction": candidate.data_fraction,
         }
-        if self.fault:
-            return told | {"fault": self.fault}
-        return told | {
+        if self.error:
+            return values | {"error": self.error}
+        return values | {
             "batch_size": self.batch_size,
             "num_rows": self.num_rows,
             "rows_per_s": self.rows_per_s,

@@ -1,4 +1,4 @@
-"""The picture of how a workload scales."""
+"""Plot of how a workload scales."""
 
 from collections.abc import Sequence
 from itertools import cycle
@@ -37,7 +37,7 @@ class ScalingPicture:
     def __init__(self, name: str, measurements: Sequence[Measurement], *, on_gpus: bool) -> None:
         self.title = f"How {name} scales"
         self._reference = measurements[0]
-        self._good = [each for each in measurements if not each.fault]
+        self._good = [each for each in measurements if not each.error]
         self._device = "GPUs" if on_gpus else "CPU cores"
 
     def draw(self, figure: Figure) -> None:
@@ -99,11 +99,11 @@ class ScalingPicture:
         axes.set_xticks(numbers)
         top = 1.3 * max(one * numbers[-1], *(max(each.rates) for each in self._of("devices")), 0)
         axes.set_ylim(top=top)  # with room for the legend
-        self._tell_efficiencies(axes, top)
+        self._annotate_efficiencies(axes, top)
         label_axes(axes, f"{self._device} (at a point: efficiency)", "rows a second")
         legend(axes, loc="best")
 
-    def _tell_efficiencies(self, axes: Axes, top: float) -> None:
+    def _annotate_efficiencies(self, axes: Axes, top: float) -> None:
         """Write each efficiency beside its point, one above the other where points are close."""
         lowest: dict[int, float] = {}
         for each in sorted(self._of("devices")[1:], key=lambda it: it.rows_per_s):

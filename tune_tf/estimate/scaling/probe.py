@@ -1,4 +1,4 @@
-"""A fresh process that trains one candidate."""
+"""Process that trains one scaling candidate."""
 
 import contextlib
 import importlib
@@ -174,7 +174,7 @@ def machine_cpu_seconds() -> float:
 
 
 def gpu_memory_bytes(process_ids: set[int], nvml: Any = None) -> int | None:
-    """Return the GPU memory that processes of this machine have taken; None where none is told.
+    """Return the GPU memory that processes of this machine have taken; None where none is values.
 
     TensorFlow does not give memory back, so it is the most they had at a time.
 

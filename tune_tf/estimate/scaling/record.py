@@ -1,4 +1,4 @@
-"""How a workload scales, as a run of MLflow's in the sweep's experiment."""
+"""MLflow run with the scaling of a workload."""
 
 import time
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from pathlib import Path
 from tune_tf.estimate.scaling.measurement import Measurement
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.outcome import Outcome
-from tune_tf.secrets import masked
-from tune_tf.tracking.descriptions import NOTE
-from tune_tf.tracking.names import MAX_TAG_LENGTH, cut, key_of, mlflow_params
-from tune_tf.tracking.runs import Sweep, SweepRuns, connect
+from tune_tf.secrets import mask_secrets
+from tune_tf.tracking.descriptions import DESCRIPTION_TAG
+from tune_tf.tracking.names import MAX_TAG_LENGTH, mlflow_key, mlflow_params, truncate
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep, connect
 from tune_tf.tracking.writing.run_update import PARENT, STOP_REASON_TAG, Report, RunUpdate
 
 SCALE_TAG = "tune_tf.scale"
@@ -25,7 +25,7 @@ def record_scaling(
     experiment_name: str,
     run: str,
 ) -> str:
-    """Write a run of its own, and return MLflow's id of it.
+    """Write the run and return its MLflow id.
 
     Metrics have the number of devices, the rows of a batch or those of the data as their step, so
     that MLflow draws the curves.
@@ -38,21 +38,21 @@ def record_scaling(
         run: Name of the run.
     """
     now_ms = time.time_ns() // 1_000_000
-    runs = SweepRuns(connect(tracking_uri), Sweep(run, tracking_uri, experiment_name))
+    runs = SweepRuns(connect(tracking_uri), TrackedSweep(run, tracking_uri, experiment_name))
     sentences = "\n".join(f"- {each}" for each in scaling.advice.sentences)
     note = f"How {scaling.name} scales\n\n{sentences}\n\n```yaml\n{scaling.advice.settings}\n```"
     entry = RunUpdate(
         PARENT,
         round(scaling.started.timestamp() * 1000),
         name=run,
-        params={name: masked(text) for name, text in mlflow_params(scaling.config).items()},
+        params={name: mask_secrets(text) for name, text in mlflow_params(scaling.config).items()},
         tags={
             SCALE_TAG: scaling.name,
             "tune_tf.workload": scaling.workload,
             "tune_tf.machine": scaling.machine,
             "tune_tf.advised": scaling.advice.settings,
             STOP_REASON_TAG: Outcome.COMPLETED.value,
-            NOTE: cut(note, MAX_TAG_LENGTH),
+            DESCRIPTION_TAG: truncate(note, MAX_TAG_LENGTH),
         },
         reports=_reports(scaling.measurements, now_ms),
         files={name: str(path) for name, path in files.items()},
@@ -65,7 +65,7 @@ def record_scaling(
 
 def _reports(measurements: tuple[Measurement, ...], now_ms: int) -> list[Report]:
     reference, *others = measurements
-    good = [each for each in others if not each.fault]
+    good = [each for each in others if not each.error]
     families = dict.fromkeys(
         each.candidate.family for each in good if each.candidate.dimension == "devices"
     )
@@ -101,7 +101,7 @@ def _metrics(prefix: str, measurement: Measurement) -> dict[str, float]:
     if prefix.startswith("devices"):
         values["efficiency"] = measurement.efficiency
     return {
-        key_of(f"{prefix}/{name}"): float(value)
+        mlflow_key(f"{prefix}/{name}"): float(value)
         for name, value in values.items()
         if value is not None
     }

@@ -1,4 +1,4 @@
-"""How a sweep's workload scales: measures, advises, draws and records."""
+"""Scaling benchmark of a sweep's workload."""
 
 import math
 import os
@@ -14,7 +14,7 @@ from tune_tf.config import SweepConfig, import_workload
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.estimate.extreme_configs import middle_config
 from tune_tf.estimate.scaling.advice import Advice, advise
-from tune_tf.estimate.scaling.benchmark_rounds import Effort, Rounds, Subject, Tell
+from tune_tf.estimate.scaling.benchmark_rounds import Effort, ProgressCallback, Rounds, Subject
 from tune_tf.estimate.scaling.candidates import candidates
 from tune_tf.estimate.scaling.measurement import Measurement
 from tune_tf.estimate.scaling.table import how_measured
@@ -91,7 +91,7 @@ def scale_workload(
     quick: bool = False,
     max_devices: int | None = None,
     profile: bool = False,
-    tell: Tell = lambda what, done: None,
+    on_progress: ProgressCallback = lambda what, done: None,
 ) -> Scaling:
     """Measure how a sweep's workload scales over devices, batch sizes and amounts of data.
 
@@ -106,7 +106,7 @@ def scale_workload(
         quick: Whether to leave out what lies between the ends, and to measure shortly.
         max_devices: The most to try; all there are by default.
         profile: Whether to profile a few batches as well.
-        tell: Told what goes on.
+        on_progress: Called with a description of the current step and the share done, 0 to 1.
 
     Raises:
         WorkloadError: The workload cannot be imported, or one replica cannot train it.
@@ -121,7 +121,7 @@ def scale_workload(
     workload.check_data()
     values = middle_config(config.space)
     started = datetime.now(UTC).astimezone()
-    with cluster(num_cpus=_pretended_cpus()):
+    with cluster(num_cpus=_oversubscribed_cpus()):
         on_gpus, there = _devices(config)
         most = min(there, max_devices or there)
         tried = candidates(
@@ -133,7 +133,7 @@ def scale_workload(
             loop=config.loop,
             quick=quick,
         )
-        rounds = Rounds(Subject(workload, values, config.loop, config.seed), effort, tell)
+        rounds = Rounds(Subject(workload, values, config.loop, config.seed), effort, on_progress)
         measurements, files = rounds.measure(tried, profile=profile)
     return Scaling(
         name=config.name,
@@ -154,7 +154,7 @@ def _num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _pretended_cpus() -> int:
+def _oversubscribed_cpus() -> int:
     """Return CPUs for a cluster of our own: enough for all candidates, which take turns."""
     return 64 * _num_cores()
 

@@ -1,4 +1,4 @@
-"""The numbers of all candidates as texts, for a terminal and a page."""
+"""Table of scaling measurements for the terminal and the HTML page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class TableRow:
-    """A line.
+    """Row of the scaling table.
 
     Args:
         cells: One a header.
-        fault: Why there are no numbers; empty where there are.
+        error: Why there are no numbers; empty where there are.
         is_reference: Whether all others are compared with it.
     """
 
     cells: tuple[str, ...]
-    fault: str = ""
+    error: str = ""
     is_reference: bool = False
 
 
@@ -87,8 +87,8 @@ def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
 def _row(measurement: Measurement, *, is_reference: bool) -> TableRow:
     candidate = measurement.candidate
     name, devices = candidate.label, str(candidate.num_devices)
-    if measurement.fault:
-        return TableRow((name, devices, *[""] * (len(HEADERS) - 2)), measurement.fault)
+    if measurement.error:
+        return TableRow((name, devices, *[""] * (len(HEADERS) - 2)), measurement.error)
     efficiency = f"{measurement.efficiency:.0%}" if candidate.dimension == "devices" else ""
     share = measurement.input_share
     cores = measurement.busy_cores

@@ -101,11 +101,11 @@ class ParameterAxes:
     """The axes of what is searched.
 
     Args:
-        shown: Those that fit into a picture.
+        visible: Those that fit into a picture.
         left_out: Paths of the others.
     """
 
-    shown: tuple[Axis, ...]
+    visible: tuple[Axis, ...]
     left_out: tuple[str, ...] = field(default=())
 
 

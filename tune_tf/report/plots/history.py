@@ -96,7 +96,7 @@ class History(Picture):
                             "name": style.word if feasible else f"{style.word}, not feasible",
                             "x": typed(self._times[chosen]),
                             "y": typed(record.values[chosen]),
-                            "text": [self._told(index) for index in chosen],
+                            "text": [self._hover_text(index) for index in chosen],
                             "hovertemplate": "%{text}<extra></extra>",
                             "marker": {
                                 "color": style.colour,
@@ -135,16 +135,16 @@ class History(Picture):
             values = np.append(values, values[-1])
         return times / self._unit.seconds, values
 
-    def _told(self, index: int) -> str:
-        """Return what is told of a trial under the pointer."""
+    def _hover_text(self, index: int) -> str:
+        """Return a trial's hover text."""
         record = self.record
-        trial, config = record.trials[index], record.shown_configs[index]
+        trial, config = record.trials[index], record.masked_configs[index]
         lines = [f"{path} = {value_text(value, limit=40)}" for path, value in config.items()]
         if len(lines) > _CONFIG_LINES:
             lines = [*lines[: _CONFIG_LINES - 1], "..."]
-        told = [
+        lines = [
             f"trial {trial.number}, {STYLES[trial.outcome].word}",
             f"{record.objective.metric} = {value_text(float(record.values[index]))}",
             *lines,
         ]
-        return "<br>".join(map(plain_axis_value, told))
+        return "<br>".join(map(plain_axis_value, lines))

@@ -34,14 +34,14 @@ class ImportanceShares:
         num_trials: Trials that it rests on.
         num_suitable: Trials that it could have rested on.
         conditional: Parameters that not all of those trials have, which cannot be compared.
-        fault: Why it could not be done.
+        error: Why it could not be done.
     """
 
     shares: dict[str, float]
     num_trials: int = 0
     num_suitable: int = 0
     conditional: tuple[str, ...] = ()
-    fault: str | None = None
+    error: str | None = None
 
 
 class Importances(Picture):
@@ -54,7 +54,7 @@ class Importances(Picture):
     @property
     def missing(self) -> str | None:
         """Why there is nothing to draw."""
-        return self._found.fault
+        return self._found.error
 
     @property
     def reading(self) -> str:
@@ -132,23 +132,23 @@ def importance_shares(record: SweepRecord) -> ImportanceShares:
         there = counted(len(suitable), "trial")
         return ImportanceShares(
             {},
-            fault=f"only {there} completed with a finite value; {_LEAST} are needed to compare",
+            error=f"only {there} completed with a finite value; {_LEAST} are needed to compare",
         )
     if len({float(record.values[index]) for index in suitable}) == 1:
-        return ImportanceShares({}, fault="all completed trials have the same value")
+        return ImportanceShares({}, error="all completed trials have the same value")
     places = np.unique(np.linspace(0, len(suitable) - 1, min(_MOST, len(suitable))).astype(int))
     chosen = [suitable[place] for place in places]
     space = record.result.config.space
     searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
     everywhere = [path for path in searched if all(path in record.configs[i] for i in chosen)]
     if not everywhere:
-        return ImportanceShares({}, fault="no parameter is part of every completed trial")
+        return ImportanceShares({}, error="no parameter is part of every completed trial")
     try:
         study = _study(record, chosen, everywhere)
         evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     except (ValueError, RuntimeError) as error:  # Optuna's, for what it cannot tell apart
-        return ImportanceShares({}, fault=f"Optuna could not compare the trials: {error}")
+        return ImportanceShares({}, error=f"Optuna could not compare the trials: {error}")
     return ImportanceShares(
         {path: float(share) for path, share in shares.items()},
         num_trials=len(chosen),

@@ -24,7 +24,7 @@ class ParallelCoordinates(Picture):
 
     def __init__(self, record: SweepRecord) -> None:
         super().__init__(record)
-        self._axes: tuple[Axis, ...] = (*record.axes.shown, record.value_axis)
+        self._axes: tuple[Axis, ...] = (*record.axes.visible, record.value_axis)
         drawn = np.flatnonzero(~np.isnan(record.values))
         sign = 1 if record.objective.mode == "max" else -1
         self._worst_to_best = drawn[np.argsort(sign * record.values[drawn], kind="stable")]

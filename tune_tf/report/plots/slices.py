@@ -22,7 +22,7 @@ class Slices(Picture):
 
     def __init__(self, record: SweepRecord) -> None:
         super().__init__(record)
-        self._axes = record.axes.shown
+        self._axes = record.axes.visible
         self._columns = max(1, min(_COLUMNS, len(self._axes)))
         self._rows = max(1, math.ceil(len(self._axes) / self._columns))
         self.height = max(420, _ROW_HEIGHT * self._rows + 60)

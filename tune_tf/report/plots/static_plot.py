@@ -35,7 +35,7 @@ _DPI = 100
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
 
 
-def draw_still(picture: Drawing) -> Figure:
+def draw_static(picture: Drawing) -> Figure:
     """Draw a picture on a new figure, 1,200 pixels wide."""
     figure = Figure(figsize=(_WIDTH / _DPI, picture.height / _DPI), dpi=_DPI, layout="constrained")
     picture.draw(figure)

@@ -34,12 +34,12 @@ class Bar:
     Args:
         trial: Index of the trial.
         slot: Row, counted from 0.
-        stint: When it ran there.
+        segment: When it ran there.
     """
 
     trial: int
     slot: int
-    stint: CurveSegment
+    segment: CurveSegment
 
 
 class Timeline(Picture):
@@ -51,7 +51,7 @@ class Timeline(Picture):
     def __init__(self, record: SweepRecord) -> None:
         super().__init__(record)
         self._unit = TimeUnit.of(record.wall_s)
-        self._bars, self._slots = slot_bars([curve.stints for curve in record.curves])
+        self._bars, self._slots = slot_bars([curve.segments for curve in record.curves])
         self.height = int(np.clip(180 + 28 * len(self._slots), 320, 900))
 
     @property
@@ -137,14 +137,14 @@ class Timeline(Picture):
         bars = [bar for bar in self._bars if bar.trial in chosen]
         start, unit = self.record.start_s, self._unit.seconds
         return (
-            [(bar.stint.start_s - start) / unit for bar in bars],
-            [(bar.stint.end_s - bar.stint.start_s) / unit for bar in bars],
+            [(bar.segment.start_s - start) / unit for bar in bars],
+            [(bar.segment.end_s - bar.segment.start_s) / unit for bar in bars],
             [bar.slot for bar in bars],
             [self.record.trials[bar.trial].number for bar in bars],
         )
 
 
-def slot_bars(stints: Sequence[Sequence[CurveSegment]]) -> tuple[list[Bar], list[str]]:
+def slot_bars(segments: Sequence[Sequence[CurveSegment]]) -> tuple[list[Bar], list[str]]:
     """Return each trial's place in a slot, and the slots' names.
 
     A process runs one trial at a time. A slot is a place for one process: when a process is gone,
@@ -152,12 +152,12 @@ def slot_bars(stints: Sequence[Sequence[CurveSegment]]) -> tuple[list[Bar], list
     processes at a time.
 
     Args:
-        stints: When and where each trial ran.
+        segments: When and where each trial ran.
     """
     by_process: dict[str, list[tuple[int, CurveSegment]]] = {}
-    for trial, of_trial in enumerate(stints):
-        for stint in of_trial:
-            by_process.setdefault(stint.process, []).append((trial, stint))
+    for trial, of_trial in enumerate(segments):
+        for segment in of_trial:
+            by_process.setdefault(segment.process, []).append((trial, segment))
     lives = sorted((_in_turn(life) for life in by_process.values()), key=_birth)
     free: dict[str, list[int]] = {}
     busy: dict[str, list[tuple[float, int]]] = {}
@@ -174,7 +174,7 @@ def slot_bars(stints: Sequence[Sequence[CurveSegment]]) -> tuple[list[Bar], list
             slot = len(slots)
             slots.append((host, sum(name == host for name, _ in slots) + 1))
         heapq.heappush(ended, (life[-1][1].end_s, slot))
-        bars += [Bar(trial, slot, stint) for trial, stint in life]
+        bars += [Bar(trial, slot, segment) for trial, segment in life]
     order = sorted(range(len(slots)), key=slots.__getitem__)
     row = {slot: place for place, slot in enumerate(order)}
     names = [f"{slots[slot][0]} slot {slots[slot][1]}".strip() for slot in order]
@@ -186,15 +186,15 @@ def _birth(life: list[tuple[int, CurveSegment]]) -> tuple[float, str]:
 
 
 def _in_turn(life: list[tuple[int, CurveSegment]]) -> list[tuple[int, CurveSegment]]:
-    """Return the stints of a process in order, moved apart where rounded times overlap."""
+    """Return the segments of a process in order, moved apart where rounded times overlap."""
     turn: list[tuple[int, CurveSegment]] = []
-    for trial, stint in sorted(life, key=lambda each: (int(each[1].end_s), each[0])):
-        late = turn[-1][1].end_s - stint.start_s if turn else 0.0
-        moved = stint
+    for trial, segment in sorted(life, key=lambda each: (int(each[1].end_s), each[0])):
+        late = turn[-1][1].end_s - segment.start_s if turn else 0.0
+        moved = segment
         if late > 0:
             # Rounding explains a second; what is later than that is cut, so that nothing drifts.
             shift = min(late, _ROUNDING_S)
-            start = stint.start_s + late
-            moved = replace(stint, start_s=start, end_s=max(start, stint.end_s + shift))
+            start = segment.start_s + late
+            moved = replace(segment, start_s=start, end_s=max(start, segment.end_s + shift))
         turn.append((trial, moved))
     return turn

@@ -2,7 +2,7 @@
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const printing = matchMedia("print");
-const drawn = new Set(), stills = new Set();
+const drawn = new Set(), replaced = new Set();
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -40,7 +40,7 @@ function themed(figure) {
 }
 
 function draw(place) {
-  if (stills.has(place)) return;
+  if (replaced.has(place)) return;
   const figure = figures[place.dataset.picture];
   if (!drawn.has(place)) place.replaceChildren();
   const [data, layout] = themed(figure);
@@ -56,10 +56,10 @@ function draw(place) {
 }
 
 function showStill(place) {
-  const still = document.getElementById(`${place.dataset.picture}-still`);
+  const image = document.getElementById(`${place.dataset.picture}-static`);
   place.hidden = true; // not taken away: plotly.js may still be at work in it
-  place.after(still.content.cloneNode(true));
-  stills.add(place);
+  place.after(image.content.cloneNode(true));
+  replaced.add(place);
 }
 
 async function loadPlotly() {

@@ -1,1 +1,1 @@
-"""Optuna's samplers by name."""
+"""Optuna samplers by name."""

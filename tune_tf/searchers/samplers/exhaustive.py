@@ -1,4 +1,4 @@
-"""Samplers that come to an end."""
+"""Grid and exhaustive samplers for trials that are asked for one by one."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,18 @@ from optuna.trial import FrozenTrial, TrialState
 _NOTHING: Final = object()
 
 MOST_POINTS: Final = 1_000_000
-"""How many points a grid may have; Optuna holds all of them in memory."""
+"""Maximum number of grid points; Optuna keeps all of them in memory."""
 
 
 class ExhaustiveSampler(BaseSampler):
-    """A grid or an exhaustive search where trials are asked for one by one.
+    """Grid or exhaustive sampler for trials that are asked for one by one.
 
-    Optuna's own tell the loop of ``study.optimize`` to stop, and raise where there is none. Here
-    whoever asks looks first whether there is anything left.
+    Optuna's samplers stop the loop of ``study.optimize`` when they are exhausted, and raise without
+    one. Here the caller asks :meth:`exhausted` first.
 
     Args:
-        sampler: Optuna's sampler.
-        points: Values of each parameter of a grid, by path; None where the sampler alone knows.
+        sampler: The Optuna sampler.
+        points: Values of each parameter of a grid, by path; None if only the sampler knows them.
     """
 
     def __init__(
@@ -42,36 +42,36 @@ class ExhaustiveSampler(BaseSampler):
 
     @property
     def num_points(self) -> int | None:
-        """How many configs there are; None if it is not known beforehand."""
+        """Number of configs; None if it is not known beforehand."""
         return None if self._points is None else math.prod(map(len, self._points.values()))
 
     def exhausted(self, study: optuna.Study) -> bool:
-        """Return whether every config has been handed out, finished or not.
+        """Return whether every config has been assigned, finished or not.
 
-        A grid that the user made is exhausted only when its last trial has ended: what it consists
-        of is its own affair.
+        A user's grid is exhausted only when its last trial has finished, since its points are
+        unknown.
         """
         trials = study.get_trials(deepcopy=False)
         if self._points is not None:
             taken = {
                 tuple(trial.params[path] for path in self._points)
                 for trial in trials
-                # An earlier sweep may have tried what is not on this grid.
+                # Imported trials may not be on this grid.
                 if all(trial.params.get(path, _NOTHING) in v for path, v in self._points.items())
             }
             return len(taken) >= math.prod(map(len, self._points.values()))
         if isinstance(self._sampler, GridSampler):
             return self._sampler.is_exhausted(study)
-        return _nothing_is_left(self._sampler, study, trials)
+        return _is_exhausted(self._sampler, study, trials)
 
     def reseed_rng(self) -> None:
-        """Seed afresh."""
+        """Reseed the wrapped sampler."""
         self._sampler.reseed_rng()
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Return nothing: parameters come one by one."""
+        """Forward to the wrapped sampler, which samples parameters one by one."""
         return self._sampler.infer_relative_search_space(study, trial)
 
     def sample_relative(
@@ -80,7 +80,7 @@ class ExhaustiveSampler(BaseSampler):
         trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
-        """Return nothing: parameters come one by one."""
+        """Forward to the wrapped sampler, which samples parameters one by one."""
         return self._sampler.sample_relative(study, trial, search_space)
 
     def sample_independent(
@@ -104,16 +104,16 @@ class ExhaustiveSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Do nothing: all that Optuna's do here is to stop a loop, and there is none."""
+        """Do nothing: Optuna's samplers only stop a loop here, and there is none."""
 
 
-def _nothing_is_left(
+def _is_exhausted(
     sampler: BruteForceSampler, study: optuna.Study, trials: Sequence[FrozenTrial]
 ) -> bool:
-    """Return whether an exhaustive search has no config left to hand out.
+    """Return whether an exhaustive search has no config left to assign.
 
-    At the end of a trial Optuna's sampler stops the loop if there is nothing left, running trials
-    counted as done. Outside of a loop the stop raises, which is the answer.
+    At the end of a trial Optuna's sampler stops the loop if nothing is left, counting running
+    trials as done. Without a loop, stopping raises RuntimeError, which is the answer.
     """
     asked = [trial for trial in trials if trial.params and trial.state is not TrialState.WAITING]
     if not asked:
@@ -129,7 +129,7 @@ def grid_points(distributions: Mapping[str, BaseDistribution]) -> dict[str, list
     """Return the values of each parameter, by path.
 
     Raises:
-        TypeError: A parameter has endlessly many.
+        TypeError: A parameter has infinitely many values.
     """
     return {
         path: [value_at(distribution, index) for index in range(num_values(distribution))]
@@ -138,10 +138,10 @@ def grid_points(distributions: Mapping[str, BaseDistribution]) -> dict[str, list
 
 
 def num_values(distribution: BaseDistribution) -> int:
-    """Return how many values a parameter has.
+    """Return the number of values of a parameter.
 
     Raises:
-        TypeError: It has endlessly many.
+        TypeError: It has infinitely many.
     """
     match distribution:
         case CategoricalDistribution(choices=choices):
@@ -150,11 +150,11 @@ def num_values(distribution: BaseDistribution) -> int:
             return (high - low) // step + 1
         case FloatDistribution(low=low, high=high, step=float(step)):
             return round((high - low) / step) + 1
-    raise TypeError(f"{distribution!r} has endlessly many values")
+    raise TypeError(f"{distribution!r} has infinitely many values")
 
 
 def value_at(distribution: BaseDistribution, index: int) -> Any:
-    """Return a value of a parameter that has finitely many, counted from 0."""
+    """Return the value of a finite parameter at an index, counted from 0."""
     match distribution:
         case CategoricalDistribution(choices=choices):
             return choices[index]
@@ -163,4 +163,4 @@ def value_at(distribution: BaseDistribution, index: int) -> Any:
         case FloatDistribution(low=low, step=float(step)):
             # In decimals, as 0.1 + 0.1 + 0.1 is not 0.3.
             return float(Decimal(str(low)) + index * Decimal(str(step)))
-    raise TypeError(f"{distribution!r} has endlessly many values")
+    raise TypeError(f"{distribution!r} has infinitely many values")

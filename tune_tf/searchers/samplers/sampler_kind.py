@@ -1,4 +1,4 @@
-"""What a sampler can take, and what is wrong with a space for it."""
+"""Capabilities of samplers, and checks of a search space against them."""
 
 import enum
 from collections.abc import Callable, Iterable
@@ -16,12 +16,12 @@ from optuna.samplers import BaseSampler
 from tune_tf.errors import ErrorDetail
 from tune_tf.searchers.samplers.exhaustive import MOST_POINTS, num_values
 from tune_tf.searchers.space_adapter import GivenSpace, Outline
-from tune_tf.searchers.storage.visibility import AS_TOLD, Visibility
+from tune_tf.searchers.storage.visibility import UNFILTERED, Visibility
 from tune_tf.space.paths import dotted
 
 
 class ConditionSupport(enum.Enum):
-    """How a sampler copes with parameters that not every trial has."""
+    """How a sampler handles parameters that not every trial has."""
 
     NATIVE = "as they are"
     DENSE = "every parameter is suggested in every trial"
@@ -29,13 +29,13 @@ class ConditionSupport(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a sampler is made for.
+class SamplerRequest:
+    """Search for which a sampler is created.
 
     Args:
-        space: The space as it was given.
-        seed: Seed of the draws; None for any.
-        num_objectives: How many metrics are optimised.
+        space: The space as given by the user.
+        seed: Seed of the sampler; None for a random one.
+        num_objectives: Number of optimised metrics.
         has_constraints: Whether trials will have constraints.
     """
 
@@ -46,81 +46,81 @@ class Asked:
     outline: Outline = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look at the space once."""
+        """Derive the outline of the space."""
         object.__setattr__(self, "outline", Outline.of(self.space))
 
 
 @dataclass(frozen=True)
 class SamplerKind:
-    """One sampler of the catalogue.
+    """Sampler of the catalogue with its capabilities.
 
     Args:
-        optuna: Class of what is made.
-        make: Makes it.
-        conditions: How it copes with conditional parameters.
-        choices: Whether it takes parameters without an order.
-        endless: Whether it takes ranges with endlessly many values.
-        logs: Whether it takes logarithmic ranges.
-        callables: Whether it takes a space that only a callable knows.
-        several: Whether it takes several objectives.
+        optuna: Class of the sampler.
+        make: Creates it.
+        conditions: How it handles conditional parameters.
+        choices: Whether it supports unordered parameters.
+        continuous: Whether it supports ranges without a step.
+        logs: Whether it supports logarithmic ranges.
+        callables: Whether it supports a space that only a callable knows.
+        multi_objective: Whether it supports several objectives.
         constraints: Whether it learns from constraints.
-        renewed: Whether a sweep that is taken up again needs it seeded anew, so that it does not
-            repeat its draws; not if all that it draws follows from the study.
-        packages: What it needs besides Optuna, by the names of import and of pip.
-        rule: What it is shown of trials.
-        rule_of_several: What it is shown where there are several objectives.
+        reseeded: Whether a resumed sweep must reseed it so that it does not repeat its draws; not
+            if they follow from the study.
+        packages: Required packages, by the names of import and of pip.
+        visibility: Which parts of trials it sees.
+        multi_visibility: The same with several objectives.
     """
 
     optuna: type[BaseSampler]
-    make: Callable[[Asked], BaseSampler]
+    make: Callable[[SamplerRequest], BaseSampler]
     conditions: ConditionSupport = ConditionSupport.NATIVE
     choices: bool = True
-    endless: bool = True
+    continuous: bool = True
     logs: bool = True
     callables: bool = True
-    several: bool = True
+    multi_objective: bool = True
     constraints: bool = False
-    renewed: bool = True
+    reseeded: bool = True
     packages: tuple[str, ...] = ()
-    rule: Visibility = AS_TOLD
-    rule_of_several: Visibility = AS_TOLD
+    visibility: Visibility = UNFILTERED
+    multi_visibility: Visibility = UNFILTERED
 
-    def faults(
-        self, name: str, asked: Asked, others: "dict[str, SamplerKind]"
+    def find_errors(
+        self, name: str, asked: SamplerRequest, others: "dict[str, SamplerKind]"
     ) -> list[ErrorDetail]:
-        """Return all that keeps this sampler from what it is asked for.
+        """Return all reasons why the sampler does not support a search.
 
         Args:
-            name: Its name.
-            asked: What it is to be made for.
-            others: All samplers, by name, to say which could be taken instead.
+            name: Name of the sampler.
+            asked: The search.
+            others: All samplers by name, to suggest alternatives.
         """
-        faults = self._missing(name)
-        if asked.num_objectives > 1 and not self.several:
-            able = _named(others, lambda kind: kind.several)
+        errors = self._missing_packages(name)
+        if asked.num_objectives > 1 and not self.multi_objective:
+            able = _list_names(others, lambda kind: kind.multi_objective)
             text = (
                 f"sampler {name!r} takes one objective, not {asked.num_objectives}: keep one, or "
                 f"use {able}"
             )
-            faults.append(ErrorDetail("", text))
+            errors.append(ErrorDetail("", text))
         distributions = asked.outline.distributions
         if distributions is None:
             if not self.callables:
-                able = _named(others, lambda kind: kind.callables)
+                able = _list_names(others, lambda kind: kind.callables)
                 text = (
-                    f"sampler {name!r} must know the space beforehand, and a callable does not "
-                    f"tell: give a SearchSpace or a dict of distributions, or use {able}"
+                    f"sampler {name!r} must know the space beforehand: pass a SearchSpace or a "
+                    f"dict of distributions instead of a callable, or use {able}"
                 )
-                faults.append(ErrorDetail("", text))
-            return faults
+                errors.append(ErrorDetail("", text))
+            return errors
         for path, distribution in distributions.items():
-            faults.extend(
+            errors.extend(
                 ErrorDetail(dotted(path), text)
-                for text in self._misfits(name, distribution, others)
+                for text in self._param_errors(name, distribution, others)
             )
         if self.conditions is ConditionSupport.NONE:
-            able = _named(others, lambda kind: kind.conditions is not ConditionSupport.NONE)
-            faults.extend(
+            able = _list_names(others, lambda kind: kind.conditions is not ConditionSupport.NONE)
+            errors.extend(
                 ErrorDetail(
                     dotted(path),
                     f"has a `when`, which sampler {name!r} cannot take: leave it out, or use "
@@ -129,9 +129,9 @@ class SamplerKind:
                 for path in distributions
                 if path in asked.outline.conditional
             )
-        return faults or self._too_many(name, distributions.values())
+        return errors or self._too_many(name, distributions.values())
 
-    def _missing(self, name: str) -> list[ErrorDetail]:
+    def _missing_packages(self, name: str) -> list[ErrorDetail]:
         missing = [package for package in self.packages if find_spec(package) is None]
         if not missing:
             return []
@@ -141,13 +141,13 @@ class SamplerKind:
         )
         return [ErrorDetail("", text)]
 
-    def _misfits(
+    def _param_errors(
         self, name: str, distribution: BaseDistribution, others: "dict[str, SamplerKind]"
     ) -> list[str]:
-        """Return why it cannot take a parameter."""
+        """Return why the sampler does not support a parameter."""
         texts = []
         if isinstance(distribution, CategoricalDistribution) and not self.choices:
-            able = _named(others, lambda kind: kind.choices)
+            able = _list_names(others, lambda kind: kind.choices)
             texts.append(
                 f"is a choice, and sampler {name!r} takes numbers only: make it a range, or use "
                 f"{able}"
@@ -155,15 +155,15 @@ class SamplerKind:
         if isinstance(distribution, CategoricalDistribution):
             return texts
         if _is_log(distribution) and not self.logs:
-            able = _named(others, lambda kind: kind.logs)
+            able = _list_names(others, lambda kind: kind.logs)
             texts.append(
                 f"is a logarithmic range, which sampler {name!r} cannot take: make it a choice "
                 f"among values, or use {able}"
             )
-        elif _is_endless(distribution) and not self.endless:
-            able = _named(others, lambda kind: kind.endless)
+        elif _is_continuous(distribution) and not self.continuous:
+            able = _list_names(others, lambda kind: kind.continuous)
             texts.append(
-                f"has endlessly many values, and sampler {name!r} tries each: give it a step, make "
+                f"has infinitely many values, and sampler {name!r} tries each: set a step, make "
                 f"it a choice, or use {able}"
             )
         return texts
@@ -177,8 +177,8 @@ class SamplerKind:
         if points <= MOST_POINTS:
             return []
         text = (
-            f"sampler {name!r} would try {points} configs, more than {MOST_POINTS}: take coarser "
-            "steps, or use 'random' or 'tpe'"
+            f"sampler {name!r} would try {points} configs, more than {MOST_POINTS}: use coarser "
+            "steps, or 'random' or 'tpe'"
         )
         return [ErrorDetail("", text)]
 
@@ -187,11 +187,11 @@ def _is_log(distribution: BaseDistribution) -> bool:
     return isinstance(distribution, FloatDistribution | IntDistribution) and distribution.log
 
 
-def _is_endless(distribution: BaseDistribution) -> bool:
+def _is_continuous(distribution: BaseDistribution) -> bool:
     return isinstance(distribution, FloatDistribution) and distribution.step is None
 
 
-def _named(kinds: dict[str, SamplerKind], able: Callable[[SamplerKind], bool]) -> str:
-    """Return the names of samplers that can do something, for an error text."""
+def _list_names(kinds: dict[str, SamplerKind], able: Callable[[SamplerKind], bool]) -> str:
+    """Return the names of samplers with a capability, for an error text."""
     names = [repr(name) for name, kind in kinds.items() if able(kind)]
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

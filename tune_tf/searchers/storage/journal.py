@@ -1,4 +1,4 @@
-"""Optuna's journal file, written without waiting for the disk, and mended when it is opened."""
+"""Optuna journal file without disk synchronisation, repaired when it is opened."""
 
 import errno
 import json
@@ -17,14 +17,14 @@ _log = logging.getLogger(__name__)
 
 
 class JournalFile(JournalFileBackend):
-    """A journal that every other Optuna process can read and write at the same time.
+    """Journal that other Optuna processes can read and write concurrently.
 
-    Optuna waits for the disk at each of the dozen lines that a trial takes, in the loop that feeds
-    all trials. Here a line is handed to the system whole, which keeps it when this process is
-    killed; only the loss of power can take the last seconds, as with Ray Tune's own state.
+    Optuna synchronises the disk for each of the dozen lines of a trial, in the loop that feeds all
+    trials. Here a line is written in one call and survives a kill of this process; only a power
+    failure can lose the last seconds, as with Ray Tune's own state.
 
     Args:
-        path: The file; it is made if it does not exist.
+        path: The file; it is created if missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,13 +33,13 @@ class JournalFile(JournalFileBackend):
         super().__init__(str(path), lock_obj=self._writing)
 
     def repair(self) -> None:
-        """Keep what is readable of a damaged journal, and say what is lost.
+        """Keep the readable entries of a damaged journal, and log what is lost.
 
-        Damaged lines go to a file beside the journal whose name ends in ``.damaged``.
+        Damaged lines are moved to a file beside the journal whose name ends in ``.damaged``.
 
         Raises:
-            ValueError: Nothing is readable, or the entry that made a study is lost.
-            OSError: The mended journal cannot be written; the damaged one stands as it was.
+            ValueError: Nothing is readable, or the entry that created a study is lost.
+            OSError: The repaired journal cannot be written; the damaged one is unchanged.
         """
         with self._alone():
             result = recover_journal(self._path.read_bytes())
@@ -48,17 +48,17 @@ class JournalFile(JournalFileBackend):
             aside = self._path.with_name(f"{self._path.name}.damaged")
             with aside.open("ab") as file:
                 file.write(result.damaged)
-            mended = self._path.with_name(f"{self._path.name}.mended")
-            with mended.open("wb") as file:
+            repaired = self._path.with_name(f"{self._path.name}.repaired")
+            with repaired.open("wb") as file:
                 file.write(result.text)
                 file.flush()
                 os.fsync(file.fileno())
-            mended.chmod(self._path.stat().st_mode)
-            mended.replace(self._path)
+            repaired.chmod(self._path.stat().st_mode)
+            repaired.replace(self._path)
         _log.warning(
-            "the study journal %s is damaged: %d entries are kept, %d lines could not be read and "
-            "were moved to %s, %d trials lost their first entry and were made anew; a trial may "
-            "lack parameters, values or its end",
+            "the study journal %s is damaged: %d entries are kept, %d unreadable lines moved to "
+            "%s, %d trials lost their first entry and were created again; trials may lack "
+            "parameters, values or outcomes",
             self._path,
             result.num_kept,
             result.num_damaged,
@@ -67,10 +67,10 @@ class JournalFile(JournalFileBackend):
         )
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append entries, one JSON text a line; all of them or, on a full disk, none.
+        """Append entries, one JSON text per line; all of them or, on a full disk, none.
 
         Raises:
-            OSError: There is no room.
+            OSError: The disk is full.
         """
         text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
         with self._alone(), self._path.open("ab", buffering=0) as file:
@@ -81,7 +81,7 @@ class JournalFile(JournalFileBackend):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the lock that every Optuna process takes before it writes."""
+        """Hold the lock that every Optuna process takes before writing."""
         self._writing.acquire()
         try:
             yield

@@ -1,9 +1,9 @@
-"""What can be read of a damaged journal, as a journal again.
+"""Recovery of a damaged Optuna journal.
 
-Optuna numbers trials by the entries that made them, and every later entry names a trial by its
-number. So a lost entry must not only be left out: if it made a trial, all that follows would be
-told of the wrong ones. The numbers that later entries name show how many such entries are lost; for
-each of them one that makes a bare trial is put in its place, and what is left fills that trial.
+Optuna numbers trials by the entries that create them, and every later entry refers to a trial by
+its number. If an entry that created a trial is lost, all later entries would apply to the wrong
+trials. The numbers in later entries show how many such entries are lost; each is replaced by one
+that creates an empty trial, which the remaining entries fill.
 """
 
 import json
@@ -34,13 +34,13 @@ _CODE = re.compile(rb'"op_code":\s*(\d+)')
 
 @dataclass(frozen=True)
 class RecoveredJournal:
-    """A journal after its repair.
+    """Journal after its repair.
 
     Args:
-        text: The journal, all entries readable.
-        damaged: What could not be read, line by line; None if the journal had no fault at all.
-        num_kept: Entries that were readable.
-        num_filled_in: Trials whose first entry was lost and had to be put in.
+        text: The journal; all entries are readable.
+        damaged: The unreadable lines; None if the journal was intact.
+        num_kept: Number of readable entries.
+        num_filled_in: Number of trials whose lost first entry was replaced.
     """
 
     text: bytes
@@ -50,28 +50,28 @@ class RecoveredJournal:
 
     @property
     def num_damaged(self) -> int:
-        """How many lines could not be read."""
+        """Number of unreadable lines."""
         return (self.damaged or b"").count(b"\n")
 
 
 def recover_journal(text: bytes) -> RecoveredJournal:
-    """Return a journal with what is readable of it.
+    """Return a journal with its readable entries.
 
     Raises:
-        ValueError: Nothing is readable, or the entry that made a study is lost.
+        ValueError: Nothing is readable, or the entry that created a study is lost.
     """
     lines = text.split(b"\n")
     unfinished = lines.pop()
     if unfinished:
         lines.append(unfinished)
-    entries = [_entry(line) for line in lines]
+    entries = [_parse_entry(line) for line in lines]
     num_kept = sum(entry is not None for entry in entries)
     if num_kept == len(lines) and not unfinished:
         return RecoveredJournal(text, None, num_kept, 0)
     if lines == [unfinished] and _BEGINNING.startswith(unfinished[: len(_BEGINNING)]):
-        return RecoveredJournal(b"", unfinished + b"\n", 0, 0)  # the first line of all was torn
+        return RecoveredJournal(b"", unfinished + b"\n", 0, 0)  # the very first line was cut off
     if lines and not num_kept:
-        raise ValueError("none of its lines is an entry of an Optuna journal")
+        raise ValueError("no line is an entry of an Optuna journal")
     filled_in = _lost_trials(lines, entries)
     kept: list[bytes] = []
     damaged: list[bytes] = []
@@ -86,8 +86,8 @@ def recover_journal(text: bytes) -> RecoveredJournal:
     )
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
-    """Return a line's entry, or None if it holds none."""
+def _parse_entry(line: bytes) -> dict[str, Any] | None:
+    """Return a line's entry; None if it is unreadable."""
     try:
         entry = json.loads(line)
     except ValueError:  # UnicodeDecodeError included
@@ -101,7 +101,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 def _lost_trials(
     lines: list[bytes], entries: list[dict[str, Any] | None]
 ) -> dict[int, list[bytes]]:
-    """Return the entries to put in place of damaged lines, by the line's index."""
+    """Return the entries that replace damaged lines, by the line's index."""
     found: dict[int, list[bytes]] = {}
     made = [entry for entry in entries if entry and entry["op_code"] == _MAKES_TRIAL]
     latest = made[0] if made else {"study_id": 0, "datetime_start": None}
@@ -112,27 +112,27 @@ def _lost_trials(
         if entry is None:
             last_damage = index
             code = _CODE.search(lines[index])
-            # Whoever opens a study writes such an entry once more, which changes nothing.
+            # Every opening of a study repeats this entry, without effect.
             if code and int(code[1]) == _MAKES_STUDY and not names:
-                raise ValueError("the entry that made its study is damaged")
+                raise ValueError("the entry that created its study is damaged")
             missing = int(bool(code and int(code[1]) == _MAKES_TRIAL))
         elif entry["op_code"] == _MAKES_STUDY:
             names.add(entry["study_name"])
         elif entry.get("study_id", -1) >= len(names):
-            raise ValueError("the entry that made its study is lost")
+            raise ValueError("the entry that created its study is lost")
         elif entry["op_code"] == _MAKES_TRIAL:
             num_trials += 1
             latest = entry
         else:
             missing = max(0, entry.get("trial_id", -1) + 1 - num_trials)
         if missing and last_damage is not None:
-            found.setdefault(last_damage, []).extend([_made_anew(latest)] * missing)
+            found.setdefault(last_damage, []).extend([_new_trial_entry(latest)] * missing)
             num_trials += missing
     return found
 
 
-def _made_anew(neighbour: Mapping[str, Any]) -> bytes:
-    """Return an entry that makes a bare trial in the study of another, at the time of that one."""
+def _new_trial_entry(neighbour: Mapping[str, Any]) -> bytes:
+    """Return an entry that creates an empty trial with the study and time of another entry."""
     entry = {
         "op_code": _MAKES_TRIAL,
         "worker_id": "repair",

@@ -1,4 +1,4 @@
-"""What a study's storage has lost of trials that Tune knows, as after a loss of power."""
+"""Recovery of trials that Tune knows and the study's storage has lost, as after a power failure."""
 
 import logging
 from collections.abc import Mapping
@@ -21,76 +21,78 @@ Configs = Mapping[str, Mapping[str, Any]]
 
 
 class StorageRecovery:
-    """Gives a study its trials back, with their numbers and configs.
+    """Restores lost trials of a study, with their numbers and configs.
 
-    A storage is written to from its start to its end, so what is lost are its last trials, and of
-    the one before them what was written of it last.
+    A storage is written sequentially, so what is lost are the last trials, and the last writes of
+    the trial before them.
 
     Args:
         study: The study.
-        storage: Where it is kept.
+        storage: The study's storage.
         suggest: The search space.
-        page: What the searcher knows of the study's trials.
+        state: The searcher's record of the trials.
 
     Raises:
-        SweepConflictError: The study has fewer trials than the page tells of, and it does not say
-            which those are: it is another study's.
+        SweepConflictError: The study has fewer trials than the state and does not identify the
+            missing ones: it is another study.
     """
 
     def __init__(
-        self, study: optuna.Study, storage: BaseStorage, suggest: Suggest, page: RegistryState
+        self, study: optuna.Study, storage: BaseStorage, suggest: Suggest, state: RegistryState
     ) -> None:
-        """Find out what is lost; the study is not changed."""
+        """Find the lost trials; the study is not changed."""
         self._study = study
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
         self._suggest = suggest
-        self._page = page
-        by_number = {entry.number: tune_id for tune_id, entry in page.entries.items()}
+        self._state = state
+        by_number = {record.number: tune_id for tune_id, record in state.records.items()}
         num_trials = len(study.get_trials(deepcopy=False))
-        lost = range(num_trials, page.num_known)
-        if any(number not in by_number and number not in page.orphans for number in lost):
+        lost = range(num_trials, state.num_known)
+        if any(number not in by_number and number not in state.orphans for number in lost):
             raise SweepConflictError(
                 f"study {study.study_name!r} has {num_trials} trials, but the searcher's "
-                f"state knows {page.num_known}: it was saved with another study or storage"
+                f"state knows {state.num_known}: it was saved with another study or storage"
             )
         self._tune_ids = [by_number.get(number, "") for number in lost]
 
-    def give_back(self, configs: Configs) -> None:
-        """Make those anew that the page tells of, and complete the one before them."""
+    def restore_trials(self, configs: Configs) -> None:
+        """Create the lost trials again, and complete the one before them."""
         self._complete_last(configs)
         for tune_id in self._tune_ids:
             self._make(tune_id, configs.get(tune_id, {}))
         if self._tune_ids:
             _log.warning(
-                "study %s had lost its last %d trials; they are there again, without their curves",
+                "study %s had lost its last %d trials; they are restored without their curves",
                 self._study.study_name,
                 len(self._tune_ids),
             )
         self._tune_ids = []
 
-    def add_unknown(self, configs: Configs) -> bool:
-        """Make those anew that began after the page was written; return whether there were any.
+    def add_missing(self, configs: Configs) -> bool:
+        """Create the trials that started after the state was saved; return whether there were any.
 
-        Where no id is known, Tune's trials go by others, as those of a Repeater do.
+        Where no id is known, Tune's trials have other ids, as those of a Repeater.
         """
-        entries = self._page.entries
-        if not entries.keys() & configs.keys():
+        records = self._state.records
+        if not records.keys() & configs.keys():
             return False
-        unknown = [tune_id for tune_id in configs if tune_id not in entries]
+        unknown = [tune_id for tune_id in configs if tune_id not in records]
         for tune_id in unknown:
             number = self._make(tune_id, configs[tune_id])
-            entries[tune_id] = TrialRecord(number)
-            self._page.num_known = number + 1
+            records[tune_id] = TrialRecord(number)
+            self._state.num_known = number + 1
         return bool(unknown)
 
     def _complete_last(self, configs: Configs) -> None:
-        """Give the last trial that is there what was to be written next when it was asked for."""
+        """Complete the last stored trial with what would have been written next."""
         trials = self._study.get_trials(deepcopy=False)
         if not trials or trials[-1].state.is_finished() or trials[-1].intermediate_values:
-            return  # what comes after its parameters is there
+            return  # later writes are there
         last = trials[-1]
-        of_last = (key for key, entry in self._page.entries.items() if entry.number == last.number)
+        of_last = (
+            key for key, record in self._state.records.items() if record.number == last.number
+        )
         tune_id = next(of_last, None)
         if tune_id is None:
             return
@@ -100,7 +102,7 @@ class StorageRecovery:
         if TUNE_TRIAL_ID not in last.user_attrs:
             self._storage.set_trial_user_attr(trial_id, TUNE_TRIAL_ID, tune_id)
         again = FixedTrial(dict(configs.get(tune_id, {})), last.number)
-        with suppress(ValueError):  # its config is not known, or was changed by a scheduler
+        with suppress(ValueError):  # config unknown or changed by a scheduler
             self._suggest(again)
             for name in again.params.keys() - last.params.keys():
                 kind = again.distributions[name]
@@ -108,7 +110,7 @@ class StorageRecovery:
                 self._storage.set_trial_param(trial_id, name, value, kind)
 
     def _make(self, tune_id: str, config: Mapping[str, Any]) -> int:
-        """Make a trial anew; return its number, which is the next one."""
+        """Create a trial again; return its number, which is the next one."""
         attributes = {TUNE_TRIAL_ID: tune_id} if tune_id else {}
         again = FixedTrial(dict(config), len(self._study.get_trials(deepcopy=False)))
         try:
@@ -119,6 +121,6 @@ class StorageRecovery:
                 distributions=again.distributions,
                 user_attrs=attributes,
             )
-        except ValueError:  # its config is not known, or was changed by a scheduler
+        except ValueError:  # config unknown or changed by a scheduler
             made = create_trial(state=TrialState.RUNNING, user_attrs=attributes)
         return self._storage.get_trial(self._storage.create_new_trial(self._study_id, made)).number

@@ -1,4 +1,4 @@
-"""Where Optuna keeps a study: in memory, in a database or in a journal file."""
+"""Storage of an Optuna study: in memory, a database or a journal file."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.storage.journal import JournalFile
 
 Storage = None | str | os.PathLike[str] | BaseStorage
@@ -27,17 +27,17 @@ _TIMEOUT_DRIVERS = ("psycopg", "psycopg2", "pymysql", "mysqldb")
 
 
 def open_storage(storage: Storage) -> BaseStorage:
-    """Open where a study is kept.
+    """Open a study's storage.
 
-    A damaged journal is mended as far as that is possible, and a warning says what is lost.
+    A damaged journal is repaired as far as possible, with a warning about what is lost.
 
     Args:
         storage: None for memory; a database URL such as ``sqlite:///optuna.db``; a journal file, as
             a path ending in ``.journal`` or ``.log`` or as ``journal:///path`` (four slashes for
-            an absolute path); or a storage of Optuna's.
+            an absolute path); or an Optuna storage.
 
     Raises:
-        InvalidSettingsError: It is of none of these forms, or cannot be opened.
+        InvalidSettingsError: It has none of these forms, or cannot be opened.
     """
     if storage is None:
         return InMemoryStorage()
@@ -64,34 +64,34 @@ def is_journal(text: str) -> bool:
 
 
 def open_study(
-    storage: BaseStorage, study_name: str | None, goals: SearchObjectives
+    storage: BaseStorage, study_name: str | None, criteria: SearchCriteria
 ) -> optuna.Study:
-    """Open the study of that name, or make it.
+    """Open the study of that name, or create it.
 
     Raises:
-        SweepConflictError: The study is there and optimises in other directions.
+        SweepConflictError: The study exists with other directions.
     """
     with quiet_logging():
         study = optuna.create_study(
             storage=storage,
             study_name=study_name,
-            directions=goals.directions,
+            directions=criteria.directions,
             load_if_exists=True,
         )
-    # create_study silently keeps the directions that a study was made with.
-    if study.directions != goals.directions:
+    # create_study silently keeps the directions of an existing study.
+    if study.directions != criteria.directions:
         found = " and ".join(each.name.lower() for each in study.directions)
-        wanted = " and ".join(each.name.lower() for each in goals.directions)
+        wanted = " and ".join(each.name.lower() for each in criteria.directions)
         raise SweepConflictError(
-            f"study {study_name!r} is there already and was made to {found}, but the objective "
-            f"({goals}) means to {wanted}: give another study_name, or another mode"
+            f"study {study_name!r} already exists with the directions {found}, but the objective "
+            f"({criteria}) needs {wanted}: use another study_name or mode"
         )
     return study
 
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
-    """Keep Optuna from announcing what users of Tune did not ask for."""
+    """Suppress Optuna's informational log messages."""
     verbosity = optuna.logging.get_verbosity()
     if verbosity >= optuna.logging.WARNING:
         yield
@@ -105,13 +105,13 @@ def quiet_logging() -> Iterator[None]:
 
 @contextmanager
 def clear_storage_errors(storage: Storage) -> Iterator[None]:
-    """Raise what went wrong in a database as an error that names it and says what to do.
+    """Convert database errors to one that names the storage and the remedy.
 
     Args:
-        storage: What the storage was given as.
+        storage: The storage as given by the user.
 
     Raises:
-        SweepConflictError: The database does not answer, or another process holds it.
+        SweepConflictError: The database does not respond, or another process has locked it.
     """
     from sqlalchemy.exc import SQLAlchemyError  # late: only databases need it
 
@@ -119,18 +119,18 @@ def clear_storage_errors(storage: Storage) -> Iterator[None]:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
         raise SweepConflictError(
-            f"the study's storage {shown(storage)} cannot be used any more: {_reason(error)}; the "
-            "trials it has are safe: bring it back, then resume the sweep"
+            f"the study's storage {storage_label(storage)} is no longer available: "
+            f"{_reason(error)}; the trials in it are safe: restore access, then resume the sweep"
         ) from error
 
 
-def shown(storage: Storage) -> str:
-    """Return the name of a storage as it may be printed: without a password."""
+def storage_label(storage: Storage) -> str:
+    """Return a printable name of a storage, without a password."""
     if storage is None:
         return "in memory"
     if isinstance(storage, BaseStorage):
         url = getattr(storage, "url", None)
-        return shown(url) if isinstance(url, str) else type(storage).__name__
+        return storage_label(url) if isinstance(url, str) else type(storage).__name__
     text = os.fspath(storage)
     if "://" in text and not text.startswith(_JOURNAL):
         from sqlalchemy.engine import make_url  # late: only databases need it
@@ -144,10 +144,10 @@ def shown(storage: Storage) -> str:
 
 
 def make_private(path: Path) -> None:
-    """Make a file that only the user may read and write, if it is not there yet.
+    """Create a file that only the user may read and write, unless it exists.
 
     Raises:
-        OSError: Its folder is not there or cannot be written to.
+        OSError: Its folder does not exist or is not writable.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
@@ -174,35 +174,35 @@ def _open_database(url: str) -> BaseStorage:
         settings: dict[str, Any] = {}
         if parsed.get_backend_name() == "sqlite":
             if parsed.database and parsed.database != ":memory:" and "uri" not in parsed.query:
-                with suppress(OSError):  # the database says it better
+                with suppress(OSError):  # the database's own error is clearer
                     make_private(Path(parsed.database))
         else:
-            settings["pool_pre_ping"] = True  # a server that was restarted is connected to again
+            settings["pool_pre_ping"] = True  # reconnects to a restarted server
         if parsed.drivername.partition("+")[2] in _TIMEOUT_DRIVERS:
             settings["connect_args"] = {
                 "connect_timeout": parsed.query.get("connect_timeout", _CONNECT_TIMEOUT_S)
             }
-        return _cached(RDBStorage(url, engine_kwargs=settings))
+        return _cache_storage(RDBStorage(url, engine_kwargs=settings))
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
         raise InvalidSettingsError(
-            [f"storage {shown(url)} cannot be opened as a database: {_reason(error)}"]
+            [f"storage {storage_label(url)} cannot be opened as a database: {_reason(error)}"]
         ) from error
 
 
-def _cached(storage: RDBStorage) -> BaseStorage:
-    """Return a storage that keeps finished trials in memory, as Optuna does for a URL.
+def _cache_storage(storage: RDBStorage) -> BaseStorage:
+    """Return a storage that caches finished trials in memory, as Optuna does for a URL.
 
-    Optuna calls the function internal. Without it all is read from the database again at each ask.
+    Optuna marks the function as internal. Without it every ask reads all trials from the database.
     """
     make = getattr(optuna.storages, "get_storage", None)
     return make(storage) if make is not None else storage
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of the error that a database gave, and what to do about a lock."""
+    """Return the first line of a database error, with the remedy for a lock."""
     while error.__cause__ is not None:
         error = error.__cause__
     text = str(error).partition("\n")[0]
     if "database is locked" in text:
-        text += " by another process: end it, or give a server's database for several writers"
+        text += " by another process: end it, or use a database server for several writers"
     return text

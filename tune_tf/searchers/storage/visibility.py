@@ -1,13 +1,14 @@
-"""What a sampler is shown of a trial.
+"""Visibility rules: which parts of a trial a sampler sees.
 
-Optuna's samplers learn from a trial's state and its curve. Under a scheduler that stops trials both
-say less than the truth: a loss after 1 epoch stands beside a loss after 27, and of the trials that
-still run, which are the good ones, nothing is known at all. So samplers are shown trials at rungs,
-the iterations at which the scheduler compares them.
+Optuna's samplers learn from a trial's state and curve. Under a scheduler that stops trials, both
+are
+misleading: a loss after 1 epoch stands beside a loss after 27, and nothing is known of running
+trials, among them the good ones. So samplers see trials at rungs, the iterations at which the
+scheduler compares them.
 
-Measured in virtual time with stopping ASHA, epochs to the best-0.1% configuration against trials
-told as COMPLETE when stopped: 0.54 with 1 worker, 0.51 with 4 and 0.53 with 16 for
-:class:`RungValues` with one-by-one TPE, over five problems and 20 to 30 seeds.
+Measured in virtual time with stopping ASHA, epochs to the best-0.1% configuration relative to
+reporting stopped trials as COMPLETE: 0.54 with 1 worker, 0.51 with 4 and 0.53 with 16 for
+:class:`RungValues` with univariate TPE, over five problems and 20 to 30 seeds.
 """
 
 import math
@@ -24,44 +25,44 @@ IntermediateValues = Mapping[int, float]
 
 
 class Visibility(Protocol):
-    """Decides what a sampler is shown."""
+    """Rule that decides what a sampler sees of a trial."""
 
     @property
     def needs_rungs(self) -> bool:
-        """Whether anything depends on rungs."""
+        """Whether the rule depends on rungs."""
         ...
 
     def level(self, num_at: Mapping[int, int]) -> int | None:
-        """Return the rung that trials are compared at, if they are all compared at one.
+        """Return the rung at which all trials are compared, if there is a single one.
 
         Args:
-            num_at: How many trials have a value at each rung, by rung, ascending.
+            num_at: Number of trials with a value at each rung, by rung, ascending.
         """
         ...
 
-    def show(
+    def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
-        """Return what is shown of a trial, which is not changed.
+        """Return the visible form of a trial, which itself is not changed.
 
         Args:
-            trial: The trial as it is stored.
+            trial: The trial as stored.
             at: Its values at rungs; None if no rungs are known.
-            level: What :meth:`level` returned.
+            level: Result of :meth:`level`.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Unfiltered:
-    """Shows trials as they are stored, for samplers that do not learn, or from full runs only.
+    """Shows trials as stored, for samplers that do not learn, or from full runs only.
 
-    A trial whose config was changed on the way is shown as PRUNED with what it reached before.
+    A trial whose config was changed is PRUNED with its values before the change.
 
     Args:
-        constrained: Whether a finished trial without constraints is shown as FAIL. Optuna's
-            Gaussian processes raise unless all that they learn from have the same; results taken
-            over from an earlier sweep may have none.
+        constrained: Whether a finished trial without constraints is FAIL. Optuna's Gaussian
+            processes raise unless all trials have the same constraints; results imported from an
+            earlier sweep may have none.
     """
 
     constrained: bool = False
@@ -72,26 +73,26 @@ class Unfiltered:
         """Return None."""
         return None
 
-    def show(
+    def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
-        """Return the trial."""
+        """Return the trial up to a change of its config."""
         trial = values_before_change(trial)
         if self.constrained and trial.state is TrialState.COMPLETE and not trial.constraints:
             return _changed(trial, TrialState.FAIL, {}, None)
         return trial
 
 
-AS_TOLD: Final = Unfiltered()
+UNFILTERED: Final = Unfiltered()
 
 
 @dataclass(frozen=True)
 class RungValues:
-    """Shows what trials reached at rungs, running ones too.
+    """Shows the values of trials at rungs, running ones included.
 
-    Finished trials are COMPLETE, stopped ones PRUNED with their values at rungs, running ones that
-    have a value at a rung PRUNED at that rung, and those without RUNNING. Where no rungs are known
-    a trial is shown as it is stored.
+    Finished trials are COMPLETE, stopped ones PRUNED with their values at rungs, running ones
+    PRUNED at their last rung, or RUNNING if they have not reached one. Without known rungs, trials
+    are shown as stored.
     """
 
     needs_rungs = True
@@ -100,10 +101,10 @@ class RungValues:
         """Return None."""
         return None
 
-    def show(
+    def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
-        """Return the trial with values at rungs only."""
+        """Return the trial with its values at rungs only."""
         trial = values_before_change(trial)
         if trial.state is TrialState.PRUNED:
             return _pruned(trial, finite_values(trial.intermediate_values) if at is None else at)
@@ -114,15 +115,15 @@ class RungValues:
 
 @dataclass(frozen=True)
 class HighestRung:
-    """Shows who is good at the highest rung that enough trials have reached.
+    """Ranks trials by their values at the highest rung that enough trials have reached.
 
-    Trials with a value there are COMPLETE with that value, all others RUNNING without any: with
-    its liar on, Optuna's TPE takes the best tenth of the COMPLETE ones for good, and all the rest,
-    RUNNING included, for bad. A trial that was through before that rung is COMPLETE with its last
-    value, which is the one it would have there. Where no rungs are known this is ``RungValues``.
+    Trials with a value there are COMPLETE with that value, all others RUNNING without values: with
+    its constant liar, Optuna's TPE takes the best tenth of the COMPLETE ones as good, and the rest,
+    RUNNING ones included, as bad. A trial that finished below that rung is COMPLETE with its last
+    value, which is the one it would have there. Without known rungs this is ``RungValues``.
 
     Args:
-        min_values: How many values a rung must have. As long as none has, TPE stays random.
+        min_values: Number of values that a rung needs. While none has them, TPE stays random.
     """
 
     min_values: int = 10
@@ -134,12 +135,12 @@ class HighestRung:
         reached = [rung for rung, count in num_at.items() if count >= self.min_values]
         return max(reached, default=None)
 
-    def show(
+    def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
-        """Return the trial as good or bad."""
+        """Return the trial as COMPLETE with its value at the rung, or as RUNNING."""
         if at is None:
-            return RungValues().show(trial, at, level)
+            return RungValues().apply(trial, at, level)
         trial = values_before_change(trial)
         if trial.state in (TrialState.WAITING, TrialState.FAIL):
             return trial
@@ -152,7 +153,7 @@ class HighestRung:
 
 @dataclass(frozen=True)
 class FinalValues:
-    """Shows no curves: with several objectives Optuna's TPE cannot rank by them, and raises."""
+    """Hides curves: with several objectives Optuna's TPE cannot rank by them and raises."""
 
     needs_rungs = False
 
@@ -160,7 +161,7 @@ class FinalValues:
         """Return None."""
         return None
 
-    def show(
+    def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
         """Return the trial without its curve."""
@@ -169,9 +170,9 @@ class FinalValues:
 
 
 def values_before_change(trial: FrozenTrial) -> FrozenTrial:
-    """Return a trial up to the moment at which its config was changed, if it was.
+    """Return a trial up to the iteration at which its config was changed, if it was.
 
-    It is PRUNED then, or FAIL if nothing finite is known of it.
+    It becomes PRUNED, or FAIL if it has no finite value before the change.
     """
     changed_at = trial.user_attrs.get(CONFIG_CHANGED_AT)
     if changed_at is None:
@@ -183,7 +184,7 @@ def values_before_change(trial: FrozenTrial) -> FrozenTrial:
 
 
 def finite_values(curve: IntermediateValues) -> IntermediateValues:
-    """Return a curve without NaN and Inf; the same one if it has none."""
+    """Return a curve without NaN and Inf; the same object if it has none."""
     if all(map(math.isfinite, curve.values())):
         return curve
     return {step: value for step, value in curve.items() if math.isfinite(value)}
@@ -194,8 +195,8 @@ def values_at(curve: IntermediateValues, rungs: Sequence[int]) -> dict[int, floa
 
     Args:
         curve: Value by iteration.
-        rungs: Iterations, ascending. A trial that reports less often has, as in Ray's ASHA, its
-            first value at or after a rung, and before the next, as its value there.
+        rungs: Iterations, ascending. As in Ray's ASHA, a trial that reports less often has at a
+            rung its first value at or after it and before the next rung.
     """
     found: dict[int, float] = {}
     curve = finite_values(curve)
@@ -215,9 +216,9 @@ def _pruned(trial: FrozenTrial, curve: IntermediateValues) -> FrozenTrial:
 def _changed(
     trial: FrozenTrial, state: TrialState, curve: IntermediateValues, value: float | None
 ) -> FrozenTrial:
-    """Return a copy of a trial that ended, or goes on, in another way."""
-    shown = copy(trial)
-    shown.state = state
-    shown.intermediate_values = dict(curve)
-    shown.values = None if value is None else [value]
-    return shown
+    """Return a copy of a trial with another state, curve and value."""
+    visible = copy(trial)
+    visible.state = state
+    visible.intermediate_values = dict(curve)
+    visible.values = None if value is None else [value]
+    return visible

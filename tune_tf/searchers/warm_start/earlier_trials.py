@@ -1,4 +1,4 @@
-"""Trials of an earlier sweep, read from where they were kept, in a form that any study can take."""
+"""Sources of earlier trials: Optuna studies and MLflow experiments."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_tf.errors import InvalidSettingsError, near_ones
-from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.errors import InvalidSettingsError, did_you_mean
+from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.space_record import constants_of
 from tune_tf.searchers.storage.study_storage import (
     JOURNAL_SUFFIXES,
     is_journal,
     open_storage,
     quiet_logging,
-    shown,
+    storage_label,
 )
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ _STATES = {"FINISHED": TrialState.COMPLETE, "KILLED": TrialState.PRUNED}
 
 @dataclass(frozen=True)
 class EarlierTrial:
-    """One trial that was run elsewhere.
+    """Trial of an earlier sweep.
 
     Args:
-        key: What its source knows it by.
-        state: How it ended in Optuna's terms.
+        key: Its identifier in the source.
+        state: Its Optuna state.
         params: Value by path: as Optuna stores it or, in text, as MLflow does.
         text: Whether the parameters are texts.
-        values: The objectives' values; None for one that was stopped early.
+        values: The objectives' values; None for a trial that was stopped early.
         curve: The leading objective's values by iteration.
-        violations: By how much each constraint is broken, by its text; None if it is not known.
-        constants: Values by path that are no parameters of Optuna's, as far as they are known.
+        violations: By how much each constraint is violated, by its text; None if unknown.
+        constants: Values by path that are not Optuna parameters, as far as they are known.
     """
 
     key: str
@@ -52,11 +52,11 @@ class EarlierTrial:
     constants: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Source(Protocol):
-    """Where earlier trials are read from."""
+class TrialSource(Protocol):
+    """Interface of a source of earlier trials."""
 
-    def read(self, goals: SearchObjectives) -> Iterator[EarlierTrial]:
-        """Yield the trials that ended.
+    def read(self, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
+        """Yield the finished trials.
 
         Raises:
             InvalidSettingsError: The source cannot be read, or has other objectives.
@@ -66,42 +66,42 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class StudySource:
-    """A study of Optuna's.
+    """Optuna study of an earlier sweep.
 
     Args:
-        storage: A sweep's folder, a journal file or a database URL; with ``#name`` at the end where
-            it holds several studies.
+        storage: A sweep's folder, a journal file or a database URL; with ``#name`` at the end if it
+            contains several studies.
     """
 
     storage: str
 
-    def read(self, goals: SearchObjectives) -> Iterator[EarlierTrial]:
-        """Yield the trials that ended without a failure."""
+    def read(self, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
+        """Yield the trials that are COMPLETE or PRUNED."""
         study = self._open()
-        if study.directions != goals.directions:
+        if study.directions != criteria.directions:
             found = " and ".join(each.name.lower() for each in study.directions)
             raise InvalidSettingsError(
                 [
                     (
-                        f"warm_start_from {self.storage!r}: its study was made to {found}, which "
-                        f"is not the objective ({goals}); name a sweep of the same objective"
+                        f"warm_start_from {self.storage!r}: its study has the directions {found}, "
+                        f"not those of {criteria}; name a sweep with the same objective"
                     )
                 ]
             )
-        theirs = study.user_attrs.get(OBJECTIVE, str(goals))
-        if theirs != str(goals):
+        theirs = study.user_attrs.get(OBJECTIVE, str(criteria))
+        if theirs != str(criteria):
             raise InvalidSettingsError(
                 [
                     (
                         f"warm_start_from {self.storage!r}: its objective is {theirs}, this one's "
-                        f"is {goals}; name a sweep of the same objective"
+                        f"is {criteria}; name a sweep with the same objective"
                     )
                 ]
             )
         constants = constants_of(study)
         for trial in study.get_trials(deepcopy=False):
             if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
-                yield _of_study(trial, goals, constants)
+                yield _from_study(trial, criteria, constants)
 
     def _open(self) -> optuna.Study:
         place, _, name = self.storage.partition("#")
@@ -127,8 +127,8 @@ class StudySource:
                 raise InvalidSettingsError(
                     [
                         (
-                            f"warm_start_from {self.storage!r}: say which study by {place}#name; "
-                            f"there are {known}{near_ones(name, names)}"
+                            f"warm_start_from {self.storage!r}: name the study as {place}#name; "
+                            f"available: {known}{did_you_mean(name, names)}"
                         )
                     ]
                 )
@@ -140,8 +140,8 @@ class StudySource:
             raise InvalidSettingsError(
                 [
                     (
-                        f"warm_start_from {str(folder)!r}: a sweep's folder holds one journal, "
-                        f"this one {len(journals)}; name the study's file or database URL instead"
+                        f"warm_start_from {str(folder)!r}: expected one journal, found "
+                        f"{len(journals)}; name the study's file or database URL instead"
                     )
                 ]
             )
@@ -150,17 +150,17 @@ class StudySource:
 
 @dataclass(frozen=True)
 class MLflowSource:
-    """The trials' runs of an MLflow experiment: those with a parent.
+    """Trial runs of an MLflow experiment: those with a parent run.
 
     Args:
         experiment_name: Name of the experiment.
-        tracking_uri: Where MLflow keeps it; None for what MLflow's environment says.
+        tracking_uri: MLflow's tracking URI; None for that of MLflow's environment.
     """
 
     experiment_name: str
     tracking_uri: str | None = None
 
-    def read(self, goals: SearchObjectives) -> Iterator[EarlierTrial]:
+    def read(self, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
         """Yield the runs that finished or were stopped early."""
         from mlflow import MlflowClient  # late: it takes seconds
         from mlflow.exceptions import MlflowException
@@ -172,7 +172,7 @@ class MLflowSource:
         except MlflowException as error:
             raise self._unusable(str(error).partition("\n")[0]) from error
         if experiment is None:
-            near = near_ones(self.experiment_name, names)
+            near = did_you_mean(self.experiment_name, names)
             raise self._unusable(f"there is no such experiment{near}")
         token = None
         while True:
@@ -181,13 +181,13 @@ class MLflowSource:
             )
             for run in page:
                 if _PARENT in run.data.tags and run.info.status in _STATES:
-                    yield _of_run(client, run, goals)
+                    yield _from_run(client, run, criteria)
             token = page.token
             if not token:
                 return
 
     def _unusable(self, why: str) -> InvalidSettingsError:
-        where = "" if self.tracking_uri is None else f" at {shown(self.tracking_uri)}"
+        where = "" if self.tracking_uri is None else f" at {storage_label(self.tracking_uri)}"
         return InvalidSettingsError(
             [f"warm_start_from 'mlflow:{self.experiment_name}'{where} cannot be read: {why}"]
         )
@@ -197,11 +197,11 @@ OBJECTIVE = "objective"
 """User attribute of a study: its objectives as text, ``min loss, max accuracy``."""
 
 
-def _of_study(
-    trial: FrozenTrial, goals: SearchObjectives, constants: Mapping[str, Any]
+def _from_study(
+    trial: FrozenTrial, criteria: SearchCriteria, constants: Mapping[str, Any]
 ) -> EarlierTrial:
-    told = {str(each): trial.constraints.get(str(each)) for each in goals.constraints}
-    known = {key: value for key, value in told.items() if value is not None}
+    violations = {str(each): trial.constraints.get(str(each)) for each in criteria.constraints}
+    known = {key: value for key, value in violations.items() if value is not None}
     return EarlierTrial(
         key=str(trial.number),
         state=trial.state,
@@ -209,22 +209,22 @@ def _of_study(
         text=False,
         values=tuple(trial.values) if trial.state is TrialState.COMPLETE else None,
         curve=trial.intermediate_values,
-        violations=known if len(known) == len(told) else None,
+        violations=known if len(known) == len(violations) else None,
         constants=constants,
     )
 
 
-def _of_run(client: "MlflowClient", run: "Run", goals: SearchObjectives) -> EarlierTrial:
+def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> EarlierTrial:
     metrics = run.data.metrics
     state = _STATES[run.info.status]
-    history = client.get_metric_history(run.info.run_id, goals.leading.metric)
-    known = all(each.metric in metrics for each in goals.constraints)
+    history = client.get_metric_history(run.info.run_id, criteria.leading.metric)
+    known = all(each.metric in metrics for each in criteria.constraints)
     return EarlierTrial(
         key=run.info.run_id,
         state=state,
         params=run.data.params,
         text=True,
-        values=goals.values(metrics) if state is TrialState.COMPLETE else None,
+        values=criteria.values(metrics) if state is TrialState.COMPLETE else None,
         curve={point.step: point.value for point in history},
-        violations=goals.violations(metrics) if known else None,
+        violations=criteria.violations(metrics) if known else None,
     )

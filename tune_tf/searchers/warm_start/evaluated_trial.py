@@ -1,4 +1,4 @@
-"""Optuna trials of a study for configs that were evaluated elsewhere."""
+"""Conversion of configs evaluated elsewhere to Optuna trials."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.outcome import STOP_REASON, Outcome, is_finite
-from tune_tf.searchers.initial_points import label_of, point_params
-from tune_tf.searchers.objectives import SearchObjectives
+from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.initial_points import choice_label, point_params
 from tune_tf.searchers.space_adapter import GivenSpace, Space, suggest_of
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.warm_start.earlier_trials import EarlierTrial
@@ -27,16 +27,16 @@ from tune_tf.space.optuna_form import distribution
 from tune_tf.space.paths import dotted
 
 EVALUATED: Final = "evaluated point"
-"""Where a trial comes from whose value a user gave."""
+"""Origin of a trial whose value a user gave."""
 
 
 @dataclass(frozen=True)
 class EvaluatedPoint:
-    """Config with the value that it gave.
+    """Config with its value.
 
     Args:
         config: The config, nested or by path; constants may be left out.
-        value: The objective's value, or several in order; not looked at of one that failed.
+        value: The objective's value, or several in order; ignored if the trial failed.
         error: Whether the trial failed.
         pruned: Whether it was stopped early.
         curve: The leading objective's values from the first iteration on.
@@ -51,24 +51,24 @@ class EvaluatedPoint:
     def trial(
         self,
         space: GivenSpace,
-        goals: SearchObjectives,
+        criteria: SearchCriteria,
         attributes: Mapping[str, Any],
         *,
         dense_seed: int | None = None,
     ) -> FrozenTrial:
-        """Return the point as a trial; see :func:`trial_of`.
+        """Convert the point to a trial; see :func:`to_optuna_trial`.
 
         Raises:
-            InvalidSettingsError: The space does not hold the config, or a value is no number.
+            InvalidSettingsError: The space does not contain the config, or a value is not a number.
         """
         if not isinstance(self.config, Mapping):
             raise InvalidSettingsError(
                 [f"an evaluated point must be a config, not {self.config!r}"]
             )
-        params, faults = point_params(space, self.config)
-        if faults:
-            raise InvalidSettingsError(faults)
-        outcome, values = self._outcome(goals)
+        params, errors = point_params(space, self.config)
+        if errors:
+            raise InvalidSettingsError(errors)
+        outcome, values = self._outcome(criteria)
         earlier = EarlierTrial(
             key="",
             state=TrialState[outcome.optuna],
@@ -77,17 +77,17 @@ class EvaluatedPoint:
             values=values,
             curve=dict(enumerate(self.curve, start=1)),
             # What is not known of a constraint counts as broken, as it does for any trial.
-            violations=goals.violations(dict(zip(goals.metrics, values or (), strict=False))),
+            violations=criteria.violations(dict(zip(criteria.metrics, values or (), strict=False))),
         )
         attributes = {WARM_START: EVALUATED, STOP_REASON: outcome.value, **attributes}
         try:
-            return trial_of(earlier, space, goals, attributes, dense_seed=dense_seed)
+            return to_optuna_trial(earlier, space, criteria, attributes, dense_seed=dense_seed)
         except OutsideSpaceError as error:
-            wrong = f"the space does not hold the point {dict(self.config)!r}: {error}"
+            wrong = f"the space does not contain the point {dict(self.config)!r}: {error}"
             raise InvalidSettingsError([wrong]) from error
 
-    def _outcome(self, goals: SearchObjectives) -> tuple[Outcome, tuple[float, ...] | None]:
-        """Return how the trial ended, and its values unless it failed."""
+    def _outcome(self, criteria: SearchCriteria) -> tuple[Outcome, tuple[float, ...] | None]:
+        """Return the trial's outcome, and its values unless it failed."""
         if self.error:
             return Outcome.ERROR, None
         several = isinstance(self.value, Sequence) and not isinstance(self.value, str)
@@ -96,8 +96,8 @@ class EvaluatedPoint:
             values = tuple(float(value) for value in given)
         except (TypeError, ValueError):
             values = ()
-        if len(values) != len(goals.objectives):
-            wanted = " and ".join(goals.metrics)
+        if len(values) != len(criteria.objectives):
+            wanted = " and ".join(criteria.metrics)
             rule = f"value must be a number for {wanted}, not {self.value!r}; or set error=True"
             raise InvalidSettingsError([ErrorDetail("add_evaluated_point", rule)])
         if not all(map(is_finite, values)):
@@ -106,48 +106,51 @@ class EvaluatedPoint:
 
 
 class OutsideSpaceError(ValueError):
-    """A space does not hold an earlier trial; says why."""
+    """Reason why a space does not contain an earlier trial."""
 
 
-def trial_of(
+def to_optuna_trial(
     earlier: EarlierTrial,
     space: GivenSpace,
-    goals: SearchObjectives,
+    criteria: SearchCriteria,
     attributes: Mapping[str, Any],
     *,
     dense_seed: int | None = None,
 ) -> FrozenTrial:
-    """Return an earlier trial as one of a study with another space.
+    """Convert an earlier trial to one of a study with another space.
 
     Args:
         earlier: The trial.
         space: The study's search space.
-        goals: Its objectives and constraints.
+        criteria: Its objectives and constraints.
         attributes: User attributes of the trial.
-        dense_seed: Seed of the values that inactive parameters get, where the sampler is to be
-            shown these too; None where it is not.
+        dense_seed: Seed of values sampled for inactive parameters, for a sampler that needs them;
+            None otherwise.
 
     Raises:
-        NotHeldError: The space does not hold it, or it lacks what the goals need.
+        OutsideSpaceError: The space does not contain it, or required metrics are missing.
     """
-    trial = _evaluated(earlier, space, goals, attributes)
+    trial = _create_trial(earlier, space, criteria, attributes)
     if dense_seed is not None and isinstance(space, SearchSpace):
-        trial = _filled(trial, space, np.random.default_rng(dense_seed))
+        trial = _fill_inactive(trial, space, np.random.default_rng(dense_seed))
     return trial
 
 
-def _evaluated(
-    earlier: EarlierTrial, space: GivenSpace, goals: SearchObjectives, attributes: Mapping[str, Any]
+def _create_trial(
+    earlier: EarlierTrial,
+    space: GivenSpace,
+    criteria: SearchCriteria,
+    attributes: Mapping[str, Any],
 ) -> FrozenTrial:
     curve = {step: value for step, value in earlier.curve.items() if is_finite(value)}
     if earlier.state is TrialState.COMPLETE and not earlier.values:
-        raise OutsideSpaceError(f"they have no finite value of {goals}")
+        raise OutsideSpaceError(f"they have no finite value of {criteria}")
     if earlier.state is TrialState.PRUNED and not curve and not earlier.values:
-        raise OutsideSpaceError(f"they were stopped before a value of {goals.leading.metric}")
-    if goals.constraints and earlier.violations is None:
-        raise OutsideSpaceError("they do not tell all constrained metrics")
-    params, distributions = _held(_typed(earlier, space), space)
-    single = len(goals.objectives) == 1
+        raise OutsideSpaceError(f"they were stopped before a value of {criteria.leading.metric}")
+    if criteria.constraints and earlier.violations is None:
+        raise OutsideSpaceError("they do not report all constrained metrics")
+    params, distributions = _fit_params(_convert_params(earlier, space), space)
+    single = len(criteria.objectives) == 1
     values = earlier.values or ((curve[max(curve)],) if single and curve else None)
     if earlier.state is TrialState.FAIL:
         values = None
@@ -164,50 +167,54 @@ def _evaluated(
     return trial
 
 
-def _filled(trial: FrozenTrial, space: SearchSpace, rng: np.random.Generator) -> FrozenTrial:
-    """Return a trial with values drawn for the parameters that it has not."""
+def _fill_inactive(trial: FrozenTrial, space: SearchSpace, rng: np.random.Generator) -> FrozenTrial:
+    """Return a trial with sampled values for its missing parameters."""
     params, distributions = dict(trial.params), dict(trial.distributions)
     for path, parameter in space.parameters.items():
         if path not in params and not isinstance(parameter, Constant):
             value = parameter.draw(rng)
-            params[path] = label_of(value, parameter) if isinstance(parameter, Choice) else value
+            params[path] = (
+                choice_label(value, parameter) if isinstance(parameter, Choice) else value
+            )
             distributions[path] = distribution(parameter)
     trial.distributions = distributions
     trial.params = params
     return trial
 
 
-def _typed(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
-    """Return an earlier trial's values by path as Optuna stores them in this space."""
+def _convert_params(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
+    """Return an earlier trial's values by path, as Optuna stores them in this space."""
     params = {**earlier.constants, **earlier.params}
     if isinstance(space, SearchSpace):
         for path, parameter in space.parameters.items():
             if path not in params:
                 continue
             if isinstance(parameter, Choice) and path in earlier.constants:
-                if parameter.fault(params[path]) is None:
-                    params[path] = label_of(params[path], parameter)
+                if parameter.error_for(params[path]) is None:
+                    params[path] = choice_label(params[path], parameter)
             elif isinstance(parameter, Choice) and earlier.text:
-                params[path] = _option(params[path], parameter)
+                params[path] = _parse_option(params[path], parameter)
     if not earlier.text:
         return params
     if isinstance(space, Space):
         space = space.distributions()
     if not isinstance(space, Mapping):
-        raise OutsideSpaceError("texts of MLflow cannot be read for a space that is a callable")
-    return {path: _parsed(text, space.get(path)) for path, text in params.items()}
+        raise OutsideSpaceError(
+            "MLflow's parameters cannot be converted for a space that is a callable"
+        )
+    return {path: _parse_text(text, space.get(path)) for path, text in params.items()}
 
 
-def _option(text: str, parameter: Choice) -> Any:
-    """Return what Optuna stores for the option that a text stands for."""
+def _parse_option(text: str, parameter: Choice) -> Any:
+    """Return the stored value of the option that a text represents."""
     for option in parameter.options:
         if str(option) == text:
-            return label_of(option, parameter)
+            return choice_label(option, parameter)
     return text
 
 
-def _parsed(text: Any, distribution: BaseDistribution | None) -> Any:
-    """Return the value that a text stands for; the text if it cannot be one."""
+def _parse_text(text: Any, distribution: BaseDistribution | None) -> Any:
+    """Return the value that a text represents; the text itself if there is none."""
     try:
         match distribution:
             case FloatDistribution():
@@ -221,36 +228,36 @@ def _parsed(text: Any, distribution: BaseDistribution | None) -> Any:
     return text
 
 
-def _held(
+def _fit_params(
     params: Mapping[str, Any], space: GivenSpace
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
     """Return the active parameters of a space with their distributions.
 
     Raises:
-        NotHeldError: The space does not hold the values.
+        OutsideSpaceError: The space does not contain the values.
     """
     fixed = FixedTrial(dict(params))
     try:
         with warnings.catch_warnings(action="error"):  # Optuna warns of what is out of range
             values = suggest_of(space)(fixed)
     except (ValueError, UserWarning) as error:
-        raise OutsideSpaceError(_why(params, fixed, space)) from error
+        raise OutsideSpaceError(_describe_mismatch(params, fixed, space)) from error
     for path, value in params.items():
         if path in fixed.params:
             continue
-        if callable(space) and path in values and _same(value, values[path]):
+        if callable(space) and path in values and _is_equal(value, values[path]):
             continue
         constant = space.parameters.get(path) if isinstance(space, SearchSpace) else None
         if not isinstance(constant, Constant):
             what = "is inactive here" if constant is not None else "is no parameter here"
             raise OutsideSpaceError(f"their {dotted(path)} {what}")
-        if path in values and not _same(value, constant.value):
+        if path in values and not _is_equal(value, constant.value):
             raise OutsideSpaceError(f"their {dotted(path)} is not {constant.value!r}")
     return dict(fixed.params), dict(fixed.distributions)
 
 
-def _why(params: Mapping[str, Any], fixed: FixedTrial, space: GivenSpace) -> str:
-    """Return why a space does not hold values: the first parameter that was not accepted."""
+def _describe_mismatch(params: Mapping[str, Any], fixed: FixedTrial, space: GivenSpace) -> str:
+    """Return the first parameter that the space did not accept, as a reason."""
     if isinstance(space, SearchSpace):
         for path, parameter in space.parameters.items():
             if path in fixed.params or isinstance(parameter, Constant):
@@ -264,5 +271,5 @@ def _why(params: Mapping[str, Any], fixed: FixedTrial, space: GivenSpace) -> str
     return "their parameters are out of range here"
 
 
-def _same(value: Any, constant: Any) -> bool:
+def _is_equal(value: Any, constant: Any) -> bool:
     return hashable(value) == hashable(constant) or str(value) == str(constant)

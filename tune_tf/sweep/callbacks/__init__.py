@@ -1,1 +1,107 @@
-"""Callbacks of a running sweep."""
+"""The callbacks of a sweep, in the order in which Tune calls them."""
+
+from dataclasses import dataclass
+
+from ray.tune import Callback
+
+from tune_tf.events import EventLog
+from tune_tf.schedulers.state import ResumeMixin
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
+from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
+from tune_tf.sweep.callbacks.disk_guard import DiskGuard
+from tune_tf.sweep.callbacks.event_recorder import EventRecorder
+from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, SchedulerStateSaver
+from tune_tf.sweep.callbacks.result_files import ResultFiles
+from tune_tf.sweep.callbacks.state_saver import StateSaver
+from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
+from tune_tf.sweep.plan import SweepPlan
+from tune_tf.sweep.search import StudyFinalizer
+from tune_tf.sweep.state.recovery import Recovery
+from tune_tf.sweep.stopper import SweepStopper
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking import MLflowCallback, OutcomeTracker
+from tune_tf.trainables.input_waits import WatchInput
+from tune_tf.trainables.memory.oom_retries import OomRetries
+from tune_tf.trainables.memory.recycling import RecycleActors
+from tune_tf.trainables.multi_process.fewer_workers import fewer_workers
+from tune_tf.trainables.reservations import WatchReservations
+from tune_tf.tune_internals.trimmed_trials import TrimTrials
+
+
+@dataclass(frozen=True)
+class SweepParts:
+    """The parts of a running sweep.
+
+    Args:
+        folder: The folder of the sweep.
+        plan: The checked plan.
+        event_log: The event log, locked by this process.
+        recovery: The state to resume from.
+        scheduler: Stops trials early.
+        searcher: Proposes configs.
+        tracker: Writes runs to MLflow; None where tracking is off.
+        outcome_tracker: Knows how the trials ended; the tracker itself where there is one.
+        stopper: Ends trials and the sweep.
+        retention: Removes checkpoints.
+        state_saver: Archives Tune's state.
+        disk_guard: Starts no trial while the disk is full.
+    """
+
+    folder: SweepFolder
+    plan: SweepPlan
+    event_log: EventLog
+    recovery: Recovery
+    scheduler: ResumeMixin
+    searcher: OptunaSearcher
+    tracker: MLflowCallback | None
+    outcome_tracker: OutcomeTracker
+    stopper: SweepStopper
+    retention: CheckpointRetention
+    state_saver: StateSaver
+    disk_guard: DiskGuard
+
+
+def sweep_callbacks(parts: SweepParts, export_process: ModelExportProcess) -> list[Callback]:
+    """Return the callbacks of a sweep.
+
+    The order is part of the saved state: Tune restores the states of callbacks by position.
+
+    Args:
+        parts: The parts of the sweep.
+        export_process: Exports the best model at the end.
+    """
+    config, plan = parts.folder.config, parts.plan
+    logs_best_model = parts.tracker and config.mlflow and config.mlflow.log_best_model
+    return [
+        # First: it adds outcome and cause to the results that the others read.
+        BudgetLimit(config, parts.stopper, parts.outcome_tracker),
+        # Next: those below ask it how trials ended and for the ids of their runs.
+        parts.outcome_tracker,
+        # These need no other callback.
+        SchedulerStateSaver(parts.scheduler),
+        RecycleActors(),
+        ResultFiles(parts.folder.path, parts.recovery.storage),
+        # After the tracker and the result files: it raises.
+        BrokenWorkloadCheck(),
+        # These change how a failed trial is started again, or warn.
+        *fewer_workers(config.parallelism),
+        OomRetries(
+            plan.workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries
+        ),
+        WatchReservations(config.parallelism.shares(plan.resources)[0]),
+        WatchInput(),
+        # After the tracker: it logs outcomes and the id of the sweep's run.
+        EventRecorder(parts.event_log, parts.outcome_tracker, parts.tracker, parts.folder.secrets),
+        # After the tracker, which has the ids of all runs only at the end of the experiment.
+        StudyFinalizer(parts.searcher, parts.outcome_tracker, parts.tracker),
+        # After those that read an ended trial: it drops the history of its metrics.
+        TrimTrials(),
+        # Before the retention, which removes only what no saved state needs.
+        parts.state_saver,
+        parts.retention,
+        # After the retention, which may make room.
+        parts.disk_guard,
+        # Last: it only starts a process.
+        *([ExportPrestart(export_process, config.budget)] if logs_best_model else []),
+    ]

@@ -1,4 +1,4 @@
-"""Keeps a sweep within its budget while it runs."""
+"""Budget limits of a running sweep."""
 
 import math
 from collections.abc import Callable
@@ -19,33 +19,31 @@ _TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
 
 
 class BudgetLimit(Callback):
-    """Ends a sweep that has spent what it may, or has found enough; a Tune callback.
-
-    Tune must call it before those that read how a trial ended.
+    """Tune callback that ends a sweep when its budget is spent or its search has converged.
 
     Args:
         config: The sweep's settings.
-        end: What ends the sweep.
-        endings: Knows how the trials end.
-        spending: Counts what it spends.
+        end: Stopper of the sweep.
+        outcome_tracker: Knows how the trials ended.
+        spending: Makes the counter of epochs and hours.
     """
 
     def __init__(
         self,
         config: SweepConfig,
         end: SweepStopper,
-        endings: OutcomeTracker,
+        outcome_tracker: OutcomeTracker,
         spending: Callable[[], Spending] = Spending,
     ) -> None:
         self._config = config
         self._budget = config.budget.model_dump()
         self._end = end
-        self._endings = endings
+        self._outcome_tracker = outcome_tracker
         self._spending = spending()
         self._seen: set[str] = set()
         self._best: float | None = None
         self._num_without_gain = 0
-        self._goes_on = False
+        self._is_resumed = False
 
     @property
     def spending(self) -> Spending:
@@ -53,14 +51,14 @@ class BudgetLimit(Callback):
         return self._spending
 
     def setup(self, *args: Any, **info: Any) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._spending.begin()
-        self._end.ask(self._look)
+        self._end.add_check(self._look)
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """End the sweep if a trial of an earlier session has reached the target."""
-        if self._goes_on:
-            self._goes_on = False
+        if self._is_resumed:
+            self._is_resumed = False
             for trial in trials:
                 if trial.is_finished():
                     self._end(trial.trial_id, latest_result(trial))
@@ -69,8 +67,8 @@ class BudgetLimit(Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """Count what the trial reserves."""
-        self._spending.started(trial)
-        self._end.closed(trial.trial_id)
+        self._spending.add(trial)
+        self._end.mark_closed(trial.trial_id)
 
     def on_trial_result(
         self,
@@ -80,11 +78,11 @@ class BudgetLimit(Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Count the iteration, and say how a trial ends that is ended here."""
+        """Count the iteration; add outcome and cause to the result of a trial ended here."""
         self._spending.epochs += 1
-        ending = self._end.end_of(trial.trial_id)
+        ending = self._end.trial_end(trial.trial_id)
         if result.get("done"):
-            self._end.closing(trial.trial_id)
+            self._end.mark_closing(trial.trial_id)
         if ending and result.get("done"):
             outcome, cause = ending
             result.setdefault(STOP_REASON, outcome.value)
@@ -93,23 +91,23 @@ class BudgetLimit(Callback):
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that Tune is through with the trial."""
-        self._end.closed(trial.trial_id)
+        """Note that Tune has finished with the trial."""
+        self._end.mark_closed(trial.trial_id)
 
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that Tune is through with the trial."""
-        self._end.closed(trial.trial_id)
+        """Note that Tune has finished with the trial."""
+        self._end.mark_closed(trial.trial_id)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """End the sweep if the trials that ended brought no gain."""
+        """End the sweep if the last trials brought no improvement."""
         reason = self._converged(trials)
         if reason:
             self._end.end(reason)
 
     def get_state(self) -> dict[str, Any]:
-        """Return what a resumed sweep needs."""
+        """Return the state for a resume."""
         return {
             "spent": self._spending.to_dict(),
             "seen": sorted(self._seen),
@@ -120,17 +118,17 @@ class BudgetLimit(Callback):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take up a sweep that was interrupted, or extended."""
-        self._spending.go_on_from(state["spent"])
+        """Restore the state of an interrupted or extended sweep."""
+        self._spending.restore(state["spent"])
         self._seen = set(state["seen"])
         self._best = state["best"]
-        self._goes_on = state["budget"] == self._budget
-        if self._goes_on:
+        self._is_resumed = state["budget"] == self._budget
+        if self._is_resumed:
             self._num_without_gain = int(state["num_without_gain"])
             self._end.reason = state["reason"]
 
     def _look(self) -> None:
-        self._spending.look()
+        self._spending.update()
         reason = self._spent()
         if reason:
             self._end.end(reason)
@@ -149,9 +147,9 @@ class BudgetLimit(Callback):
         return None
 
     def _converged(self, trials: list[Trial]) -> str | None:
-        """Count the trials that have ended since the best one."""
+        """Count the trials that have ended since the best one; return the reason to end."""
         patience = self._config.budget.patience
-        outcomes = self._endings.outcomes
+        outcomes = self._outcome_tracker.outcomes
         if patience is None or len(self._seen) == len(outcomes):
             return None
         for trial in trials:

@@ -1,4 +1,4 @@
-"""Which checkpoints of a sweep stay on disk."""
+"""Removal of checkpoints that no trial or resume needs."""
 
 import logging
 import time
@@ -26,13 +26,13 @@ _NEWEST = 2  # what Tune keeps of each trial where the scheduler lets it
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What was needed when a state of the sweep was taken, with which a resume may begin.
+class CheckpointNeeds:
+    """Checkpoints that a resume from one saved state needs.
 
     Args:
         ended: Ids of the trials that a resume would not run.
-        needed: Paths of the checkpoints that trials went on from, or could be given.
-        newest: Path of each trial's newest checkpoint of its own, by Tune's id.
+        needed: Paths of the checkpoints that trials resumed from, or could be given.
+        newest: Path of each trial's newest checkpoint, by Tune's id.
     """
 
     ended: frozenset[str]
@@ -41,23 +41,22 @@ class Moment:
 
 
 class CheckpointRetention(Callback):
-    """Removes checkpoints that nobody needs any more while a sweep runs.
+    """Tune callback that removes checkpoints nobody needs any more.
 
-    What stays: those of the best trials that have ended, with several objectives also those of the
-    Pareto front; those of all trials that may go on; and what the scheduler may give to another
-    trial. Of a trial that has ended nothing is removed before a state of the sweep is on disk that
-    knows of its end: a resume after a kill begins there, and finds whatever it goes on from. Where
-    Tune keeps all checkpoints of a trial for the scheduler's sake, those before its last two go as
-    soon as nobody can be given them.
+    It keeps those of the best trials that have ended (with several objectives also of the Pareto
+    front), those of all trials that may continue, and those that the scheduler may give to another
+    trial. Checkpoints of an ended trial are removed only once a saved state knows of its end, as a
+    resume after a kill starts from that state. Where Tune keeps all checkpoints of a trial for the
+    scheduler, those before the last two are removed as soon as no trial can be given them.
 
     Args:
         config: The sweep's settings.
         storage: Where the checkpoints are.
-        snapshots: Knows which :meth:`moment` the newest state on disk is of.
-        scheduler: Says what it may still need.
-        endings: Knows how trials ended; called before this one.
-        tell: Told the id of each trial that has ended before its checkpoints are removed.
-        clock: Seconds that only grow.
+        snapshots: Holds the :meth:`current_needs` of the newest state on disk.
+        scheduler: Knows which checkpoints it may still need.
+        outcome_tracker: Knows how trials ended; Tune must call it before this one.
+        on_removal: Receives the id of an ended trial before its checkpoints are removed.
+        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -66,8 +65,8 @@ class CheckpointRetention(Callback):
         storage: SweepStorage,
         snapshots: Snapshots,
         scheduler: ResumeMixin,
-        endings: OutcomeTracker,
-        tell: Callable[[str], None],
+        outcome_tracker: OutcomeTracker,
+        on_removal: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -75,13 +74,13 @@ class CheckpointRetention(Callback):
         self._snapshots = snapshots
         self._scheduler = scheduler
         self._keeps_all_of_a_trial = scheduler.num_to_keep is None
-        self._endings = endings
-        self._tell = tell
+        self._outcome_tracker = outcome_tracker
+        self._on_removal = on_removal
         self._clock = clock
-        self._looked_s = clock()
+        self._checked_s = clock()
         self._trials: list[Trial] = []
         self._newest: dict[str, str] = {}
-        self._settled_at: int | None = None
+        self._num_ended_done: int | None = None
         self._done: set[str] = set()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -102,93 +101,93 @@ class CheckpointRetention(Callback):
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that a trial goes on, which may have ended before."""
+        """Note that a trial runs, which may have ended before."""
         self._done.discard(trial.trial_id)
-        self._settled_at = None
+        self._num_ended_done = None
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Remove what nobody needs, now and then."""
+        """Remove unneeded checkpoints at intervals."""
         self._trials = trials
         if self._config.keep_checkpoints == "all":
             return
-        if self._clock() - self._looked_s >= _LOOK_EVERY_S:
-            self.free()
+        if self._clock() - self._checked_s >= _LOOK_EVERY_S:
+            self.remove_unneeded()
 
-    def moment(self) -> Moment:
-        """Return what is needed now, while a state of the sweep is taken."""
+    def current_needs(self) -> CheckpointNeeds:
+        """Return what a resume from the present state would need."""
         ended = frozenset(trial.trial_id for trial in self._trials if trial.is_finished())
-        return Moment(ended, self._needed(), dict(self._newest))
+        return CheckpointNeeds(ended, self._needed(), dict(self._newest))
 
-    def free(self) -> None:
-        """Remove what nobody needs, as far as the newest state on disk allows."""
-        moment: Moment | None = self._snapshots.written
-        if self._config.keep_checkpoints == "all" or moment is None:
+    def remove_unneeded(self) -> None:
+        """Remove what neither the sweep nor the newest state on disk needs."""
+        saved: CheckpointNeeds | None = self._snapshots.written
+        if self._config.keep_checkpoints == "all" or saved is None:
             return
-        num_ended = len(self._endings.outcomes)
-        if num_ended == self._settled_at and not self._keeps_all_of_a_trial:
+        num_ended = len(self._outcome_tracker.outcomes)
+        if num_ended == self._num_ended_done and not self._keeps_all_of_a_trial:
             return
-        self._looked_s = self._clock()
+        self._checked_s = self._clock()
         ended = {trial.trial_id: trial for trial in self._trials if self._is_over(trial)}
         best = self._best(ended.values())
-        needed = moment.needed | self._needed() | _goes_on_from(ended[each] for each in best)
+        needed = saved.needed | self._needed() | _resume_checkpoints(ended[each] for each in best)
         for trial_id in ended.keys() - best - self._done:
-            if trial_id in moment.ended:
-                self._free_whole(ended[trial_id], needed)
+            if trial_id in saved.ended:
+                self._remove_all(ended[trial_id], needed)
         if self._keeps_all_of_a_trial:
             for trial in self._trials:
-                if trial.trial_id in moment.newest and trial.trial_id not in self._done:
-                    self._remove(self._older_than(trial, moment.newest[trial.trial_id]), needed)
+                if trial.trial_id in saved.newest and trial.trial_id not in self._done:
+                    self._remove(self._older_than(trial, saved.newest[trial.trial_id]), needed)
         if ended.keys() <= best | self._done:
-            self._settled_at = num_ended
+            self._num_ended_done = num_ended
 
     def _is_over(self, trial: Trial) -> bool:
-        outcome = self._endings.outcomes.get(trial.trial_id)
+        outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
         return trial.is_finished() and outcome not in (None, Outcome.INTERRUPTED)
 
     def _needed(self) -> frozenset[str]:
         live = (trial for trial in self._trials if not self._is_over(trial))
-        return _goes_on_from(live) | self._scheduler.needed_checkpoints
+        return _resume_checkpoints(live) | self._scheduler.needed_checkpoints
 
     def _best(self, ended: Iterable[Trial]) -> set[str]:
-        """Return the ids of the trials whose checkpoints are to stay.
+        """Return the ids of the trials whose checkpoints are kept.
 
-        A trial that once is not among them never will be: others come before it, none goes away.
+        A trial that drops out never returns: others are ranked before it, and none disappears.
         """
         candidates, points = [], {}
         for trial in ended:
             last = flatten_dict(latest_result(trial))
             values = [last.get(objective.metric) for objective in self._config.objectives]
-            outcome = self._endings.outcomes[trial.trial_id]
+            outcome = self._outcome_tracker.outcomes[trial.trial_id]
             feasible = is_feasible(self._config.constraints, last)
             candidates.append(Candidate(trial.trial_id, outcome, values[0], feasible))
             if len(values) > 1 and feasible and outcome is Outcome.COMPLETED:
                 points[trial.trial_id] = [float("nan") if it is None else it for it in values]
         objective = self._config.leading_objective
         ranked = best_first(candidates, objective)
-        # Where few keep the constraints, the others are what there is to go on with.
+        # Infeasible trials fill the places that feasible ones leave.
         rest = (replace(each, feasible=True) for each in candidates if not each.feasible)
         places = [*ranked, *best_first(rest, objective)][: int(self._config.keep_checkpoints)]
         front = pareto_front(points, self._config.objectives) if points else ()
         return {each.key for each in places} | set(front)
 
-    def _free_whole(self, trial: Trial, needed: Collection[str]) -> None:
+    def _remove_all(self, trial: Trial, needed: Collection[str]) -> None:
         there = self._storage.checkpoints(str(trial.path))
         if there and not any(_is_needed(path, needed) for path in there):
             try:
-                self._tell(trial.trial_id)
+                self._on_removal(trial.trial_id)
             except OSError:  # the disk is full, until they are gone
                 self._remove(there, needed)
-                self._tell(trial.trial_id)
+                self._on_removal(trial.trial_id)
         if self._remove(there, needed):
             self._done.add(trial.trial_id)
 
     def _older_than(self, trial: Trial, newest: str) -> list[str]:
-        """Return a trial's checkpoints before the last ones that a state may name."""
+        """Return a trial's checkpoints before the last two that a state may name."""
         there = self._storage.checkpoints(str(trial.path))
         return [path for path in there if path <= newest][:-_NEWEST]
 
     def _remove(self, paths: Iterable[str], needed: Collection[str]) -> bool:
-        """Remove checkpoints; return whether none is left that was not removed for need of it."""
+        """Remove unneeded checkpoints; return whether none of them is needed."""
         whole = True
         for path in paths:
             if _is_needed(path, needed):
@@ -201,7 +200,7 @@ class CheckpointRetention(Callback):
         return whole
 
 
-def _goes_on_from(trials: Iterable[Trial]) -> frozenset[str]:
+def _resume_checkpoints(trials: Iterable[Trial]) -> frozenset[str]:
     """Return the paths of the checkpoints that trials would be restored from."""
     return frozenset(trial.checkpoint.path for trial in trials if trial.checkpoint)
 

@@ -1,4 +1,4 @@
-"""Heeds what is asked of a running sweep from outside."""
+"""Requests to a running sweep from other processes."""
 
 import logging
 import os
@@ -18,49 +18,47 @@ _logger = logging.getLogger(__name__)
 
 
 class ControlRequests:
-    """Stops the sweep, or trials of it, when somebody has asked for it.
+    """Reader of control requests that stops the sweep or single trials.
 
     Args:
-        mailbox: Where it is asked.
-        end: What ends the sweep and trials.
-        interrupt: Ends the sweep so that a resume goes on with it.
-        clock: Seconds that only grow.
+        channel: The control channel of the sweep.
+        end: Stopper of the sweep.
+        interrupt: Interrupts the sweep, so that it can be resumed; SIGINT by default.
+        clock: Monotonic seconds.
     """
 
     def __init__(
         self,
-        mailbox: ControlChannel,
+        channel: ControlChannel,
         end: SweepStopper,
         interrupt: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._mailbox = mailbox
+        self._channel = channel
         self._end = end
         self._interrupt = interrupt or _interrupt
         self._clock = clock
         self._looked = clock()
-        end.ask(self._look)
+        end.add_check(self._look)
 
     def _look(self) -> None:
-        """Look now and then whether something is asked."""
         now = self._clock()
         if now - self._looked < _LOOK_EVERY_S:
             return
         self._looked = now
-        for letter in self._mailbox.take():
-            self._heed(letter)
+        for request in self._channel.take():
+            self._obey(request)
 
-    def _heed(self, letter: Mapping[str, Any]) -> None:
-        for trial_id in letter.get("trial_ids", ()):
+    def _obey(self, request: Mapping[str, Any]) -> None:
+        for trial_id in request.get("trial_ids", ()):
             self._end.end_trial(trial_id, Outcome.PRUNED, "stopped by hand")
-        if letter.get("stop") == "end":
+        if request.get("stop") == "end":
             self._end.end("it was ended by hand")
-        elif letter.get("stop") == "interrupt":
+        elif request.get("stop") == "interrupt":
             self._interrupt()
 
 
 def _interrupt() -> None:
-    """Do what Ctrl-C does."""
     if threading.current_thread() is threading.main_thread():
         os.kill(os.getpid(), signal.SIGINT)
     else:

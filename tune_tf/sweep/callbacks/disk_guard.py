@@ -1,4 +1,4 @@
-"""Room on the disks that a sweep writes to: without it, no new trial starts."""
+"""Guard that starts no trial while disk space is low."""
 
 import contextlib
 import logging
@@ -14,7 +14,7 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
-from tune_tf.config.disk_settings import told_bytes
+from tune_tf.formatting import bytes_text
 
 _log = logging.getLogger(__name__)
 
@@ -25,23 +25,23 @@ _MORE = (
 
 
 def free_bytes(path: Path) -> int:
-    """Return how much may be written where a path lies."""
+    """Return the free bytes of the file system of a path."""
     return shutil.disk_usage(path).free
 
 
 class DiskGuard(Callback):
-    """Says that no new trial may start while there is too little room; a Tune callback.
+    """Tune callback that holds back new trials while disk space is low.
 
-    Trials that have begun go on. The sweep goes on by itself once there is room again. It looks at
-    the disks of this machine, on which the driver runs.
+    Running trials continue, and new ones start again once there is space. Only disks of the
+    driver's machine are checked.
 
     Args:
-        min_free_bytes: How much has to be free; 0 for no limit.
+        min_free_bytes: Bytes that must be free; 0 for no limit.
         places: Folders that the sweep writes to.
-        held: Told why trials are held back.
-        went_on: Called when they are not any more.
+        on_pause: Receives the reason when new trials are held back.
+        on_resume: Called when they start again.
         free: Returns the free bytes of a folder.
-        clock: Seconds that only grow.
+        clock: Monotonic seconds.
 
     Attributes:
         interrupted: Whether Ctrl-C was pressed.
@@ -52,15 +52,15 @@ class DiskGuard(Callback):
         min_free_bytes: int,
         places: Iterable[Path],
         *,
-        held: Callable[[str], None],
-        went_on: Callable[[], None],
+        on_pause: Callable[[str], None],
+        on_resume: Callable[[], None],
         free: Callable[[Path], int] = free_bytes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interrupted = False
         self._min_free_bytes = min_free_bytes
         self._places = tuple(dict.fromkeys(places))
-        self._held, self._went_on = held, went_on
+        self._on_pause, self._on_resume = on_pause, on_resume
         self._free = free
         self._clock = clock
         self._looked_s = float("-inf")
@@ -68,7 +68,7 @@ class DiskGuard(Callback):
         self._handler: Any = None
 
     def setup(self, **info: Any) -> None:
-        """See Ctrl-C too, which Tune notes and looks at only between its steps."""
+        """Handle Ctrl-C at once: Tune acts on it only between its steps."""
         if threading.current_thread() is not threading.main_thread():
             return
         tunes = signal.getsignal(signal.SIGINT)
@@ -89,11 +89,11 @@ class DiskGuard(Callback):
         return self._why is None
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Look, also while no trial is to start."""
+        """Check the disks, also while no trial is proposed."""
         self.may_start()
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Leave Ctrl-C to Tune again."""
+        """Restore Tune's handler of Ctrl-C."""
         if self._handler and signal.getsignal(signal.SIGINT) is self._handler[0]:
             signal.signal(signal.SIGINT, self._handler[1])
 
@@ -104,14 +104,13 @@ class DiskGuard(Callback):
         if why and self._why is None:
             _log.warning("no new trial starts: %s. It goes on by itself when there is room", why)
             with contextlib.suppress(OSError):  # there may be no room left to note it
-                self._held(why)
+                self._on_pause(why)
         elif self._why and not why:
             _log.warning("there is room on the disk again: new trials start")
-            self._went_on()
+            self._on_resume()
         self._why = why
 
     def _short(self) -> str | None:
-        """Return where room is short; None for nowhere."""
         wanted = self._min_free_bytes * (1 if self._why is None else _MORE)
         for path in self._places:
             try:
@@ -120,7 +119,7 @@ class DiskGuard(Callback):
                 continue  # it is not there yet, or gone: whoever writes to it will say so
             if free < wanted:
                 return (
-                    f"{told_bytes(free)} are free at {path}, and min_free_disk is "
-                    f"{told_bytes(self._min_free_bytes)}"
+                    f"{bytes_text(free)} are free at {path}, and min_free_disk is "
+                    f"{bytes_text(self._min_free_bytes)}"
                 )
         return None

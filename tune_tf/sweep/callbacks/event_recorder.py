@@ -1,4 +1,4 @@
-"""Keeps a sweep's diary while it runs."""
+"""Recorder of a running sweep's events."""
 
 from typing import Any
 
@@ -15,75 +15,75 @@ from tune_tf.tracking.tags import trial_number
 
 
 class EventRecorder(Callback):
-    """Writes into a sweep's diary what becomes of its trials; a Tune callback that only looks.
+    """Tune callback that writes starts, pauses and outcomes of trials to the event log.
 
     Args:
-        diary: Where to write.
-        endings: Knows how the trials end; called before this one.
-        tracker: Knows MLflow's id of the sweep's run; None where nothing is tracked.
-        secrets: What is masked in the logs of trials, beside the secrets of the environment.
+        event_log: The event log.
+        outcome_tracker: Knows how trials ended; Tune must call it before this one.
+        tracker: Knows the id of the sweep's MLflow run; None where tracking is off.
+        secrets: Texts to mask in trial logs besides the secrets of the environment.
     """
 
     def __init__(
         self,
-        diary: EventLog,
-        endings: OutcomeTracker,
+        event_log: EventLog,
+        outcome_tracker: OutcomeTracker,
         tracker: MLflowCallback | None = None,
         secrets: frozenset[str] = frozenset(),
     ) -> None:
-        self._diary = diary
-        self._endings = endings
+        self._event_log = event_log
+        self._outcome_tracker = outcome_tracker
         self._tracker = tracker
         self._secrets = secrets
         self._active: dict[str, Trial] = {}
         self._num_seen = 0
-        self._unstarted: dict[str, Trial] = {}  # and not in the diary
-        pages = diary.pages.trials
-        self._told: dict[str, Outcome] = {
+        self._unstarted: dict[str, Trial] = {}  # and not in the event log
+        pages = event_log.history.trials
+        self._recorded: dict[str, Outcome] = {
             trial_id: page.outcome for trial_id, page in pages.items() if page.outcome is not None
         }
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that a trial starts, or goes on."""
+        """Record that a trial starts or resumes."""
         self._active[trial.trial_id] = trial
-        self._told.pop(trial.trial_id, None)
+        self._recorded.pop(trial.trial_id, None)
         self._note_overtaken(trials, trial)
-        self._diary.started(trial.trial_id, trial_number(trial), trial.config)
+        self._event_log.record_start(trial.trial_id, trial_number(trial), trial.config)
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note how a trial ended."""
+        """Record how a trial ended."""
         self._note(trial)
 
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that a trial failed for good."""
+        """Record that a trial has failed for good."""
         self._note(trial)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Note the trials that are paused, or that ended without a word."""
+        """Record paused trials, and those for whose end Tune calls no hook."""
         for trial_id, trial in list(self._active.items()):
             if trial.status == Trial.PAUSED:
                 del self._active[trial_id]
-                self._diary.paused(trial_id)
-        if len(self._told) != len(self._endings.outcomes):
+                self._event_log.record_pause(trial_id)
+        if len(self._recorded) != len(self._outcome_tracker.outcomes):
             for trial in trials:
                 if trial.is_finished():
                     self._note(trial)
         self._note_run()
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Note what became of the trials that have not ended by themselves."""
+        """Record the outcomes of trials that were stopped."""
         for trial in trials:
             self._note(trial)
         self._note_run()
 
     def _note_overtaken(self, trials: list[Trial], started: Trial) -> None:
-        """Note trials that were created before one that starts first: a resume counts from it."""
+        """Record trials with a lower number than a started one: a resume counts on from it."""
         self._unstarted |= {each.trial_id: each for each in trials[self._num_seen :]}
         self._num_seen = len(trials)
         self._unstarted.pop(started.trial_id, None)
@@ -91,24 +91,24 @@ class EventRecorder(Callback):
             if trial_number(trial) < trial_number(started):
                 del self._unstarted[trial_id]
                 if not trial.is_finished():
-                    self._diary.created(trial_id, trial_number(trial), trial.config)
+                    self._event_log.record_creation(trial_id, trial_number(trial), trial.config)
 
     def _note_run(self) -> None:
-        """Note the sweep's run once it is made, which may be after the last step."""
+        """Record the id of the sweep's run, which may be created after the last step."""
         if self._tracker is not None and self._tracker.parent_run_id:
-            self._diary.tracked(self._tracker.parent_run_id)
+            self._event_log.record_parent_run(self._tracker.parent_run_id)
             self._tracker = None
 
     def _note(self, trial: Trial) -> None:
         trial_id = trial.trial_id
-        outcome = self._endings.outcomes.get(trial_id)
-        if outcome is None or self._told.get(trial_id) is outcome:
+        outcome = self._outcome_tracker.outcomes.get(trial_id)
+        if outcome is None or self._recorded.get(trial_id) is outcome:
             return
-        self._told[trial_id] = outcome
+        self._recorded[trial_id] = outcome
         self._active.pop(trial_id, None)
-        log = self._diary.folder / trial_name(trial) / TRIAL_LOG
+        log = self._event_log.folder / trial_name(trial) / TRIAL_LOG
         mask_log(log, secret_values() | self._secrets)
         last = {name: value for name, value in latest_result(trial).items() if name != "config"}
-        self._diary.ended(
+        self._event_log.record_end(
             trial_id, trial_number(trial), trial.config, outcome, cause_in(trial), last
         )

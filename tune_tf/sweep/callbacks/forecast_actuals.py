@@ -1,4 +1,4 @@
-"""Reckons up, once a sweep has run, what it took against what was forecast."""
+"""Writer of what a sweep took beside its forecast."""
 
 import logging
 import time
@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ForecastActuals:
-    """When this session of a sweep began.
+    """Comparison of a forecast with what the sessions of a sweep took.
 
     Args:
-        begun_s: Seconds of the clock, before Ray was started.
+        begun_s: Start of this session by the clock, before Ray was started.
         clock: Seconds since 1970.
     """
 
@@ -33,29 +33,29 @@ class ForecastActuals:
 
     @classmethod
     def begin(cls, clock: Callable[[], float] = time.time) -> "ForecastActuals":
-        """Begin now."""
+        """Start the clock of a session."""
         return cls(clock(), clock)
 
-    def take(self, folder: SweepFolder) -> None:
-        """Take the forecast of the sweep's settings into its folder, where one was kept."""
+    def copy_forecast(self, folder: SweepFolder) -> None:
+        """Copy the forecast of the sweep's settings, if there is one, into its folder."""
         forecast = read_forecast(folder.config)
         if forecast is not None:
             write_actuals(folder.path, ForecastWithActuals(forecast, None))
 
-    def settle(self, result: SweepResult, *, closed: bool) -> None:
-        """Write beside the forecast what the sweep took.
+    def write(self, result: SweepResult, *, closed: bool) -> None:
+        """Write what the sweep took beside its forecast.
 
         Args:
-            result: What it found.
-            closed: Whether report and best model have been written.
+            result: The result of the sweep.
+            closed: Whether the report and the best model have been written.
         """
-        settled = read_actuals(result.path)
-        if settled is None:
+        saved = read_actuals(result.path)
+        if saved is None:
             return
-        earlier = EventHistory.of(result.path).sessions[:-1]
+        earlier = EventHistory.read(result.path).sessions[:-1]
         worked_s = sum(session.last_s - session.begun_s for session in earlier)
-        outturn = Actuals.of(result, worked_s + self.clock() - self.begun_s, closed=closed)
+        actuals = Actuals.of(result, worked_s + self.clock() - self.begun_s, closed=closed)
         try:
-            write_actuals(result.path, ForecastWithActuals(settled.forecast, outturn))
+            write_actuals(result.path, ForecastWithActuals(saved.forecast, actuals))
         except OSError as error:
-            _log.warning("What %s took could not be written: %s", result.sweep_id, error)
+            _log.warning("the actuals of %s could not be written: %s", result.sweep_id, error)

@@ -1,4 +1,4 @@
-"""What stands around Tune's own loop while a sweep runs."""
+"""Scheduler state and clear errors around Tune's own loop."""
 
 import contextlib
 import errno
@@ -14,18 +14,18 @@ from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import RAISED_AT, DiskFullError, TuneTfError, WorkloadError
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.outcome_tracker import error_of, latest_result
+from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 
 _REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-class SchedulerCheck(tune.Callback):
-    """Puts the scheduler's rungs into Tune's snapshots, which leave them out."""
+class SchedulerStateSaver(tune.Callback):
+    """Tune callback that saves the scheduler's state, which Tune's own snapshots leave out."""
 
-    def __init__(self, kept: TrialScheduler) -> None:
-        self._scheduler = kept
+    def __init__(self, scheduler: TrialScheduler) -> None:
+        self._scheduler = scheduler
 
     def get_state(self) -> dict[str, Any]:
         """Return the scheduler's state."""
@@ -35,7 +35,7 @@ class SchedulerCheck(tune.Callback):
             return {"scheduler": path.read_bytes()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Give the scheduler its state back; Tune calls this before any trial is added."""
+        """Restore the scheduler; Tune calls this before it adds a trial."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "scheduler")
             path.write_bytes(state["scheduler"])
@@ -43,32 +43,32 @@ class SchedulerCheck(tune.Callback):
 
 
 class BrokenWorkloadCheck(tune.Callback):
-    """Ends a sweep whose very first trials find that the workload breaks its contract."""
+    """Tune callback that ends a sweep whose first trials find the workload invalid."""
 
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """End the sweep if the workload is refused before any trial has reported.
+        """End the sweep if the workload is invalid and no trial has reported.
 
         Raises:
-            WorkloadError: What the trial's process said.
+            WorkloadError: The error of the trial's process.
         """
         if any(latest_result(other) for other in trials):
             return
-        # Of an error in an actor's making Ray keeps the text only.
-        refusal = _REFUSAL.search(error_of(trial))
+        # Ray keeps only the text of an error in an actor's constructor.
+        refusal = _REFUSAL.search(trial_error(trial))
         if refusal:
             raise WorkloadError(refusal[1].strip())
 
 
 @contextlib.contextmanager
 def clear_errors(folder: SweepFolder) -> Iterator[None]:
-    """Raise what went wrong, not Tune's text of a traceback that has it inside."""
+    """Raise the original error instead of the TuneError that quotes its traceback."""
     try:
         yield
     except Exception as error:
         cause = error.__cause__ or error.__context__ if isinstance(error, tune.TuneError) else error
-        if isinstance(cause, OSError) and cause.errno in _NO_ROOM:
+        if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
             raise DiskFullError(
                 f"the disk is full: {cause}; make room, then go on with: "
                 f"tune-tf resume {folder.path}"

@@ -1,4 +1,4 @@
-"""How a running sweep looks in a notebook."""
+"""Progress of a running sweep in a notebook."""
 
 import contextlib
 import sys
@@ -17,14 +17,11 @@ _EVERY_S = 1.0
 
 
 @contextlib.contextmanager
-def shown_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
-    """Draw a sweep below the cell that runs it, and once more when it is over.
-
-    Args:
-        folder: The sweep's folder.
+def draw_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
+    """Show a sweep below the notebook cell that runs it, and once more when it is over.
 
     Yields:
-        A callback that draws while it runs; none where this process is no notebook's kernel.
+        A list with the callback that draws; empty outside of notebooks.
     """
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
@@ -37,15 +34,15 @@ def shown_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]
 
 
 class NotebookProgress(Callback):
-    """Draws a sweep below a cell, and again as it goes on; a Tune callback.
+    """Tune callback that draws a sweep below a notebook cell and updates the picture.
 
     Args:
         folder: The sweep's folder.
-        clock: Seconds that only grow.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, folder: SweepFolder, clock: Callable[[], float] = time.monotonic) -> None:
-        from IPython.display import HTML, display  # there is one in a notebook
+        from IPython.display import HTML, display  # only notebooks have it
 
         self._folder = folder
         self._clock = clock
@@ -56,14 +53,14 @@ class NotebookProgress(Callback):
         self._picture = show(self._card(), display_id=True)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Draw again, if it is time to."""
+        """Draw again if the picture is a second old."""
         now = self._clock()
         if now - self._drawn >= _EVERY_S:
             self._drawn = now
             self.draw()
 
     def draw(self) -> None:
-        """Draw the sweep as its folder shows it."""
+        """Draw the sweep from its folder."""
         self._seen = SweepView.of(self._folder, before=self._seen)
         self._picture.update(self._card())
 

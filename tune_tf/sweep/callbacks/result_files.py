@@ -1,4 +1,4 @@
-"""What each trial reports, written into its folder at once."""
+"""Result files of trials, written at once."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
 from ray.tune.utils.util import SafeFallbackEncoder
 
-from tune_tf.atomic_files import append_line, write_whole
+from tune_tf.atomic_files import append_line, write_atomically
 from tune_tf.inspection.reported_results import REMOTE_CHECKPOINT, RESULTS
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep.trial_results import trial_name
@@ -18,11 +18,10 @@ _PARAMS = "params.json"
 
 
 class ResultFiles(Callback):
-    """Writes ``result.json``, a line a result, and ``params.json`` as Ray Tune's own logger does.
+    """Tune callback that writes ``result.json`` and ``params.json`` as Tune's own logger does.
 
-    Tune's logger writes to a folder of its own, which is copied to the sweep's now and then: a
-    driver that is killed takes the last seconds with it. Here a line is in the sweep's folder
-    before the next result is taken.
+    Tune's logger writes to a staging folder that is copied at intervals, so a killed driver loses
+    the last seconds. This one appends each result to the sweep's folder before the next is read.
 
     Args:
         folder: The sweep's folder.
@@ -39,7 +38,7 @@ class ResultFiles(Callback):
         """Write the trial's config, which a scheduler may have changed."""
         path = self._folder_of(trial)
         text = json.dumps(trial.config, indent=2, sort_keys=True, cls=SafeFallbackEncoder)
-        write_whole(path / _PARAMS, text + "\n", on_disk=False)
+        write_atomically(path / _PARAMS, text + "\n", on_disk=False)
 
     def on_trial_result(
         self,
@@ -52,7 +51,7 @@ class ResultFiles(Callback):
         """Append a result.
 
         Raises:
-            OSError: There is no room; the file is as it was.
+            OSError: The disk is full; the file is unchanged.
         """
         path = self._folder_of(trial) / RESULTS
         line = json.dumps(result, cls=SafeFallbackEncoder).encode()
@@ -70,10 +69,12 @@ class ResultFiles(Callback):
         checkpoint: Checkpoint,
         **info: Any,
     ) -> None:
-        """Write where the trial's last checkpoint is, if that is not in its folder."""
+        """Write the location of the last checkpoint if it is in remote storage."""
         place = self._storage.place(checkpoint.path)
         if isinstance(place, str):
-            write_whole(self._folder_of(trial) / REMOTE_CHECKPOINT, place + "\n", on_disk=False)
+            write_atomically(
+                self._folder_of(trial) / REMOTE_CHECKPOINT, place + "\n", on_disk=False
+            )
 
     def _folder_of(self, trial: Trial) -> Path:
         path = self._folder / trial_name(trial)

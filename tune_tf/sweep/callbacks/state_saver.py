@@ -1,4 +1,4 @@
-"""Keeps Tune's state while a sweep runs, and sees to it that a resume has really taken it up."""
+"""Archiving of Tune's state, and the check that a resume has restored it."""
 
 import contextlib
 import logging
@@ -14,15 +14,15 @@ from tune_tf.sweep.state.snapshots import STATE_FILES, Snapshots
 
 
 class StateSaver(Callback):
-    """Puts each state that Tune has written into the snapshots.
+    """Tune callback that archives each state that Tune writes.
 
-    Tune writes its state in its loop and calls this afterwards, so the files are of one moment.
+    Tune writes its state in its loop and calls this afterwards, so the files match each other.
 
     Args:
-        snapshots: Where to.
-        expected: Ids of the trials that Tune was to take up. It begins anew, and says so in a log,
-            where it cannot: every trial would be run again.
-        moment: Returns what is kept in mind of each state, for :attr:`Snapshots.written`.
+        snapshots: Writes the archives.
+        expected: Ids of the trials that Tune must restore. Where it cannot, it only logs that and
+            starts over, which would run every trial again.
+        moment: Returns what :attr:`Snapshots.written` holds once a state is on disk.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class StateSaver(Callback):
         self._paths: list[Path] = []
 
     @contextlib.contextmanager
-    def taken_up(self) -> Iterator[None]:
-        """Refuse to go on where Tune cannot take up its trials.
+    def require_restore(self) -> Iterator[None]:
+        """Raise where Tune cannot restore its trials and would start over.
 
         Raises:
-            SweepConflictError: It cannot.
-            TuneTfError: A part of the sweep refused its state.
+            SweepConflictError: The trials cannot be restored.
+            TuneTfError: A part of the sweep rejected its state.
         """
-        reason = _ReasonOfRestart()
+        reason = _RestartReason()
         log = logging.getLogger("ray.tune.execution.tune_controller")
         log.addFilter(reason)
         try:
@@ -65,10 +65,10 @@ class StateSaver(Callback):
             ) from reason.error
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """End the sweep if Tune has not taken up its trials.
+        """End the sweep if Tune has not restored its trials.
 
         Raises:
-            SweepConflictError: It has not.
+            SweepConflictError: Trials are missing.
         """
         if missing := self._expected - {trial.trial_id for trial in trials}:
             raise SweepConflictError(
@@ -78,11 +78,11 @@ class StateSaver(Callback):
         self._expected = frozenset()
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Keep Tune's state if it has written one."""
+        """Archive Tune's state if it has written one."""
         self._keep(trials)
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Keep the state that Tune wrote last."""
+        """Archive the last state."""
         self._keep(trials)
         self._snapshots.close()
 
@@ -105,8 +105,8 @@ def _written_ns(path: Path) -> int:
     return path.stat().st_mtime_ns
 
 
-class _ReasonOfRestart(logging.Filter):
-    """Hears why Tune begins a sweep anew, which it only logs."""
+class _RestartReason(logging.Filter):
+    """Log filter that catches why Tune starts over, which it only logs."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import CheckpointError, StoreSilentError, UnknownMetricError
+from tune_tf.errors import CheckpointError, StoreUnavailableError, UnknownMetricError
 from tune_tf.results import SweepResult
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import BestModel, BestModelRuns
@@ -26,7 +26,7 @@ _ANSWER_S = 20.0
 
 
 @dataclass(frozen=True)
-class LoggedBest:
+class LoggedBestModel:
     """Where MLflow has the best model.
 
     Args:
@@ -47,7 +47,7 @@ def log_best_model(
     *,
     tracking_uri: str,
     run_ids: Mapping[str, str],
-) -> LoggedBest | None:
+) -> LoggedBestModel | None:
     """Log a sweep's best model, and register it if that is asked for; never twice.
 
     Whatever goes wrong is a warning that says what to do: the sweep has its result.
@@ -62,10 +62,10 @@ def log_best_model(
     Returns:
         Where MLflow has it; None if there is none, or it could not be logged.
     """
-    told = "The best model was not logged to MLflow"
+    problem = "The best model was not logged to MLflow"
     try:
         best, logged, runs = logged_best(result, settings, writer, tracking_uri, run_ids)
-        told = f"The best model is logged as {logged.uri}, but not registered"
+        problem = f"The best model is logged as {logged.uri}, but not registered"
         if settings.register_best is None or logged.version_uri is not None:
             return logged
         version = runs.register(best, logged.uri, settings.register_best, settings.best_alias)
@@ -77,12 +77,12 @@ def log_best_model(
     except Exception as error:  # noqa: BLE001  the sweep's result must not be lost with it
         _log.debug("Logging the best model failed", exc_info=error)
         # A store's error may quote the URI that it was reached by.
-        text = masked(str(error).replace(tracking_uri, "the store")).strip()
+        text = mask_secrets(str(error).replace(tracking_uri, "the store")).strip()
         reason = text.splitlines()[-1] if text else type(error).__name__
     _log.warning(
         "%s: %s. `tune-tf resume %s` tries again; result.export_model('best.keras') has the model "
         "without MLflow.",
-        told,
+        problem,
         reason,
         result.path,
     )
@@ -95,7 +95,7 @@ def logged_best(
     writer: ModelExportProcess,
     tracking_uri: str,
     run_ids: Mapping[str, str],
-) -> tuple[BestModel, LoggedBest, BestModelRuns]:
+) -> tuple[BestModel, LoggedBestModel, BestModelRuns]:
     """Log a sweep's best model, unless it is logged already.
 
     Args:
@@ -110,13 +110,13 @@ def logged_best(
 
     Raises:
         UnknownMetricError: No trial is the best.
-        StoreSilentError: MLflow does not answer, or has no runs of the sweep.
+        StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
         CheckpointError: The best trial has no checkpoint.
     """
     trial = result.best_trial
     trial_run_id = run_ids.get(trial.trial_id)
     if result.mlflow_run_id is None or trial_run_id is None:
-        raise StoreSilentError("MLflow does not have the runs of this sweep yet")
+        raise StoreUnavailableError("MLflow does not have the runs of this sweep yet")
     if trial.checkpoint is None:
         raise CheckpointError(f"trial {trial.trial_id} has no checkpoint")
     best = BestModel(
@@ -131,12 +131,12 @@ def logged_best(
     client = connect(tracking_uri)
     _await_answer(client, result.mlflow_run_id)
     runs = BestModelRuns(client, result.mlflow_run_id)
-    known = runs.logged()
-    if known is not None and best.is_that_of(known.tags):
+    known = runs.latest_model()
+    if known is not None and best.matches(known.tags):
         uri = f"models:/{known.model_id}"
         runs.keep(best, uri)
         version = settings.register_best and runs.version_of(known, settings.register_best)
-        return best, LoggedBest(uri, version), runs
+        return best, LoggedBestModel(uri, version), runs
     written = writer.write(
         import_workload(result.config.workload, result.base_dir, result.config.data),
         trial.config,
@@ -152,14 +152,14 @@ def logged_best(
             result.config.workload.partition(":")[0],
         )
     best = replace(best, custom=written.custom)
-    return best, LoggedBest(runs.log(best, written.path), folder=written.path), runs
+    return best, LoggedBestModel(runs.log(best, written.path), folder=written.path), runs
 
 
 def _await_answer(client: "MlflowClient", run_id: str) -> None:
     """Ask the store for a run; MLflow itself would go on asking a dead one for minutes.
 
     Raises:
-        StoreSilentError: No answer came in time.
+        StoreUnavailableError: No answer came in time.
     """
     answers: list[object] = []
 
@@ -173,6 +173,6 @@ def _await_answer(client: "MlflowClient", run_id: str) -> None:
     thread.start()
     thread.join(_ANSWER_S)
     if not answers:
-        raise StoreSilentError("the MLflow store does not answer")
+        raise StoreUnavailableError("the MLflow store does not answer")
     if isinstance(answers[0], Exception):
         raise answers[0]

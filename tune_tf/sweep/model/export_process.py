@@ -20,7 +20,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 
 from tune_tf.config import BudgetSettings
-from tune_tf.remote_storage import CheckpointPlace
+from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import throwaway_run
 from tune_tf.workload import Config, Workload
@@ -70,13 +70,13 @@ class ModelExportProcess:
         """Start the process, unless it runs already; does not wait."""
         if self._actor is None:
             # It waits for no trial's CPU, and takes none away.
-            self._actor = ray.remote(num_cpus=0, max_restarts=0)(_Process).remote()
+            self._actor = ray.remote(num_cpus=0, max_restarts=0)(_ExportActor).remote()
 
     def write(
         self,
         workload: Workload,
         config: Config,
-        checkpoint: CheckpointPlace,
+        checkpoint: CheckpointLocation,
         path: Path,
         metadata: Mapping[str, Any],
     ) -> ModelFolder:
@@ -96,8 +96,8 @@ class ModelExportProcess:
         asked = self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
         return ray.get(asked)
 
-    def held_out_metrics(
-        self, workload: Workload, config: Config, checkpoint: CheckpointPlace
+    def test_metrics(
+        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
     ) -> dict[str, float]:
         """Return what the model of a checkpoint makes of ``Data.test``: ``test_loss`` and so on.
 
@@ -108,12 +108,12 @@ class ModelExportProcess:
         """
         self.start()
         metrics: dict[str, float] = ray.get(
-            self._actor.held_out_metrics.remote(workload, config, checkpoint)
+            self._actor.test_metrics.remote(workload, config, checkpoint)
         )
         return metrics
 
 
-class StartEarly(tune.Callback):
+class ExportPrestart(tune.Callback):
     """Starts the process of a writer shortly before a sweep is expected to end.
 
     Args:
@@ -153,7 +153,7 @@ class StartEarly(tune.Callback):
             self._writer.start()
 
 
-class _Process:
+class _ExportActor:
     """Runs in the writer's process, and nothing else does."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class _Process:
         self,
         workload: Workload,
         config: Config,
-        checkpoint: CheckpointPlace,
+        checkpoint: CheckpointLocation,
         path: Path,
         metadata: dict[str, Any],
     ) -> ModelFolder:
@@ -184,19 +184,19 @@ class _Process:
             served = workload.serving_model(model, config)
             if example is not None:
                 example = workload.serving_rows(example)
-        with _in_place_of(path) as folder:
+        with _replace_folder(path) as folder:
             _save(served, example, folder, metadata)
         return ModelFolder(path, custom_objects(served), example is not None)
 
-    def held_out_metrics(
-        self, workload: Workload, config: Config, checkpoint: CheckpointPlace
+    def test_metrics(
+        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
     ) -> dict[str, float]:
         from tune_tf.training.export import trained_model
-        from tune_tf.training.test_metrics import test_metrics_of
+        from tune_tf.training.test_metrics import evaluate_test_rows
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
-            return test_metrics_of(workload, config, model)
+            return evaluate_test_rows(workload, config, model)
 
 
 def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:
@@ -205,8 +205,10 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
 
     signature = None
     if example is not None:
-        told = model.predict(example, verbose=0)
-        signature = infer_signature(example, None if isinstance(told, list | tuple) else told)
+        predicted = model.predict(example, verbose=0)
+        signature = infer_signature(
+            example, None if isinstance(predicted, list | tuple) else predicted
+        )
     mlflow.keras.save_model(
         model,
         str(folder),
@@ -219,7 +221,7 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
 
 
 @contextlib.contextmanager
-def _in_place_of(path: Path) -> Iterator[Path]:
+def _replace_folder(path: Path) -> Iterator[Path]:
     """Make a folder that takes the place of another once it is whole."""
     for partial in path.parent.glob(f".{path.name}.*"):  # of a process that was killed meanwhile
         shutil.rmtree(partial, ignore_errors=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import TracebackType
 
 from tune_tf.config import MLflowSettings
-from tune_tf.errors import InvalidSettingsError, StoreSilentError
+from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.results import TrialResult
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.best_model import logged_best
@@ -18,7 +18,7 @@ from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import RETRAINED
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.registry import BestModelRuns, FinalModel
-from tune_tf.tracking.writing.run_update import TRIAL_ID
+from tune_tf.tracking.writing.run_update import TRIAL_ID_TAG
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def promote_best(
         CheckpointError: The best trial has no checkpoint to log a model from.
         InvalidSettingsError: The sweep is not tracked, MLflow takes no such name or alias, or there
             is no final model.
-        StoreSilentError: MLflow does not answer, or has no runs of the sweep.
+        StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
     """
     folder = SweepFolder.open(sweep, storage_path)
     given = folder.config.mlflow
@@ -76,41 +76,41 @@ def promote_best(
     settings = MLflowSettings(register_best=name, best_alias=alias)
     view = SweepView.open(folder.path)
     if retrained:
-        return _promoted_final(view, MLflowStore.open(folder), name, alias)
+        return _promote_final(view, MLflowStore.open(folder), name, alias)
     result = view.result
     trial = result.best_trial
     store = MLflowStore.open(folder)
     result = replace(result, mlflow_run_id=store.parent_run_id)
-    with _Writer() as writer, _told_plainly(store):
+    with _LazyExportProcess() as writer, _clear_mlflow_errors(store):
         best, logged, runs = logged_best(
             result, settings, writer, store.tracking_uri, store.run_ids
         )
         version_uri = logged.version_uri or runs.register(best, logged.uri, name, None)
-        before = runs.give_alias(version_uri, alias)
+        before = runs.set_alias(version_uri, alias)
     return Promotion(
         f"models:/{name}@{alias}", version_uri, logged.uri, before, result.sweep_id, trial
     )
 
 
-def _promoted_final(view: SweepView, store: MLflowStore, name: str, alias: str) -> Promotion:
+def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -> Promotion:
     """Give an alias to the model that was retrained last."""
-    with _told_plainly(store):
+    with _clear_mlflow_errors(store):
         run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
         runs = BestModelRuns(store.client, run_id) if run_id else None
-        logged = runs.logged() if runs else None
+        logged = runs.latest_model() if runs else None
         if run_id is None or runs is None or logged is None:
             raise InvalidSettingsError(
                 [f"{view.sweep_id} has no final model in MLflow: make one with `tune-tf retrain`"]
             )
-        trial = view.trial(logged.tags[TRIAL_ID]).result
+        trial = view.trial(logged.tags[TRIAL_ID_TAG]).result
         final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)
         uri = f"models:/{logged.model_id}"
         version_uri = runs.version_of(logged, name) or runs.register(final, uri, name, None)
-        before = runs.give_alias(version_uri, alias)
+        before = runs.set_alias(version_uri, alias)
     return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)
 
 
-class _Writer(ModelExportProcess):
+class _LazyExportProcess(ModelExportProcess):
     """A writer with a Ray cluster, which is started only if there is something to write."""
 
     def __init__(self) -> None:
@@ -135,12 +135,12 @@ class _Writer(ModelExportProcess):
 
 
 @contextlib.contextmanager
-def _told_plainly(store: MLflowStore) -> Iterator[None]:
+def _clear_mlflow_errors(store: MLflowStore) -> Iterator[None]:
     """Raise what MLflow refuses as one message, without a password in it."""
     from mlflow.exceptions import MlflowException
 
     try:
         yield
     except MlflowException as error:
-        told = masked(str(error).replace(store.tracking_uri, "the store")).strip()
-        raise StoreSilentError(f"MLflow refuses: {told}") from error
+        text = mask_secrets(str(error).replace(store.tracking_uri, "the store")).strip()
+        raise StoreUnavailableError(f"MLflow refuses: {text}") from error

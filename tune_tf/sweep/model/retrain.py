@@ -17,9 +17,9 @@ from tune_tf.data.joined_rows import all_to_train
 from tune_tf.errors import (
     DivergedError,
     InvalidSettingsError,
-    StoreSilentError,
+    StoreUnavailableError,
     WorkerError,
-    near_ones,
+    did_you_mean,
     one_of,
 )
 from tune_tf.inspection.sweep_view import SweepView
@@ -35,12 +35,12 @@ from tune_tf.sweep.model.retrained_run import RetrainedRun, record_final_model
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_metrics
-from tune_tf.tracking.outcome_tracker import error_of, latest_result
-from tune_tf.tracking.run_outcome import cause_of
+from tune_tf.tracking.outcome_tracker import latest_result, trial_error
+from tune_tf.tracking.run_outcome import error_cause
 from tune_tf.trainables import trainable
 from tune_tf.trainables.factory import check_cluster
 from tune_tf.trainables.memory.oom_retries import OomRetries
-from tune_tf.workload import Config, Data, Workload, mixed_in
+from tune_tf.workload import Config, Data, Workload, with_mixin
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def retrain_trial(
         UnknownTrialError: It has no such trial.
         InvalidSettingsError: A setting is not allowed.
         WorkloadError: The workload or its data are not there, or not as they must be.
-        StoreSilentError: MLflow does not answer, so that the run could not be recorded.
+        StoreUnavailableError: MLflow does not answer, so that the run could not be recorded.
         UnavailableResourcesError: There are not as many devices.
         DivergedError: Training produced NaN or Inf.
         WorkerError: Training failed.
@@ -177,12 +177,12 @@ def retrain_trial(
         path.mkdir(mode=0o700 if runs_as_user() else 0o777)
         batch_size = workload.global_batch_size(chosen.config)
         spread = final_parallelism(config, num_replicas, batch_size)
-        trained = _trained(config, workload, chosen, on, spread, epochs, path, curve)
+        trained = _train(config, workload, chosen, on, spread, epochs, path, curve)
         checkpoint = SweepStorage.of(path, config).place(trained.checkpoint.path)
         origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": chosen.trial_id}
         model = writer.write(workload, chosen.config, checkpoint, path / _MODEL, origin)
-        held_out = writer.held_out_metrics(workload, chosen.config, checkpoint)
-    metrics = {**{n: v for n, v in curve.points[-1][2].items() if "/" not in n}, **held_out}
+        test_metrics = writer.test_metrics(workload, chosen.config, checkpoint)
+    metrics = {**{n: v for n, v in curve.points[-1][2].items() if "/" not in n}, **test_metrics}
     done = Retrained(
         sweep_id=folder.sweep_id,
         trial=chosen,
@@ -193,23 +193,23 @@ def retrain_trial(
         num_epochs=curve.points[-1][0],
         parallelism=spread,
     )
-    return _recorded(done, store, model, curve, held_out, started)
+    return _record_run(done, store, model, curve, test_metrics, started)
 
 
 def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
-    faults = []
+    errors = []
     if on not in _ON:
-        faults.append(f"on must be {one_of(_ON)}, not {on!r}{near_ones(on, _ON)}")
-    faults += [
+        errors.append(f"on must be {one_of(_ON)}, not {on!r}{did_you_mean(on, _ON)}")
+    errors += [
         f"{name} must be at least 1, not {value}"
         for name, value in (("num_replicas", num_replicas), ("num_epochs", num_epochs))
         if value is not None and value < 1
     ]
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
 
 
-def _trained(
+def _train(
     config: SweepConfig,
     workload: Workload,
     chosen: TrialResult,
@@ -223,7 +223,7 @@ def _trained(
     resources = final_resources(config, spread)
     spread.check(resources)
     check_cluster(resources, spread)
-    trained_on = mixed_in(_AllRows, workload) if on == "train+validation" else workload
+    trained_on = with_mixin(_AllRows, workload) if on == "train+validation" else workload
     trial_name = f"trial_{chosen.number:05d}"  # the seed follows from it
     logger = logging.getLogger("ray.tune.tune")
     level = logger.level
@@ -258,7 +258,7 @@ def _trained(
         logger.setLevel(level)
     (trial,) = analysis.trials
     if trial.status == Trial.ERROR:
-        raise WorkerError(f"training failed: {cause_of(error_of(trial))}")
+        raise WorkerError(f"training failed: {error_cause(trial_error(trial))}")
     last = flatten_dict(latest_result(trial))
     if Outcome.of_result(last) is Outcome.DIVERGED:
         raise DivergedError(
@@ -269,12 +269,12 @@ def _trained(
     return trial
 
 
-def _recorded(
+def _record_run(
     done: Retrained,
     store: MLflowStore | None,
     model: ModelFolder,
     curve: _Curve,
-    held_out: Mapping[str, float],
+    test_metrics: Mapping[str, float],
     started: datetime,
 ) -> Retrained:
     """Write the MLflow run; a store that fails now costs the run only: the model is there."""
@@ -289,13 +289,13 @@ def _recorded(
                 on=done.on,
                 parallelism=done.parallelism,
                 points=tuple(curve.points),
-                held_out=held_out,
+                test_metrics=test_metrics,
                 started=started,
             ),
             model,
             store,
         )
-    except StoreSilentError as error:
+    except StoreUnavailableError as error:
         _log.warning("%s; the model is in %s", error, done.path)
         return done
     return replace(done, mlflow_run_id=run[0], model_uri=run[1])

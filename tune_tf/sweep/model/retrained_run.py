@@ -5,22 +5,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tune_tf.errors import StoreSilentError
+from tune_tf.errors import StoreUnavailableError
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.export_process import ModelFolder
-from tune_tf.tracking.descriptions import NOTE
+from tune_tf.tracking.descriptions import DESCRIPTION_TAG
 from tune_tf.tracking.names import mlflow_params
-from tune_tf.tracking.registry import BEST_MODEL, log_model
-from tune_tf.tracking.runs import Sweep, SweepRuns
+from tune_tf.tracking.registry import BEST_MODEL_TAG, log_model
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.writing.run_update import (
     PARENT,
     STOP_REASON_TAG,
-    SWEEP_ID,
-    TRIAL_ID,
+    SWEEP_ID_TAG,
+    TRIAL_ID_TAG,
     Report,
     RunUpdate,
 )
@@ -48,7 +48,7 @@ class RetrainedRun:
         on: The rows that it was trained on.
         parallelism: How it was spread.
         points: Epoch, milliseconds since 1970 and metrics of each report.
-        held_out: Metrics on the rows that no trial has seen.
+        test_metrics: Metrics on the rows that no trial has seen.
         started: When training was begun.
     """
 
@@ -58,7 +58,7 @@ class RetrainedRun:
     on: str
     parallelism: Parallelism
     points: tuple[tuple[int, int, Mapping[str, float]], ...]
-    held_out: Mapping[str, float]
+    test_metrics: Mapping[str, float]
     started: datetime
 
 
@@ -76,20 +76,20 @@ def record_final_model(
         MLflow's id of the run, and the model's URI.
 
     Raises:
-        StoreSilentError: The store does not take it.
+        StoreUnavailableError: The store does not take it.
     """
     from mlflow.exceptions import MlflowException
 
     try:
-        return _recorded(retrained, model, store)
+        return _write_run(retrained, model, store)
     except (MlflowException, OSError) as error:
-        told = masked(str(error).replace(store.tracking_uri, "the store")).strip()
-        raise StoreSilentError(f"MLflow has not taken the run: {told}") from error
+        text = mask_secrets(str(error).replace(store.tracking_uri, "the store")).strip()
+        raise StoreUnavailableError(f"MLflow has not taken the run: {text}") from error
 
 
-def _recorded(retrained: RetrainedRun, model: ModelFolder, store: MLflowStore) -> tuple[str, str]:
+def _write_run(retrained: RetrainedRun, model: ModelFolder, store: MLflowStore) -> tuple[str, str]:
     client, trial = store.client, retrained.trial
-    params = {name: masked(text) for name, text in mlflow_params(trial.config).items()}
+    params = {name: mask_secrets(text) for name, text in mlflow_params(trial.config).items()}
     trial_run_id = store.run_ids.get(trial.trial_id)
     lineage = {
         RETRAINED_SWEEP: retrained.sweep_id,
@@ -97,24 +97,30 @@ def _recorded(retrained: RetrainedRun, model: ModelFolder, store: MLflowStore) -
         **({RETRAINED_TRIAL_RUN: trial_run_id} if trial_run_id else {}),
         RETRAINED_ON: retrained.on,
     }
-    runs = SweepRuns(client, Sweep(retrained.name, store.tracking_uri, store.experiment_name))
-    runs.write(_entry(retrained, params, lineage))
+    runs = SweepRuns(
+        client, TrackedSweep(retrained.name, store.tracking_uri, store.experiment_name)
+    )
+    runs.write(_run_update(retrained, params, lineage))
     run_id = runs.run_ids[PARENT]
-    origin = {SWEEP_ID: retrained.sweep_id, TRIAL_ID: trial.trial_id, RETRAINED_ON: retrained.on}
+    origin = {
+        SWEEP_ID_TAG: retrained.sweep_id,
+        TRIAL_ID_TAG: trial.trial_id,
+        RETRAINED_ON: retrained.on,
+    }
     uri = log_model(client, run_id, model.path, name=_NAME, tags=origin, params=params)
-    client.set_tag(run_id, BEST_MODEL, uri)
+    client.set_tag(run_id, BEST_MODEL_TAG, uri)
     for origin_id in (store.parent_run_id, trial_run_id):
         if origin_id is not None:
             client.set_tag(origin_id, RETRAINED, run_id)
     return run_id, uri
 
 
-def _entry(
+def _run_update(
     retrained: RetrainedRun, params: Mapping[str, str], lineage: Mapping[str, str]
 ) -> RunUpdate:
     now_ms = time.time_ns() // 1_000_000
     epoch = retrained.points[-1][0]
-    last = [Report(epoch, now_ms, dict(retrained.held_out), once=False)]
+    last = [Report(epoch, now_ms, dict(retrained.test_metrics), once=False)]
     number, spread = retrained.trial.number, retrained.parallelism
     note = (
         f"The config of trial {number} of {retrained.sweep_id}, trained for {epoch} epochs on the "
@@ -129,11 +135,11 @@ def _entry(
             **lineage,
             "tune_tf.parallelism": str(spread),
             STOP_REASON_TAG: Outcome.COMPLETED.value,
-            NOTE: note,
+            DESCRIPTION_TAG: note,
         },
         reports=[
             *(Report(step, time_ms, metrics) for step, time_ms, metrics in retrained.points),
-            *(last if retrained.held_out else []),
+            *(last if retrained.test_metrics else []),
         ],
         status=Outcome.COMPLETED.mlflow,
         end_ms=now_ms,

@@ -1,4 +1,4 @@
-"""What a sweep may change between its start and a resume."""
+"""Differences between the settings of a sweep and their edited version."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ _CHANGEABLE = (
     "oom_retries",
     "checkpoint_interval_s",
 )
-"""What Tune and Optuna read anew at a resume; sections with all that is in them."""
+"""Settings that Tune and Optuna read again at a resume; a section stands for all its settings."""
 
 _FIXED = ("parallelism.kind", "mlflow.tracking_uri", "mlflow.experiment_name")
-"""What is fixed in these sections."""
+"""Settings in these sections that are fixed."""
 
 _WHY = {
     "name": "the folder has it",
@@ -40,14 +40,14 @@ _WHY = {
 _ELSE = "the trials would not be comparable"
 
 
-@dataclass(frozen=True, eq=False)  # known by what it is: values may not be hashable
+@dataclass(frozen=True, eq=False)  # hashed by identity: values may not be hashable
 class Change:
-    """One setting that is another than before.
+    """One changed setting.
 
     Args:
-        where: Its dotted path.
-        old: The value that the sweep has; None where there was none.
-        new: The value that it is given; None where there is none.
+        where: Dotted path.
+        old: The old value; None if there was none.
+        new: The new value; None if there is none.
     """
 
     where: str
@@ -60,8 +60,8 @@ class Change:
 
     @property
     def values(self) -> str:
-        """What it was and what it is."""
-        return f"{_shown(self.old)} -> {_shown(self.new)}"
+        """The old and the new value as text."""
+        return f"{_value_text(self.old)} -> {_value_text(self.new)}"
 
 
 def changes_between(old: SweepConfig, new: SweepConfig) -> list[Change]:
@@ -78,16 +78,10 @@ def changes_between(old: SweepConfig, new: SweepConfig) -> list[Change]:
 def check_changes(
     sweep_id: str, changes: Sequence[Change], new: SweepConfig, *, allowed: bool
 ) -> None:
-    """Refuse changes that were not allowed, or that a sweep cannot go on with.
-
-    Args:
-        sweep_id: The sweep.
-        changes: What was changed.
-        new: The new settings.
-        allowed: Whether the user allows changes.
+    """Refuse changes that the user did not allow or that a resume cannot apply.
 
     Raises:
-        SweepConflictError: Shows all changes, and why those cannot be that cannot.
+        SweepConflictError: Lists all changes, and why some of them are impossible.
     """
     refused = {change: why for change in changes if (why := _refusal(change, new))}
     if allowed and not refused:
@@ -99,8 +93,8 @@ def check_changes(
     if not refused:
         end = "go on with them by --allow-changes, or take them back"
     else:
-        told = "that one cannot" if len(refused) == 1 else f"{len(refused)} of them cannot"
-        end = f"{told} be changed any more: take it back, or start another sweep"
+        which = "that one cannot" if len(refused) == 1 else f"{len(refused)} of them cannot"
+        end = f"{which} be changed any more: take it back, or start another sweep"
     text = "\n".join(lines)
     raise SweepConflictError(f"sweep.yaml of {sweep_id} was edited since it ran:\n{text}\n{end}")
 
@@ -129,7 +123,7 @@ def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{name}", value
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return "none"
     return value if isinstance(value, str) else repr(value)

@@ -1,8 +1,8 @@
-"""Tune's state of a sweep as it stands in files, to be looked at and mended before a resume.
+"""Editor for the files of Tune's experiment state.
 
-The one place that knows their form, which Ray does not promise: trials stand in
-``experiment_state-*.json`` as two JSON texts each, in which objects are pickled; the count of
-trials stands in ``search_gen_state-*.json``, which is a pickle in spite of its name.
+The only module that knows their format, which Ray does not document: ``experiment_state-*.json``
+holds two JSON texts a trial, with pickled objects in them; ``search_gen_state-*.json`` holds the
+number of trials and is a pickle in spite of its name.
 """
 
 import json
@@ -26,7 +26,7 @@ _ENDED = ("TERMINATED", "ERROR")
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """A checkpoint that Tune knows.
+    """A checkpoint in Tune's state.
 
     Args:
         folder: Its folder, below the sweep's: ``trial_00003/checkpoint_000004``.
@@ -40,11 +40,11 @@ class SavedCheckpoint:
 
 
 class TuneTrial:
-    """One trial; what is changed here is in the files that :meth:`TuneState.files` returns.
+    """One trial of Tune's state; :meth:`TuneState.files` contains the changes.
 
     Args:
-        state: What the trial is.
-        run: What became of it.
+        state: Config, status and storage.
+        run: Results and checkpoints.
     """
 
     def __init__(self, state: dict[str, Any], run: dict[str, Any]) -> None:
@@ -58,23 +58,23 @@ class TuneTrial:
 
     @property
     def status(self) -> str:
-        """Tune's status of it."""
+        """Tune's status."""
         return str(self._state["status"])
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its config."""
+        """The sampled config."""
         config: Mapping[str, Any] = self._state["config"]
         return config
 
     @property
     def last_result(self) -> Mapping[str, Any]:
-        """What it reported last; empty if it never did."""
+        """The last result; empty before the first."""
         return self._run["last_result"] or {}
 
     @property
     def checkpoints(self) -> list[SavedCheckpoint]:
-        """The checkpoints that Tune knows, the newest first."""
+        """The checkpoints that Tune knows, newest first."""
         latest = self._manager.latest_checkpoint_result
         kept = [each for each in self._manager.best_checkpoint_results if each is not latest]
         found = [_saved(each) for each in kept if each.checkpoint]
@@ -82,11 +82,11 @@ class TuneTrial:
         return [_saved(latest), *found] if latest and latest.checkpoint else found
 
     def end(self, page: TrialEvents, last: Mapping[str, Any]) -> None:
-        """Note how it ended after Tune had written its state.
+        """Record an end that came after Tune had written its state.
 
         Args:
-            page: What the diary tells.
-            last: Its last result.
+            page: The trial's events.
+            last: The last result.
         """
         outcome = page.outcome or Outcome.INTERRUPTED
         result = {**self.last_result, **last, STOP_REASON: outcome.value}
@@ -97,10 +97,10 @@ class TuneTrial:
         self.has_ended = True
 
     def keep_checkpoints(self, saved: Sequence[SavedCheckpoint]) -> None:
-        """Have it restored from the first of some checkpoints; from its start if there is none.
+        """Keep some checkpoints only; the trial resumes from the first, or starts over without any.
 
         Args:
-            saved: Those that are there, the newest first. Tune fails at removing one that is not.
+            saved: Existing checkpoints, newest first; Tune fails to remove a missing one.
         """
         manager = type(self._manager)(self._manager.checkpoint_config)
         for each in reversed(saved):
@@ -113,13 +113,13 @@ class TuneTrial:
     def found(
         self, storage: SweepStorage, path: str, iteration: int, result: Mapping[str, Any]
     ) -> SavedCheckpoint:
-        """Return a checkpoint that Tune may not know as one to go on from, and count on from it.
+        """Register a checkpoint that Tune may not know, and continue its numbering.
 
         Args:
             storage: Where it is.
             path: Its path there.
             iteration: The trial's iteration when it was saved.
-            result: What the trial reported then, as far as it is known.
+            result: The result of that iteration, as far as it is known.
         """
         from ray.train._internal.session import _TrainingResult  # as in Tune's own state
         from ray.tune import Checkpoint
@@ -130,7 +130,7 @@ class TuneTrial:
         return _saved(registered)
 
     def copy_for(self, page: TrialEvents) -> "TuneTrial":
-        """Return a trial of the same kind that Tune has not written yet, at its start."""
+        """Return a trial that Tune has not saved yet, at its start, modelled on this one."""
         state, run = deepcopy(self._state), deepcopy(self._run)
         name = f"trial_{page.number:05d}"
         config = dict(page.config)
@@ -165,18 +165,18 @@ class TuneTrial:
         return copy
 
     def set_max_failures(self, max_failures: int) -> None:
-        """Set how often it is started again after a failure."""
+        """Set how often the trial is restarted after failures."""
         self._state["max_failures"] = max_failures
 
     def _set_storage(self, folder_name: str, checkpoint_index: int) -> None:
-        """Set where the trial's files are and which number its last checkpoint has."""
+        """Set the trial's folder and the number of its last checkpoint."""
         storage = _unpickled(self._state["storage"])
         storage.trial_dir_name = folder_name
         storage.current_checkpoint_index = checkpoint_index
         self._state["storage"] = _pickled(storage)
 
     def texts(self) -> list[str]:
-        """Return it as it stands in Tune's file."""
+        """Return the two JSON texts of Tune's file."""
         return [json.dumps(self._state, indent=2), json.dumps(self._run, indent=2)]
 
 
@@ -187,7 +187,7 @@ class TuneState:
         files: The content of Tune's files by name.
 
     Raises:
-        ValueError: A file is damaged or missing, or of a form that is not known.
+        ValueError: A file is damaged, missing or of an unknown format.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -208,10 +208,10 @@ class TuneState:
             raise ValueError(f"the state of Ray Tune has no {error}") from error
 
     def add(self, page: TrialEvents) -> TuneTrial:
-        """Add a trial that Tune had not written yet.
+        """Add a trial that Tune had not saved yet.
 
         Raises:
-            ValueError: There is no other one that shows how trials stand there.
+            ValueError: There is no trial to model it on.
         """
         if not self.trials:
             raise ValueError("no trial is in the state of Ray Tune")
@@ -230,8 +230,8 @@ class TuneState:
         }
 
 
-def loose_files(storage: SweepStorage, patterns: Sequence[str]) -> Iterator[dict[str, bytes]]:
-    """Yield the states that Tune itself has left of a sweep, the newest first."""
+def tune_state_files(storage: SweepStorage, patterns: Sequence[str]) -> Iterator[dict[str, bytes]]:
+    """Yield the states in Tune's own files, newest first."""
     for newest in reversed(storage.files(patterns[0])):
         session = newest.partition("-")[2].rpartition(".")[0]
         names = [pattern.replace("*", session) for pattern in patterns]
@@ -247,7 +247,7 @@ def _name_of(files: Mapping[str, bytes], beginning: str) -> str:
 
 
 def _check_pickle(name: str, content: bytes) -> None:
-    """Refuse a pickle that is not whole, without loading it."""
+    """Raise ValueError for a truncated pickle, without loading it."""
     try:
         end = max(place or 0 for _, _, place in pickletools.genops(content))
     except Exception as error:  # whatever the parser meets in half a file

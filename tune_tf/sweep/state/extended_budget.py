@@ -1,40 +1,40 @@
-"""A larger budget for a sweep that has ended or was interrupted."""
+"""Extension of the budget of a sweep that has ended or was interrupted."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from tune_tf.config import BudgetSettings
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, near_ones, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 
 
 def extended_budget(
     budget: BudgetSettings, changes: Mapping[str, Any], *, num_trials: int = 0
 ) -> BudgetSettings:
-    """Return a budget with other limits.
+    """Return a budget with changed limits.
 
     Args:
-        budget: The budget.
-        changes: Limits by name: a number or None in place of what there is, or a text like
-            ``"+20"`` for that much more.
-        num_trials: Trials that there are already.
+        budget: The present budget.
+        changes: Limits by name: a number or None to replace the limit, or a text like ``"+20"`` to
+            add to it.
+        num_trials: Number of existing trials.
 
     Raises:
-        InvalidSettingsError: With all faults; also where nothing would change.
+        InvalidSettingsError: Lists all errors; also raised where nothing would change.
     """
-    faults = []
+    errors = []
     values = budget.model_dump()
     for name, change in changes.items():
         if name not in values:
             known = list(values)
-            text = f"must be {one_of(known)}, not {name!r}{near_ones(name, known)}"
-            faults.append(ErrorDetail("budget", text))
+            text = f"must be {one_of(known)}, not {name!r}{did_you_mean(name, known)}"
+            errors.append(ErrorDetail("budget", text))
             continue
         try:
             values[name] = _changed(values[name], change)
         except ValueError as error:
-            faults.append(ErrorDetail(name, str(error)))
-    if faults:
-        raise InvalidSettingsError(faults)
+            errors.append(ErrorDetail(name, str(error)))
+    if errors:
+        raise InvalidSettingsError(errors)
     made = BudgetSettings.from_dict(values)
     if made == budget:
         raise InvalidSettingsError(

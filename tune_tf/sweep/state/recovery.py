@@ -1,8 +1,8 @@
-"""What a resume goes on from: the last good state of the sweep, brought up to what its trials did.
+"""Recovery of a sweep: its last intact state, updated from the event log and the trials' files.
 
-Tune writes its state now and then; the diary and the trials' folders are written at once. So the
-state is older than they are after a kill, and what ended meanwhile would be run again: here it is
-brought up to them. What cannot be read is told, and what cannot be done without is refused.
+Tune writes its state at intervals, but the event log and the trials' folders are written at once.
+After a kill the state is older than they are, and trials that have ended since would run again.
+What cannot be read is reported, and a sweep without any intact state is refused.
 """
 
 import logging
@@ -17,7 +17,12 @@ from tune_tf.errors import SweepConflictError
 from tune_tf.events import EventHistory, TrialEvents
 from tune_tf.inspection.reported_results import RESULTS, last_report, reports
 from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.sweep.state.experiment_state import SavedCheckpoint, TuneState, TuneTrial, loose_files
+from tune_tf.sweep.state.experiment_state import (
+    SavedCheckpoint,
+    TuneState,
+    TuneTrial,
+    tune_state_files,
+)
 from tune_tf.sweep.state.snapshots import STATE_FILES, read_snapshot, snapshot_paths
 from tune_tf.sweep.state.storage import SweepStorage
 
@@ -26,17 +31,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a resume goes on from; nothing is changed before :meth:`write`.
+    """State that a resume starts from; nothing is changed before :meth:`write`.
 
     Args:
         storage: Where Tune looks for its state.
-        files: Tune's state by file name; empty to begin with the first trial.
-        trial_ids: The trials in it.
-        ended: How the trials ended that have, by id.
-        begun: Those that were started, by id.
-        snapshot: The archive that it comes from, if it does from one.
-        unneeded: Paths of checkpoints that nobody goes on from.
-        lost: What was lost, a sentence each.
+        files: Tune's state by file name; empty to start with the first trial.
+        trial_ids: Ids of the trials in the state.
+        ended: Outcomes of the trials that have ended, by id.
+        begun: Ids of the trials that were started.
+        snapshot: The archive of the state; None if it comes from Tune's own files.
+        unneeded: Paths of checkpoints that no trial resumes from.
+        lost: What was lost, one sentence each.
     """
 
     storage: SweepStorage
@@ -50,11 +55,11 @@ class Recovery:
 
     @property
     def resumes(self) -> bool:
-        """Whether there is a state to go on from."""
+        """Whether there is a state to resume from."""
         return bool(self.files)
 
     def write(self) -> None:
-        """Put the state where Tune looks for it, and nothing else beside it; tell what was lost."""
+        """Put the state where Tune looks for it, remove older ones, and log what was lost."""
         for sentence in self.lost:
             _log.warning("%s", sentence)
         for path in self.unneeded:
@@ -69,19 +74,19 @@ class Recovery:
 
 
 def recover(folder: Path, config: SweepConfig) -> Recovery:
-    """Return what a resume of a sweep goes on from.
+    """Return the state from which a sweep resumes.
 
     Args:
-        folder: The sweep's folder. It is only read.
-        config: The settings that it goes on with.
+        folder: The sweep's folder; it is only read.
+        config: The settings of the resumed sweep.
 
     Raises:
-        SweepConflictError: No state of it is whole; tells what is left and what to do.
-        InvalidSettingsError: What it has stored elsewhere cannot be reached.
+        SweepConflictError: No state is intact; the message says what is left and what to do.
+        InvalidSettingsError: The remote storage cannot be reached.
     """
     storage = SweepStorage.of(folder, config)
-    pages, lost = EventHistory.of(folder), list[str]()
-    lost += _add_what_the_diary_lacks(folder, storage, pages)
+    pages, lost = EventHistory.read(folder), list[str]()
+    lost += _add_unlogged_trials(folder, storage, pages)
     state, snapshot = _newest_state(folder, storage, pages, lost)
     if state is None:
         return Recovery(storage, lost=tuple(lost))
@@ -90,7 +95,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     for trial in state.trials:
         trial.set_max_failures(config.max_failures)
         if not trial.has_ended:
-            _mend(folder, storage, trial, lost)
+            _repair_trial(folder, storage, trial, lost)
         elif trial.trial_id in removed:
             trial.keep_checkpoints(
                 [each for each in trial.checkpoints if storage.is_whole(storage.path(each.folder))]
@@ -108,15 +113,13 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         ended=ended,
         begun=frozenset(page.trial_id for page in pages.trials.values() if page.started_s),
         snapshot=snapshot,
-        unneeded=tuple(_unneeded(storage, state)),
+        unneeded=tuple(_obsolete_checkpoints(storage, state)),
         lost=tuple(lost),
     )
 
 
-def _add_what_the_diary_lacks(
-    folder: Path, storage: SweepStorage, pages: EventHistory
-) -> Iterator[str]:
-    """Take up what trials' own folders tell and the diary does not; yield what it has lost."""
+def _add_unlogged_trials(folder: Path, storage: SweepStorage, pages: EventHistory) -> Iterator[str]:
+    """Add what only the trials' own folders hold to the history; yield what the log has lost."""
     for path in sorted(folder.glob("trial_*")):
         last = dict(last_report(path / RESULTS))
         if not last:
@@ -126,14 +129,14 @@ def _add_what_the_diary_lacks(
         if page is None:
             number = int(path.name.rpartition("_")[2])
             page = pages.trials[trial_id] = TrialEvents(trial_id, number, config)
-            yield f"the sweep's diary is damaged: of trial {number} only its own folder tells"
+            yield f"the sweep's event log is damaged: of trial {number} only its own folder tells"
         outcome = Outcome.of_result(last) if last.get("done") else None
         if page.outcome is None and outcome is not None and _has_saved(storage, path.name, last):
             page.outcome, page.cause, page.last = outcome, last.get(STOP_CAUSE), last
 
 
 def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bool:
-    """Return whether a trial has a checkpoint of its last report; else it goes on until then."""
+    """Return whether a trial has a checkpoint of its last report; else it must repeat it."""
     iterations = map(storage.iteration_of, storage.checkpoints(storage.path(trial)))
     return last["training_iteration"] in iterations
 
@@ -141,7 +144,7 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 def _bring_up_to_date(
     folder: Path, storage: SweepStorage, state: TuneState, pages: EventHistory, lost: list[str]
 ) -> dict[str, Outcome]:
-    """Have Tune's state know what happened since; return how trials have ended, by id."""
+    """Update Tune's state with what has ended since; return the outcomes by trial id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
     numbers = {trial.number for trial in state.trials}
     for page in pages.trials.values():
@@ -156,11 +159,11 @@ def _bring_up_to_date(
             if last:
                 trial.keep_checkpoints([last])
             there = storage.checkpoints(storage.path(trial.folder_name))
-            if there and (last is None or str(last.folder) != storage.told(there[-1])):
+            if there and (last is None or str(last.folder) != storage.relative(there[-1])):
                 model = f"that of iteration {last.iteration}" if last else "lost"
                 lost.append(
-                    f"{storage.told(there[-1])}, the last checkpoint of a trial that has ended, is "
-                    f"damaged: its model is {model}"
+                    f"{storage.relative(there[-1])}, the last checkpoint of a trial that has "
+                    f"ended, is damaged: its model is {model}"
                 )
     return {
         trial.trial_id: _outcome_of(trial, pages.trials.get(trial.trial_id))
@@ -170,7 +173,7 @@ def _bring_up_to_date(
 
 
 def _outcome_of(trial: TuneTrial, page: TrialEvents | None) -> Outcome:
-    """Return how a trial ended: by the diary, by its last result, or as far as Tune knows."""
+    """Return the outcome of a trial: from the event log, its last result or Tune's status."""
     for outcome in (page.outcome if page else None, Outcome.of_result(trial.last_result)):
         if outcome not in (None, Outcome.INTERRUPTED):
             return outcome
@@ -182,7 +185,7 @@ def _outcome_of(trial: TuneTrial, page: TrialEvents | None) -> Outcome:
 def _newest_state(
     folder: Path, storage: SweepStorage, pages: EventHistory, lost: list[str]
 ) -> tuple[TuneState | None, Path | None]:
-    """Return the newest whole state, and the archive that it stands in."""
+    """Return the newest intact state and its archive."""
     damage = []
     for path in snapshot_paths(folder):
         try:
@@ -193,10 +196,10 @@ def _newest_state(
         if damage:
             lost.append(
                 f"{damage[0]}; the sweep goes on from {path.name}, the state before it, and from "
-                "what its diary tells of the time since"
+                "what its event log holds of the time since"
             )
         return state, path
-    for files in loose_files(storage, STATE_FILES):
+    for files in tune_state_files(storage, STATE_FILES):
         try:
             state = TuneState(files)
         except ValueError as error:
@@ -208,17 +211,18 @@ def _newest_state(
     if not pages.trials:
         return None, None  # nothing is lost: it was killed while Tune wrote its first state
     ended = sum(page.outcome not in (None, Outcome.INTERRUPTED) for page in pages.trials.values())
-    told = damage[0] if damage else "there is no whole state of Ray Tune"
+    problem = damage[0] if damage else "there is no whole state of Ray Tune"
     raise SweepConflictError(
-        f"{folder} cannot be resumed: {told}, and there is none before it. What is lost is which "
-        f"trials are to go on, and where; the results of its {len(pages.trials)} trials, {ended} "
-        "of them ended, are in their folders, in the study and in MLflow. Start another sweep that "
-        f"learns from them: tune-tf run FILE --set searcher.warm_start_from={folder}"
+        f"{folder} cannot be resumed: {problem}, and there is none before it. What is lost is "
+        "which trials are to go on, and where; the results of its "
+        f"{len(pages.trials)} trials, {ended} of them ended, are in their folders, in the study "
+        "and in MLflow. Start another sweep that learns from them: "
+        f"tune-tf run FILE --set searcher.warm_start_from={folder}"
     )
 
 
 def _last_of(folder: Path, page: TrialEvents) -> Mapping[str, Any]:
-    """Return the last result of a trial that has ended: its file's or the diary's."""
+    """Return the last result of a trial that has ended: from its file or the event log."""
     last: Mapping[str, Any] = {}
     for last in reports(folder / RESULTS):  # noqa: B007 - the last one is wanted
         pass
@@ -242,8 +246,8 @@ def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
         )
 
 
-def _mend(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]) -> None:
-    """Have a trial that is to go on do so from its newest checkpoint that is whole."""
+def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]) -> None:
+    """Let an unfinished trial resume from its newest intact checkpoint."""
     known = trial.checkpoints
     whole = [each for each in known if storage.is_whole(storage.path(each.folder))]
     while whole and not storage.is_whole(storage.path(whole[0].folder), thoroughly=True):
@@ -253,18 +257,18 @@ def _mend(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]
     if whole != known:
         trial.keep_checkpoints(whole)
     there = storage.checkpoints(storage.path(trial.folder_name))
-    newest = str(known[0].folder) if known else storage.told(there[-1]) if there else None
+    newest = str(known[0].folder) if known else storage.relative(there[-1]) if there else None
     if newest is None or (whole and str(whole[0].folder) == newest):
         return
-    told = f"{newest}, the newest checkpoint, is damaged or not there: the trial "
+    problem = f"{newest}, the newest checkpoint, is damaged or not there: the trial "
     if whole:
-        lost.append(f"{told}goes on from {whole[0].folder}, iteration {whole[0].iteration}")
+        lost.append(f"{problem}goes on from {whole[0].folder}, iteration {whole[0].iteration}")
     else:
-        lost.append(f"{told}begins again")
+        lost.append(f"{problem}begins again")
 
 
 def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> SavedCheckpoint | None:
-    """Return the newest whole checkpoint that tells its iteration, whether Tune knows it or not."""
+    """Return the newest intact checkpoint with a known iteration, even if Tune does not know it."""
     results = _results(folder, trial)
     for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):
         iteration = storage.iteration_of(path)
@@ -282,10 +286,10 @@ def _results(folder: Path, trial: TuneTrial) -> dict[int, Mapping[str, Any]]:
     }
 
 
-def _unneeded(storage: SweepStorage, state: TuneState) -> Iterator[str]:
-    """Yield checkpoints that were made after Tune's state, of trials that make them once more.
+def _obsolete_checkpoints(storage: SweepStorage, state: TuneState) -> Iterator[str]:
+    """Yield checkpoints newer than Tune's state, of trials that will write them again.
 
-    Those that are made once more may be fewer; a left-over would pass for the trial's last.
+    A trial may write fewer this time, and an old one would then pass for its last.
     """
     needed = {storage.path(saved.folder) for trial in state.trials for saved in trial.checkpoints}
     for trial in state.trials:

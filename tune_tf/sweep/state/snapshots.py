@@ -1,8 +1,8 @@
-"""The last good states of a sweep, each whole or recognised as damaged.
+"""Checksummed archives of Tune's state.
 
-Ray Tune writes its state as four files, over and over under the same names, and copies them to the
-sweep's folder in a thread of its own: a kill or a loss of power may leave them torn, or of two
-ages. Here the four of one moment are kept in one archive with checksums, and the archive before it.
+Tune overwrites the four files of its state and copies them to the sweep's folder in a thread: a
+kill or a loss of power may leave them truncated or of different ages. Here the four files of one
+moment are kept in one archive with checksums, together with the archive before it.
 """
 
 import logging
@@ -23,7 +23,7 @@ STATE_FILES: Final = (
     "searcher-state-*.pkl",
     "callback-states-*.pkl",
 )
-"""What Tune calls the files of its state, the one it writes last at the end."""
+"""Patterns of the files of Tune's state; Tune writes the last of them last."""
 
 _SUFFIX = ".zip"
 _NUM_KEPT = 2
@@ -35,7 +35,7 @@ class Snapshot:
     """Tune's state at one moment.
 
     Args:
-        path: Where it was read.
+        path: The archive.
         files: The content of Tune's files by name.
     """
 
@@ -47,7 +47,7 @@ def read_snapshot(path: Path) -> Snapshot:
     """Read an archive.
 
     Raises:
-        ValueError: It is damaged, or not all of a state.
+        ValueError: It is damaged or incomplete.
         OSError: It cannot be read.
     """
     try:
@@ -63,23 +63,23 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def snapshot_paths(folder: Path) -> list[Path]:
-    """Return the archives of a sweep's folder, the newest first."""
+    """Return the archives of a sweep, newest first."""
     return sorted((folder / SNAPSHOTS).glob(f"*{_SUFFIX}"), reverse=True)
 
 
 class Snapshots:
-    """Writes the states of one session of a sweep.
+    """Background writer of the archives of one session.
 
-    Archives are written in a thread, of which the driver waits only at the end; if a newer state
-    comes while one is being written, those between are left out. An archive is on the disk before
-    the one before the last is removed.
+    The driver waits for the thread only at the end. States that are superseded while another is
+    being written are skipped. An archive is synced to disk before the one before the last is
+    removed.
 
     Args:
         folder: The sweep's folder.
-        kept: The archive that the session went on from, which is whole; None for none.
+        kept: The intact archive that the session resumed from.
 
     Attributes:
-        written: What was said about the newest state that is on the disk; None before there is one.
+        written: The ``about`` of the newest state on disk; None before the first.
     """
 
     def __init__(self, folder: Path, kept: Path | None = None) -> None:
@@ -91,11 +91,11 @@ class Snapshots:
         self._mutex = threading.Lock()
 
     def put(self, files: Mapping[str, bytes], about: Any = None) -> None:
-        """Have a state written soon.
+        """Queue a state for writing.
 
         Args:
             files: The content of Tune's files by name.
-            about: What :attr:`written` is once it is on the disk.
+            about: Value of :attr:`written` once the state is on disk.
         """
         with self._mutex:
             self._waiting = files, about
@@ -104,7 +104,7 @@ class Snapshots:
                 self._thread.start()
 
     def close(self) -> None:
-        """Wait until what was put is written."""
+        """Wait until the queued state is written."""
         thread = self._thread
         if thread is not None:
             thread.join()
@@ -147,7 +147,7 @@ class Snapshots:
 
 
 def _on_disk(folder: Path) -> None:
-    """Have the names in a folder survive a loss of power."""
+    """Sync the entries of a folder to disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -1,4 +1,4 @@
-"""Where Ray Tune keeps a sweep's state and its trials' checkpoints."""
+"""Storage of a sweep's state and checkpoints, local or remote."""
 
 import fnmatch
 import json
@@ -12,7 +12,7 @@ from pyarrow import ArrowException, fs
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.remote_storage import CheckpointPlace, below
+from tune_tf.remote_storage import CheckpointLocation, join_uri
 
 _TRIAL = "trial.npz"  # what tune_tf.training.core.checkpoint writes; it would load Keras
 _HEAD = "head"
@@ -31,15 +31,15 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class SweepStorage:
-    """A sweep's own folder, or a place of its name under the URI that ``storage_path`` is.
+    """A sweep's folder, or its prefix under the URI in ``storage_path``.
 
-    Paths are those of the file system, as Tune's own objects have them:
+    Paths are those of the file system, as in Tune's own objects:
     ``/sweeps/mine/trial_00003``, or ``bucket/sweeps/mine/trial_00003`` in an object store.
 
     Args:
-        filesystem: What reads and writes there.
-        root: The path of the sweep.
-        uri: The URI of the sweep; None for a folder.
+        filesystem: The pyarrow file system.
+        root: Path of the sweep.
+        uri: URI of the sweep; None for a local folder.
     """
 
     filesystem: fs.FileSystem
@@ -48,35 +48,31 @@ class SweepStorage:
 
     @classmethod
     def of(cls, folder: Path, config: SweepConfig) -> "SweepStorage":
-        """Return where a sweep is kept.
-
-        Args:
-            folder: The sweep's folder.
-            config: Its settings.
+        """Return the storage of a sweep.
 
         Raises:
-            InvalidSettingsError: No such place can be reached.
+            InvalidSettingsError: The storage cannot be reached.
         """
         if config.remote_storage is None:
             return cls(fs.LocalFileSystem(), str(folder))
-        uri = below(config.remote_storage, folder.name)
-        filesystem, root = _reached(uri)
+        uri = join_uri(config.remote_storage, folder.name)
+        filesystem, root = _connect_filesystem(uri)
         return cls(filesystem, root, uri)
 
     def path(self, *names: str | Path) -> str:
-        """Return the path of what lies below the sweep."""
+        """Join names to the path of the sweep."""
         return "/".join([self.root, *map(str, names)])
 
-    def told(self, path: str) -> str:
-        """Return a path as it is told: below the sweep."""
+    def relative(self, path: str) -> str:
+        """Return a path relative to the sweep's."""
         return path.removeprefix(f"{self.root}/")
 
-    def place(self, path: str) -> CheckpointPlace:
-        """Return what leads to a path below the sweep from anywhere."""
-        return Path(path) if self.uri is None else below(self.uri, self.told(path))
+    def place(self, path: str) -> CheckpointLocation:
+        """Return the absolute location of a path: a local path or a URI."""
+        return Path(path) if self.uri is None else join_uri(self.uri, self.relative(path))
 
     def files(self, pattern: str) -> list[str]:
-        """Return the names of the sweep's own files that match a pattern, in order."""
+        """Return the sorted names of the sweep's files that match a pattern."""
         found = self.filesystem.get_file_info(fs.FileSelector(self.root, allow_not_found=True))
         return sorted(
             each.base_name
@@ -95,7 +91,7 @@ class SweepStorage:
             return content
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file of the sweep in one step.
+        """Write a file of the sweep atomically.
 
         Raises:
             OSError: It cannot be written.
@@ -110,18 +106,14 @@ class SweepStorage:
         self.filesystem.delete_file(self.path(name))
 
     def checkpoints(self, trial: str) -> list[str]:
-        """Return the paths of a trial's checkpoints, the oldest first.
-
-        Args:
-            trial: The trial's path.
-        """
+        """Return the paths of the checkpoints below a trial's path, oldest first."""
         found = self.filesystem.get_file_info(fs.FileSelector(trial, allow_not_found=True))
         return sorted(
             each.path for each in found if fnmatch.fnmatchcase(each.base_name, _CHECKPOINT)
         )
 
     def remove_checkpoint(self, path: str) -> None:
-        """Remove a checkpoint; it may be gone.
+        """Remove a checkpoint, if it exists.
 
         Raises:
             OSError: It cannot be removed.
@@ -132,11 +124,11 @@ class SweepStorage:
             return
 
     def is_whole(self, path: str, *, thoroughly: bool = False) -> bool:
-        """Return whether a checkpoint is there and none of its files is cut short.
+        """Return whether a checkpoint exists and none of its files is truncated.
 
         Args:
             path: The checkpoint's path.
-            thoroughly: Whether to read all bytes, which finds those that are wrong, too.
+            thoroughly: Whether to verify the checksums of all bytes.
         """
         try:
             found = self.filesystem.get_file_info(fs.FileSelector(path))
@@ -146,7 +138,7 @@ class SweepStorage:
         return bool(files) and all(self._is_whole(each, thoroughly=thoroughly) for each in files)
 
     def iteration_of(self, path: str) -> int | None:
-        """Return a trial's iteration when a checkpoint was saved; None where it does not tell."""
+        """Return the iteration of a checkpoint; None if it cannot be read."""
         try:
             with (
                 self._opened(f"{path}/{_TRIAL}") as file,
@@ -177,11 +169,11 @@ def check_storage(config: SweepConfig) -> None:
     """Refuse a ``storage_path`` that cannot be reached.
 
     Raises:
-        InvalidSettingsError: Tells why.
+        InvalidSettingsError: Gives the reason.
     """
     if config.remote_storage is None:
         return
-    filesystem, root = _reached(config.remote_storage)
+    filesystem, root = _connect_filesystem(config.remote_storage)
     try:
         filesystem.create_dir(root)
     except OSError as error:
@@ -190,7 +182,7 @@ def check_storage(config: SweepConfig) -> None:
         ) from error
 
 
-def _reached(uri: str) -> tuple[fs.FileSystem, str]:
+def _connect_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     try:
         filesystem, root = fs.FileSystem.from_uri(uri)
     except (ArrowException, OSError, ValueError) as error:

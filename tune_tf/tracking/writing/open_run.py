@@ -7,14 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.secrets import masked
+from tune_tf.secrets import mask_secrets
 from tune_tf.tracking.names import EXPLOITS
 from tune_tf.tracking.writing.run_update import (
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
     Report,
     RunUpdate,
-    batches,
+    split_into_batches,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Refusals:
         if not self.num_values:
             _logger.warning(
                 "MLflow refuses a value, which is left out of its runs: %s",
-                masked(str(error)),
+                mask_secrets(str(error)),
             )
         self.num_values += num_values
 
@@ -139,7 +139,7 @@ class OpenRun:
         """Write what MLflow takes in one request: parameters, metrics and tags together."""
         self._leave_known_params(entry)
         entry.reports = _new(entry.reports, self)
-        groups = list(batches(entry.reports, MAX_METRICS_A_BATCH))
+        groups = list(split_into_batches(entry.reports, MAX_METRICS_A_BATCH))
         entry.reports = [report for group in groups for report in group]
         while groups or entry.params or entry.tags:
             group = groups.pop(0) if groups else []

@@ -8,9 +8,9 @@ from typing import Any
 PARENT = ""
 """Key of the sweep's own run; a trial's run goes by the trial's id."""
 
-SWEEP_ID = "tune_tf.sweep_id"
-TRIAL_ID = "tune_tf.trial_id"
-TRIAL_NAME = "tune_tf.trial_name"
+SWEEP_ID_TAG = "tune_tf.sweep_id"
+TRIAL_ID_TAG = "tune_tf.trial_id"
+TRIAL_NAME_TAG = "tune_tf.trial_name"
 STOP_REASON_TAG = "tune_tf.stop_reason"
 FEASIBLE_TAG = "tune_tf.feasible"
 STOP_CAUSE_TAG = "tune_tf.stop_cause"
@@ -154,7 +154,7 @@ _PLAIN = ("name", "params", "tags", "texts", "files", "reopen", "status", "fresh
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
-def batches(reports: list[Report], limit: int) -> Iterator[list[Report]]:
+def split_into_batches(reports: list[Report], limit: int) -> Iterator[list[Report]]:
     """Yield reports in groups of at most ``limit`` metrics; a report stays whole if it can."""
     group: list[Report] = []
     points = 0

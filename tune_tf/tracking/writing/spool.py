@@ -1,4 +1,4 @@
-"""Entries on disk until the store has them, so that a killed driver or a store down loses none."""
+"""On-disk spool of run updates, so that neither a kill nor a store that is down loses any."""
 
 import errno
 import fcntl
@@ -17,13 +17,13 @@ from typing import Any
 from tune_tf.errors import SweepConflictError
 from tune_tf.tracking.writing.run_update import RunUpdate
 
-SPOOL = "mlflow-spool"
-"""Name of the folder, in a sweep's folder."""
+SPOOL_FOLDER = "mlflow-spool"
+"""Name of the spool in a sweep's folder."""
 
 _log = logging.getLogger(__name__)
 _ABOUT = "about"
 _LOCK = "lock"
-_LINES = ".lines"  # Tune copies every .json of a sweep's folder about
+_SUFFIX = ".jsonl"  # not .json, which Tune copies around
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -79,14 +79,14 @@ class Spool:
         self.path = path
         self._segment_bytes = segment_bytes
         self._mutex = threading.Lock()
-        self._held = _hold(path)
+        self._lock_file = _open_lock(path)
         self._file: int | None = None
         self._reader: tuple[_Segment, BufferedReader] | None = None
         try:
             self.about = self._read_about() if about is None else self._write_about(about)
             self._segments = _found(path)
         except BaseException:
-            os.close(self._held)
+            os.close(self._lock_file)
             raise
         self.last = max((segment.last for segment in self._segments), default=0)
         """Number of the last entry."""
@@ -136,8 +136,8 @@ class Spool:
                     entries.append((number, RunUpdate.from_json(_text(line))))
         return entries
 
-    def done_below(self, number: int) -> None:
-        """Remove what holds only entries with lower numbers: they are delivered."""
+    def discard_below(self, number: int) -> None:
+        """Remove the files that hold only entries with lower numbers, which are delivered."""
         with self._mutex:
             while self._segments and self._segments[0].last < number:
                 segment = self._segments[0]
@@ -150,9 +150,9 @@ class Spool:
                 del self._segments[0]
 
     def close(self) -> None:
-        """Give the spool free, and remove it if nothing is left in it."""
+        """Release the lock, and remove an empty spool."""
         with self._mutex:
-            if self._held < 0:
+            if self._lock_file < 0:
                 return
             if self._reader is not None:
                 self._stop_reading(self._reader[0])
@@ -168,14 +168,14 @@ class Spool:
                     (self.path / _ABOUT).unlink(missing_ok=True)
                     (self.path / _LOCK).unlink(missing_ok=True)
                     self.path.rmdir()
-            os.close(self._held)
-            self._held = -1
+            os.close(self._lock_file)
+            self._lock_file = -1
 
     def _begin(self, number: int) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        path = self.path / f"{number:012d}{_LINES}"
+        path = self.path / f"{number:012d}{_SUFFIX}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC
         self._file = os.open(path, flags, 0o666)
         self._segments.append(_Segment(path))
@@ -217,10 +217,10 @@ class Spool:
         return about
 
 
-def is_held(path: Path) -> bool:
-    """Return whether a process that runs holds the spool, as far as the system can tell."""
+def is_spool_locked(path: Path) -> bool:
+    """Return whether a live process holds the spool, as far as the system can tell."""
     try:
-        os.close(_hold(path, make=False))
+        os.close(_open_lock(path, make=False))
     except SweepConflictError:
         return True
     except OSError:
@@ -228,8 +228,8 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def _hold(path: Path, *, make: bool = True) -> int:
-    """Return the open file that keeps other processes from the spool."""
+def _open_lock(path: Path, *, make: bool = True) -> int:
+    """Lock the spool against other processes; return the open lock file."""
     flags = os.O_RDWR | (os.O_CREAT if make else 0)
     while True:
         if make:
@@ -238,7 +238,7 @@ def _hold(path: Path, *, make: bool = True) -> int:
             file = os.open(path / _LOCK, flags, 0o666)
         except FileNotFoundError:
             if make and path.parent.is_dir():
-                continue  # the one who held it has just removed the folder
+                continue  # its last holder has just removed the folder
             raise
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -256,26 +256,26 @@ def _hold(path: Path, *, make: bool = True) -> int:
         with suppress(OSError):
             if os.path.samestat(os.fstat(file), (path / _LOCK).stat()):
                 if make:
-                    with suppress(OSError):  # only told in a message
+                    with suppress(OSError):  # only for the error message
                         os.ftruncate(file, 0)
                         os.pwrite(
                             file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0
                         )
                 return file
-        os.close(file)  # removed by the one who held it before
+        os.close(file)  # removed by its last holder
 
 
 def _found(folder: Path) -> list[_Segment]:
     """Return the files that earlier processes have left."""
     segments = []
-    for path in sorted(folder.glob(f"*{_LINES}")):
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
         segment = _Segment(path)
         with path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
                     _log.warning(
-                        "%s ends in the middle of an entry: MLflow may lack what stood there, "
-                        "unless it is reported once more",
+                        "%s ends in the middle of an entry: MLflow may lack its values, unless "
+                        "they are reported again",
                         path,
                     )
                     break

@@ -1,4 +1,4 @@
-"""Entries between those who put them and the thread that writes them: on disk, or in memory."""
+"""Queue of run updates for the writer thread, on disk or in memory."""
 
 import logging
 import threading
@@ -13,17 +13,17 @@ from tune_tf.tracking.writing.spool import Spool
 
 @dataclass
 class PendingUpdate:
-    """What waits to be written to one run.
+    """Unwritten entries of one run.
 
     Args:
-        due: When to write it, on the monotonic clock, in seconds.
-        first: Number of the first entry that was put into it.
-        last: Number of the last one.
-        entries: What is left to be written, in order.
-        count: How many entries were put into it.
-        weight: How much room it takes, in reports.
-        attempts: How often writing has failed.
-        not_before: When it may be written at the earliest, whoever waits for it.
+        due: Time of the next write, on the monotonic clock, in seconds.
+        first: Number of the first entry added.
+        last: Number of the last entry added.
+        entries: Unwritten entries, in order.
+        count: Number of entries added.
+        weight: Size in reports, against the limit of the backlog.
+        attempts: Number of failed writes.
+        not_before: Earliest time of the next write, even if someone waits.
     """
 
     due: float
@@ -35,8 +35,8 @@ class PendingUpdate:
     attempts: int = 0
     not_before: float = 0.0
 
-    def take(self, number: int, entry: RunUpdate) -> None:
-        """Take in what came later."""
+    def add(self, number: int, entry: RunUpdate) -> None:
+        """Add a later entry."""
         self.last = number
         self.count += 1
         self.weight += max(1, len(entry.reports))
@@ -51,13 +51,13 @@ class PendingUpdate:
         return sum(entry.size for entry in self.entries)
 
     @property
-    def settles(self) -> bool:
-        """Whether it ends the runs that the others have not ended."""
+    def reconciles(self) -> bool:
+        """Whether it ends the runs that no other entry has ended."""
         return any(entry.trials is not None for entry in self.entries)
 
     @property
-    def only_artifacts(self) -> bool:
-        """Whether nothing but artifacts is left."""
+    def has_only_artifacts(self) -> bool:
+        """Whether only artifacts are left."""
         return all(entry.size == len(entry.texts) + len(entry.files) for entry in self.entries)
 
 
@@ -67,17 +67,15 @@ _READ_AT_ONCE = 64
 
 
 class UpdateQueue:
-    """Numbered entries in the order in which they were put, each until it is written.
+    """Queue of numbered entries that keeps each until it is written.
 
-    With a spool an entry is on disk once it is put, and is read back from there when it is taken.
-    Without one, or while its disk is full, entries wait in memory, as many as there is room for.
-
-    Any thread may put, under the lock; one thread takes.
+    With a spool, entries are put on disk and read back when taken. Without one, or while its disk
+    is full, they wait in memory, up to a limit. Any thread puts, under the lock; one takes.
 
     Args:
-        spool: Keeps what is put; None to keep all in memory.
-        capacity: How many entries wait in memory at most.
-        lock: Guards the queue; whoever calls anything but :meth:`take` and :meth:`close` holds it.
+        spool: Keeps the entries; None to keep all in memory.
+        capacity: Most entries in memory.
+        lock: Guards the queue; callers of all but :meth:`take` and :meth:`close` hold it.
     """
 
     def __init__(self, spool: Spool | None, capacity: int, lock: threading.Condition) -> None:
@@ -132,14 +130,14 @@ class UpdateQueue:
             if not self._disk_failed:
                 self._disk_failed = True
                 _logger.warning(
-                    "The record of the sweep cannot be kept on disk and waits in memory; training "
-                    "goes on: %s",
+                    "MLflow updates cannot be spooled to disk and wait in memory; training "
+                    "continues: %s",
                     error,
                 )
             return False
         if self._disk_failed:
             self._disk_failed = False
-            _logger.info("There is room on the disk again for the record of the sweep")
+            _logger.info("MLflow updates are spooled to disk again")
         self.last_put += 1
         self._last_on_disk = self.last_put
         return True
@@ -165,17 +163,17 @@ class UpdateQueue:
             if entries:
                 return entries
 
-    def written(self, run: str, last: int) -> None:
+    def mark_written(self, run: str, last: int) -> None:
         """Forget a run's entries up to a number: they are written."""
         for number in [n for n in self._unwritten if n <= last]:
             if self._unwritten[number].run == run:
                 del self._unwritten[number]
 
-    def done_below(self, number: int) -> None:
+    def discard_below(self, number: int) -> None:
         """Remove from disk what holds only entries with lower numbers: they are written."""
         if self._spool is not None and not self._is_closed and not self.num_unread:
             with suppress(OSError):  # what stays is delivered again, which changes nothing
-                self._spool.done_below(number)
+                self._spool.discard_below(number)
 
     def unwritten(self) -> list[RunUpdate]:
         """Return copies of the entries that are in memory alone."""
@@ -213,7 +211,7 @@ class UpdateQueue:
         except OSError as error:
             entries = []
             self.num_unread += last - self.last_taken
-            _logger.warning("The record of the sweep cannot be read back from disk: %s", error)
+            _logger.warning("MLflow updates cannot be read back from disk: %s", error)
         with self._lock:
             # What cannot be read is passed over, and stays where it is.
             self.last_taken = entries[-1][0] if entries else last

@@ -14,7 +14,7 @@ from ray.tune.experiment import Trial
 from tune_tf.errors import InvalidSettingsError, WorkerLostError
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Mirrored, Parallelism
-from tune_tf.tracking.outcome_tracker import error_of
+from tune_tf.tracking.outcome_tracker import trial_error
 from tune_tf.tracking.run_outcome import last_failure
 from tune_tf.trainables.memory.kernel_kills import KernelKills
 from tune_tf.trainables.memory.memory_saving import (
@@ -22,7 +22,7 @@ from tune_tf.trainables.memory.memory_saving import (
     num_retries_of,
     with_more_memory,
 )
-from tune_tf.tune_internals.killed_actors import take_killed_for_dead
+from tune_tf.tune_internals.killed_actors import treat_killed_actors_as_dead
 from tune_tf.workload import Workload
 
 _KILLED = "OutOfMemoryError: the kernel ended the trial's process for want of memory"
@@ -71,7 +71,7 @@ class OomRetries(tune.Callback):
 
     def setup(self, **info: Any) -> None:
         """Prepare Tune for actors that Ray's memory monitor ends."""
-        take_killed_for_dead()
+        treat_killed_actors_as_dead()
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -115,7 +115,7 @@ class OomRetries(tune.Callback):
         return more is not None
 
     def _ran_out_of_memory(self, trial: Trial) -> bool:
-        error = last_failure(error_of(trial))
+        error = last_failure(trial_error(trial))
         if Outcome.of_error(error) is Outcome.OOM:
             return True
         died = WorkerLostError.__name__ in error or _process_died(trial)

@@ -17,12 +17,12 @@ from tune_tf.parallelism import Asynchronous
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.checkpoint_files import Files
 from tune_tf.trainables.multi_process.gradient_worker import GradientWorkerActor, WorkReport
-from tune_tf.trainables.multi_process.heartbeat import Pulses, Watch, verdict
+from tune_tf.trainables.multi_process.heartbeat import HeartbeatMonitor, Watch, find_dead_process
 from tune_tf.trainables.multi_process.parameter_server import ParameterServerActor, UpdateReport
 from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart, WorkerAssignment
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.training.peak_memory import with_summed_peak
-from tune_tf.training.rendezvous import WorkerInfo, addresses_of
+from tune_tf.training.peak_memory import sum_peak_memory
+from tune_tf.training.rendezvous import WorkerInfo, compatible_addresses
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class GroupWorker:
         bundle: Where it lives.
         actor: Its process.
         answers: What it was asked and has not answered yet, in this order.
-        facts: What it tells of itself once it is there.
+        info: What it tells of itself once it is there.
         watched: Whether its silence means something: not while it loads modules or data.
         load: What it reported last of its machine and of itself, by key of a result.
     """
@@ -47,7 +47,7 @@ class GroupWorker:
     bundle: int
     actor: Any
     answers: list[Any]
-    facts: WorkerInfo | None = None
+    info: WorkerInfo | None = None
     watched: bool = False
     load: dict[str, float] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class AsynchronousGroup:
         self._watch = watch
         self._clock = clock
         self._numbers = itertools.count()
-        self._pulses = Pulses(watch.silent_s)
+        self._monitor = HeartbeatMonitor(watch.silent_s)
         self._felt = clock()
         self._trial: TrialStart | None = None
         self._num_replaced = 0
@@ -95,15 +95,15 @@ class AsynchronousGroup:
         self._server = self._start_server()
         self._workers = [self._hired(bundle) for bundle in range(parallelism.num_workers)]
         server: WorkerInfo = self._ask(("meet", self._server_assignment), watched=False)
-        self._server_facts = replace(server, rank=parallelism.num_workers)
+        self._server_info = replace(server, rank=parallelism.num_workers)
         self._ask(("prepare", parallelism.max_staleness), watched=False)
         self._await_workers()
 
     @property
     def devices(self) -> str:
         """What the workers train on, for reports."""
-        facts = [worker.facts for worker in self._workers if worker.facts is not None]
-        return "; ".join(f"{each.devices} on {each.node}" for each in facts)
+        info = [worker.info for worker in self._workers if worker.info is not None]
+        return "; ".join(f"{each.devices} on {each.node}" for each in info)
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the one before."""
@@ -129,11 +129,11 @@ class AsynchronousGroup:
         report: UpdateReport = self._ask(("end_epoch",))
         recycle = report.epoch.recycle or rested.recycle
         loads = [report.epoch.system_metrics, *(worker.load for worker in self._workers)]
-        load = with_summed_peak(rested.system_metrics, loads)
+        load = sum_peak_memory(rested.system_metrics, loads)
         epoch = replace(report.epoch, recycle=recycle, system_metrics=load)
-        return epoch, self._told(report)
+        return epoch, self._epoch_result(report)
 
-    def _told(self, report: UpdateReport) -> dict[str, Any]:
+    def _epoch_result(self, report: UpdateReport) -> dict[str, Any]:
         """Return what a result tells of an epoch beside its metrics."""
         statistics = report.statistics
         return {
@@ -193,15 +193,15 @@ class AsynchronousGroup:
         return GroupWorker(number, bundle, actor, answers)
 
     def _instructions(self, number: int) -> list[tuple[Any, ...]]:
-        """Return what a worker is told once it has met its devices."""
-        told: list[tuple[Any, ...]] = [("prepare", self._server, number)]
-        return told if self._trial is None else [*told, ("start", self._trial)]
+        """Return the requests to a worker that has met its devices."""
+        requests: list[tuple[Any, ...]] = [("prepare", self._server, number)]
+        return requests if self._trial is None else [*requests, ("start", self._trial)]
 
     def _actor(self, kind: type[WorkerActor], *, bundle: int, cpus: int, gpus: float = 0) -> Any:
         place = PlacementGroupSchedulingStrategy(
             placement_group=self._placement_group, placement_group_bundle_index=bundle
         )
-        remote = ray.remote(concurrency_groups={"pulse": 1})(kind)
+        remote = ray.remote(concurrency_groups={"ping": 1})(kind)
         # Rank 0 is the server's: the process that has the trial's state.
         rank = 0 if kind is ParameterServerActor else bundle
         return remote.options(
@@ -216,46 +216,46 @@ class AsynchronousGroup:
     def _heard_of_workers(self) -> WorkReport | None:
         """Wait for an answer, not for long, and see after those who give none."""
         waiting = {worker.answers[0]: worker for worker in self._workers if worker.answers}
-        done, _ = ray.wait(list(waiting), timeout=self._watch.pulse_s)
+        done, _ = ray.wait(list(waiting), timeout=self._watch.ping_interval_s)
         rested: WorkReport | None = None
         for answer in done:
             worker = waiting[answer]
             try:
-                told = ray.get(answer)
+                reply = ray.get(answer)
             except Exception as error:  # noqa: BLE001  judged there
                 self._lose(worker, error)
                 continue
             del worker.answers[0]
-            if isinstance(told, WorkerInfo):
-                self._welcome(worker, told)
-            elif isinstance(told, WorkReport):
-                worker.load = told.system_metrics
-                if rested is None or told.epoch > rested.epoch:
-                    rested = told
-        self._feel_pulses()
+            if isinstance(reply, WorkerInfo):
+                self._welcome(worker, reply)
+            elif isinstance(reply, WorkReport):
+                worker.load = reply.system_metrics
+                if rested is None or reply.epoch > rested.epoch:
+                    rested = reply
+        self._check_heartbeats()
         return rested
 
-    def _welcome(self, worker: GroupWorker, facts: WorkerInfo) -> None:
-        worker.facts = facts
-        known = [each.facts for each in self._workers if each.facts is not None]
-        known.append(replace(self._server_facts, num_gpus=facts.num_gpus))
+    def _welcome(self, worker: GroupWorker, info: WorkerInfo) -> None:
+        worker.info = info
+        known = [each.info for each in self._workers if each.info is not None]
+        known.append(replace(self._server_info, num_gpus=info.num_gpus))
         try:
-            addresses_of(known)
+            compatible_addresses(known)
         except TuneTfError:
             self.end()
             raise
 
-    def _feel_pulses(self) -> None:
+    def _check_heartbeats(self) -> None:
         """Replace workers that have been silent for too long; not asked more often than said."""
         now = self._clock()
-        if now - self._felt < self._watch.pulse_s:
+        if now - self._felt < self._watch.ping_interval_s:
             return
         self._felt = now
         for worker in self._workers:
             if not worker.watched:
                 continue
             try:
-                silence = self._pulses.silence(
+                silence = self._monitor.silence(
                     f"{worker.name} ({worker.number})", worker.actor, now
                 )
             except RayActorError as error:
@@ -263,7 +263,7 @@ class AsynchronousGroup:
             if silence is not None:
                 self._lose(worker, silence)
         try:
-            silence = self._pulses.silence(_SERVER, self._server, now)
+            silence = self._monitor.silence(_SERVER, self._server, now)
         except RayActorError as error:
             silence = WorkerLostError(str(error))
         if silence is not None:
@@ -306,8 +306,8 @@ class AsynchronousGroup:
         method, *arguments = request
         answer = self._server.do.remote(method, *arguments)
         try:
-            while not ray.wait([answer], timeout=self._watch.pulse_s)[0]:
-                silence = watched and self._pulses.silence(_SERVER, self._server, self._clock())
+            while not ray.wait([answer], timeout=self._watch.ping_interval_s)[0]:
+                silence = watched and self._monitor.silence(_SERVER, self._server, self._clock())
                 if silence:
                     raise silence
             return ray.get(answer)
@@ -316,14 +316,14 @@ class AsynchronousGroup:
 
     def _fail(self, error: Exception) -> NoReturn:
         """End all processes, and raise what the trial should."""
-        told: BaseException = error
+        cause: BaseException = error
         if isinstance(error, RayTaskError):
-            told = error.cause if isinstance(error.cause, TuneTfError) else error
-        if isinstance(told, RayActorError | WorkerLostError) and self._server is not None:
-            told = verdict({_SERVER: self._server}, self._watch, self._clock) or WorkerLostError(
-                str(told)
-            )
+            cause = error.cause if isinstance(error.cause, TuneTfError) else error
+        if isinstance(cause, RayActorError | WorkerLostError) and self._server is not None:
+            cause = find_dead_process(
+                {_SERVER: self._server}, self._watch, self._clock
+            ) or WorkerLostError(str(cause))
         self.end()
-        if told is error:
+        if cause is error:
             raise error
-        raise told from None
+        raise cause from None

@@ -10,7 +10,7 @@ from tune_tf.errors import WorkerLostError
 from tune_tf.trainables.multi_process.worker import Worker
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
 from tune_tf.training.parameter_server.messages import Idle, TaskResult
-from tune_tf.training.peak_memory import told_peak_memory
+from tune_tf.training.peak_memory import peak_memory_result
 
 if TYPE_CHECKING:
     from tune_tf.training.parameter_server.gradient_loop import GradientLoop
@@ -53,7 +53,7 @@ class GradientWorker(Worker):
         self._serve(GradientLoop(self._workload, replicas, self._assignment.spread), replicas)
 
     def work(self) -> WorkReport:
-        """Do errands until the epoch is complete.
+        """Do tasks until the epoch is complete.
 
         Raises:
             WorkerLostError: The server is gone.
@@ -61,11 +61,11 @@ class GradientWorker(Worker):
         self._enter()
         outcome: TaskResult | None = None
         while True:
-            errand = self._exchange(outcome)
-            if isinstance(errand, Idle):
+            task = self._exchange(outcome)
+            if isinstance(task, Idle):
                 recycle = self._is_recycled(self._loop.num_programs)
-                return WorkReport(errand.epoch, recycle, self._sampled() | told_peak_memory())
-            outcome = self._loop.do(errand)
+                return WorkReport(task.epoch, recycle, self._sampled() | peak_memory_result())
+            outcome = self._loop.do(task)
 
     def _exchange(self, outcome: TaskResult | None) -> Any:
         try:

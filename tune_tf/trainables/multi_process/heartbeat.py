@@ -1,4 +1,4 @@
-"""Whether processes that take long over an answer are alive."""
+"""Heartbeats of worker processes."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,30 +13,30 @@ from tune_tf.errors import WorkerLostError
 
 @dataclass(frozen=True)
 class Watch:
-    """How long processes may take before one counts as lost, all in seconds.
+    """Timeouts after which a process counts as lost, all in seconds.
 
     Args:
-        pulse_s: Between two questions whether they are alive.
-        silent_s: Without an answer to them.
-        verdict_s: After that, for Ray to find out whether the node died: the trial fails then.
+        ping_interval_s: Between two pings.
+        silent_s: Without an answer to a ping.
+        node_death_s: After that, for Ray to find out whether the node died: the trial fails then.
         retry_s: Between two questions to a process that cannot be reached.
         join_s: For all workers to connect.
         finish_s: For a trial's end, before the processes are killed.
     """
 
-    pulse_s: float = 3.0
+    ping_interval_s: float = 3.0
     silent_s: float = 20.0
-    verdict_s: float = 60.0
+    node_death_s: float = 60.0
     retry_s: float = 0.5
     join_s: float = 300.0
     finish_s: float = 10.0
 
 
-class Pulse:
-    """Asks an actor whether it is alive, one question at a time, and notes when it said so.
+class Heartbeat:
+    """Heartbeat of one actor: pings it, one at a time, and notes its last answer.
 
     Args:
-        actor: It has a method ``pulse`` that answers while others run.
+        actor: It has a method ``ping`` that answers while others run.
         now: The time, in seconds.
     """
 
@@ -56,35 +56,35 @@ class Pulse:
             self._question = None
             self._heard = now
         if self._question is None:
-            self._question = self._actor.pulse.remote()
+            self._question = self._actor.ping.remote()
         return now - self._heard
 
 
-class Pulses:
-    """Asks processes for signs of life.
+class HeartbeatMonitor:
+    """Monitor that finds silent processes.
 
     Args:
-        silent_s: Seconds without one after which a process counts as silent.
+        silent_s: Seconds without a heartbeat after which a process counts as silent.
     """
 
     def __init__(self, silent_s: float) -> None:
         self._silent_s = silent_s
-        self._pulses: dict[str, Pulse] = {}
+        self._heartbeats: dict[str, Heartbeat] = {}
 
     def silence(self, name: str, process: Any, now: float) -> WorkerLostError | None:
         """Ask a process, and return what is wrong once it has been silent for too long.
 
         Args:
             name: Of the process, for the message; another one has another name.
-            process: Its actor, with a method ``pulse``.
+            process: Its actor, with a method ``ping``.
             now: Seconds that only grow.
 
         Raises:
             RayActorError: It died.
         """
-        if name not in self._pulses:
-            self._pulses[name] = Pulse(process, now)
-        if self._pulses[name].silence_s(now) <= self._silent_s:
+        if name not in self._heartbeats:
+            self._heartbeats[name] = Heartbeat(process, now)
+        if self._heartbeats[name].silence_s(now) <= self._silent_s:
             return None
         return WorkerLostError(
             f"{name} has given no sign of life for {self._silent_s:g} s: its node is down, cut off "
@@ -92,10 +92,10 @@ class Pulses:
         )
 
 
-def verdict(
+def find_dead_process(
     processes: Mapping[str, Any], watch: Watch, clock: Callable[[], float]
 ) -> WorkerLostError | None:
-    """End the processes that are alive at once, and wait until Ray knows which one is not.
+    """Kill the processes that answer a ping, and wait until Ray reports the dead one.
 
     Peers and broken connections tell of a death before Ray can say whether the node died too,
     and a trial that is restored before that would be given the dead node once more.
@@ -109,14 +109,14 @@ def verdict(
         Which one died; None if Ray did not say.
     """
     suspects = dict(processes)
-    deadline = clock() + watch.verdict_s
+    deadline = clock() + watch.node_death_s
     while suspects and clock() < deadline:
-        pulses = {process.pulse.remote(): name for name, process in suspects.items()}
-        told, _ = ray.wait(list(pulses), num_returns=len(pulses), timeout=watch.pulse_s)
-        for pulse in told:
-            name = pulses[pulse]
+        answers = {process.ping.remote(): name for name, process in suspects.items()}
+        ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=watch.ping_interval_s)
+        for answer in ready:
+            name = answers[answer]
             try:
-                ray.get(pulse)
+                ray.get(answer)
             except ActorUnavailableError:
                 time.sleep(watch.retry_s)
             except RayActorError as error:

@@ -21,14 +21,14 @@ class _Epoch:
     """An epoch under way.
 
     Args:
-        dealer: Of its batches.
+        scheduler: Of its batches.
         begun: When, in seconds.
         took_s: Until its last batch was applied.
         increments: What each batch adds to each counter of the model.
         validation: Metrics of the validation; None before it.
     """
 
-    dealer: BatchScheduler
+    scheduler: BatchScheduler
     begun: float
     took_s: float = 0.0
     increments: list[Array] = field(default_factory=list)
@@ -89,26 +89,26 @@ class ParameterServer(Worker):
         # Weights may have been restored or changed by a callback since: no worker has these.
         self._version += 1
         num_batches = self._loop.program.num_batches
-        dealer = BatchScheduler(num_batches, self._max_staleness, self._version)
-        self._epoch = _Epoch(dealer, self._clock())
+        scheduler = BatchScheduler(num_batches, self._max_staleness, self._version)
+        self._epoch = _Epoch(scheduler, self._clock())
         return self._num_epochs
 
     def exchange(
-        self, worker: int, held: int | None, outcome: TaskResult | None = None
+        self, worker: int, version: int | None, outcome: TaskResult | None = None
     ) -> Task | Idle:
         """Take what a worker brings and tell it what to do next.
 
         Args:
             worker: Its number.
-            held: Version of the weights that it has; None if it has none.
-            outcome: What came of its last errand; None at first.
+            version: Version of the weights that it has; None if it has none.
+            outcome: What came of its last task; None at first.
         """
         if outcome is not None:
             self._take(worker, outcome)
         epoch = self._epoch
         if epoch is None:
             return Idle(self._num_epochs)
-        batch = epoch.dealer.deal(worker)
+        batch = epoch.scheduler.deal(worker)
         if batch is None and not self._validates(epoch):
             return Idle(self._num_epochs)
         program = self._loop.program
@@ -116,26 +116,26 @@ class ParameterServer(Worker):
             self._num_epochs,
             batch,
             None if batch is None else self._loop.rows_of(batch),
-            epoch.dealer.version,
+            epoch.scheduler.version,
             {}
-            if held == epoch.dealer.version
-            else program.values(None if held is None else program.roles.live),
+            if version == epoch.scheduler.version
+            else program.values(None if version is None else program.roles.live),
             program.loss_scale,
         )
 
     def forget(self, worker: int) -> None:
         """Deal again what a worker that is gone was doing."""
         if self._epoch is not None:
-            self._epoch.dealer.forget(worker)
+            self._epoch.scheduler.forget(worker)
 
     def end_epoch(self) -> UpdateReport:
         """Close an epoch that is complete."""
         epoch, self._epoch = self._epoch, None
-        if epoch is None or not epoch.dealer.is_complete:
+        if epoch is None or not epoch.scheduler.is_complete:
             raise RuntimeError("no epoch is complete")
-        self._version = epoch.dealer.version
+        self._version = epoch.scheduler.version
         metrics = self._loop.close_epoch(epoch.increments, epoch.validation)
-        statistics = epoch.dealer.statistics
+        statistics = epoch.scheduler.statistics
         return UpdateReport(
             self._report(metrics), statistics, len(statistics.staleness) / epoch.took_s
         )
@@ -147,11 +147,11 @@ class ParameterServer(Worker):
         if outcome.batch is None or outcome.gradient is None:
             epoch.validation = dict(outcome.validation or {})
             return
-        if epoch.dealer.judge(worker, outcome.batch, outcome.version) != "apply":
+        if epoch.scheduler.judge(worker, outcome.batch, outcome.version) != "apply":
             return
         self._loop.apply(outcome.gradient)
         epoch.increments = outcome.counters or []
-        if epoch.dealer.is_complete:
+        if epoch.scheduler.is_complete:
             epoch.took_s = max(self._clock() - epoch.begun, np.finfo(float).tiny)
 
     def _validates(self, epoch: _Epoch) -> bool:

@@ -21,7 +21,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.events import TrialLog
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
-from tune_tf.tracking.fluent_api import stop_autologging
+from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.memory.recycling import Recycling
@@ -31,7 +31,7 @@ from tune_tf.trainables.multi_process.checkpoint_files import (
     read_checkpoint_files,
     write_checkpoint_files,
 )
-from tune_tf.training.peak_memory import told_peak_memory
+from tune_tf.training.peak_memory import peak_memory_result
 from tune_tf.training.rendezvous import WorkerInfo
 from tune_tf.workload import Config, Workload
 
@@ -352,5 +352,5 @@ class Worker(TrialProcess):
     def _report(self, metrics: dict[str, Any]) -> EpochReport:
         """Return what there is to report of an epoch that was trained."""
         recycle = self._is_recycled(self._loop.num_programs)
-        load = self._sampled() | self._loop.performance | told_peak_memory()
+        load = self._sampled() | self._loop.performance | peak_memory_result()
         return EpochReport(metrics, self._loop.stop_training, recycle, load)

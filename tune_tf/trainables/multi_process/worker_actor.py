@@ -45,8 +45,8 @@ class WorkerActor:
             kind = WorkerLostError if type(error).__name__ in _LOST_PEER else WorkerError
             raise kind(f"{self._place}: {traceback.format_exc()}") from None
 
-    @ray.method(concurrency_group="pulse")  # type: ignore[untyped-decorator]
-    def pulse(self) -> None:
+    @ray.method(concurrency_group="ping")  # type: ignore[untyped-decorator]
+    def ping(self) -> None:
         """Show that the process is alive, also while the worker trains."""
 
 

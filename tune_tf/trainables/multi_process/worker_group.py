@@ -10,10 +10,10 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.util.placement_group import PlacementGroup
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkerLostError
-from tune_tf.trainables.multi_process.heartbeat import Pulses, Watch, verdict
+from tune_tf.trainables.multi_process.heartbeat import HeartbeatMonitor, Watch, find_dead_process
 from tune_tf.trainables.multi_process.worker import WorkerAssignment
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor, started
-from tune_tf.training.rendezvous import PortTakenError, addresses_of
+from tune_tf.training.rendezvous import PortTakenError, compatible_addresses
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class WorkerGroup:
         self._num_workers = num_workers
         self._placement_group = placement_group
         self._watch = watch
-        self._actor = ray.remote(concurrency_groups={"pulse": 1})(actor)
+        self._actor = ray.remote(concurrency_groups={"ping": 1})(actor)
         self._clock = clock
         self._workers: list[Any] = []
         self.devices = ""
@@ -83,11 +83,11 @@ class WorkerGroup:
             self._await(answers, watched=watched, timeout_s=timeout_s)
             return list(ray.get(answers))
         except BaseException as error:
-            told = self._judged(error)
+            cause = self._judged(error)
             self.end()
-            if told is error:
+            if cause is error:
                 raise
-            raise told from None
+            raise cause from None
 
     def end(self, *, finish: bool = False) -> None:
         """End all processes.
@@ -104,22 +104,22 @@ class WorkerGroup:
 
     def _meet(self) -> None:
         """Start the workers and connect them, again with new ports where one was taken."""
-        for meeting in range(1, _MEETINGS + 1):
+        for attempt in range(1, _MEETINGS + 1):
             self._workers = [
                 started(self._actor, rank, self._assignment.resources, self._placement_group)
                 for rank in range(self._num_workers)
             ]
-            facts = self.ask("meet", self._assignment, watched=False)
+            workers = self.ask("meet", self._assignment, watched=False)
             try:
-                addresses = addresses_of(facts)
+                addresses = compatible_addresses(workers)
             except UnavailableResourcesError:
                 self.end()
                 raise
-            self.devices = "; ".join(f"{worker.devices} on {worker.node}" for worker in facts)
+            self.devices = "; ".join(f"{worker.devices} on {worker.node}" for worker in workers)
             try:
                 self.ask("join", addresses, timeout_s=self._watch.join_s)
             except PortTakenError as error:
-                if meeting == _MEETINGS:
+                if attempt == _MEETINGS:
                     raise
                 _log.warning("%s; the workers start again on other ports", error)
             else:
@@ -134,9 +134,9 @@ class WorkerGroup:
         """
         asked = self._clock()
         waiting = list(answers)
-        pulses = Pulses(self._watch.silent_s)
+        monitor = HeartbeatMonitor(self._watch.silent_s)
         while waiting:
-            done, waiting = ray.wait(waiting, timeout=self._watch.pulse_s)
+            done, waiting = ray.wait(waiting, timeout=self._watch.ping_interval_s)
             ray.get(done)
             if done:
                 continue
@@ -148,7 +148,7 @@ class WorkerGroup:
                 )
             if watched:
                 for name, worker in self._by_name.items():
-                    if silence := pulses.silence(name, worker, now):
+                    if silence := monitor.silence(name, worker, now):
                         raise silence
 
     @property
@@ -163,6 +163,6 @@ class WorkerGroup:
                 return cause if isinstance(cause, TuneTfError) else error
             error = cause
         if isinstance(error, RayActorError | WorkerLostError):
-            lost = verdict(self._by_name, self._watch, self._clock)
+            lost = find_dead_process(self._by_name, self._watch, self._clock)
             return lost or WorkerLostError(str(error))
         return error

@@ -7,7 +7,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
 from tune_tf.outcome import Outcome
-from tune_tf.trainables.multi_process.heartbeat import Pulse
+from tune_tf.trainables.multi_process.heartbeat import Heartbeat
 from tune_tf.trainables.multi_process.worker import EpochReport
 from tune_tf.trainables.subtasks.queue import Unit
 
@@ -36,7 +36,7 @@ class SubtaskDevice:
     Attributes:
         actor: The process.
         name: Of the device, for reports.
-        pulse: Its signs of life; None while it starts, when it may be silent for long.
+        heartbeat: Its signs of life; None while it starts, when it may be silent for long.
         line: Epochs that it was given and has not reported.
         expects: Whether it waits for the state of a subtask that it takes over.
         last: What it reported last.
@@ -44,7 +44,7 @@ class SubtaskDevice:
 
     actor: Any
     name: str = ""
-    pulse: Pulse | None = None
+    heartbeat: Heartbeat | None = None
     line: list[Unit] = field(default_factory=list)
     expects: bool = False
     last: EpochReport | None = None
@@ -52,19 +52,19 @@ class SubtaskDevice:
     @property
     def is_ready(self) -> bool:
         """Whether it can be given work."""
-        return self.pulse is not None and not self.expects
+        return self.heartbeat is not None and not self.expects
 
     def loss(self, now: float, silent_s: float) -> BaseException | None:
         """Return what ended its process, if that is dead or silent for too long.
 
         Args:
-            now: By the clock that its pulse was made with.
+            now: By the clock that its heartbeat was made with.
             silent_s: Seconds without a sign of life that are too long.
         """
-        if self.pulse is None:
+        if self.heartbeat is None:
             return None
         try:
-            silence_s = self.pulse.silence_s(now)
+            silence_s = self.heartbeat.silence_s(now)
         except RayError as error:
             return judged(error)
         if silence_s <= silent_s:

@@ -11,14 +11,14 @@ from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup
 
 from tune_tf.errors import TuneTfError, WorkerError
-from tune_tf.trainables.multi_process.heartbeat import Pulse, Watch
+from tune_tf.trainables.multi_process.heartbeat import Heartbeat, Watch
 from tune_tf.trainables.multi_process.serial_executor import SerialExecutor
 from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart
 from tune_tf.trainables.multi_process.worker_actor import started
 from tune_tf.trainables.subtasks.device import SubtaskDevice, is_death, judged, may_be_retried
 from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
 from tune_tf.trainables.subtasks.results import Metrics, SubtaskResults, has_diverged
-from tune_tf.trainables.subtasks.states import SubtaskStates, told_by
+from tune_tf.trainables.subtasks.states import SubtaskStates, finished_snapshot
 from tune_tf.trainables.subtasks.worker import SubtaskActor, SubtaskAssignment, SubtaskSnapshot
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class SubtaskPool:
         self._placement_group = placement_group
         self._watch = watch
         self._clock = clock
-        self._actor = ray.remote(concurrency_groups={"pulse": 1, "aside": 1})(actor)
+        self._actor = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(actor)
         self._number = 0  # of the trial, in the life of this crew
         self._trial: TrialStart | None = None
         self._tries: dict[int, int] = {}
@@ -114,7 +114,7 @@ class SubtaskPool:
         """
         self._thread.do(self._train_on, number - 1)
         self._wait(lambda: self._results.is_complete(number))
-        return self._thread.do(self._told, number)
+        return self._thread.do(self._results_of, number)
 
     def snapshots(self) -> tuple[dict[int, SubtaskSnapshot], SubtaskResults]:
         """Return the state of each subtask that has begun, and the results up to these states.
@@ -149,7 +149,7 @@ class SubtaskPool:
 
     def _wait(self, is_there: Callable[[], bool]) -> None:
         """Wait until something is the case, and watch the processes meanwhile."""
-        self._thread.wait(is_there, self._feel_pulses, self._watch.pulse_s)
+        self._thread.wait(is_there, self._check_heartbeats, self._watch.ping_interval_s)
 
     # What follows runs in the crew's own thread, but for `_read`.
 
@@ -177,7 +177,7 @@ class SubtaskPool:
             self._start(device)
 
     def _start(self, device: SubtaskDevice) -> None:
-        device.line, device.pulse, device.expects = [], None, False
+        device.line, device.heartbeat, device.expects = [], None, False
         answer = device.actor.do.remote("start", self._number, self._trial)
         self._follow(answer, self._has_started, device, self._number)
 
@@ -185,21 +185,21 @@ class SubtaskPool:
         if number != self._number or device not in self._devices:
             return
         if (error := answer.exception()) is None:
-            device.pulse = Pulse(device.actor, self._clock())
+            device.heartbeat = Heartbeat(device.actor, self._clock())
             return
-        told = judged(error)
+        cause = judged(error)
         self._num_replaced += 1
-        if self._num_replaced > self._subtasks.task_retries or not may_be_retried(told):
-            self._thread.fail(told)
+        if self._num_replaced > self._subtasks.task_retries or not may_be_retried(cause):
+            self._thread.fail(cause)
         else:
-            self._replace(device, told)
+            self._replace(device, cause)
 
     def _train_on(self, reported: int) -> None:
         self._is_training = True
         self._queue.reported = reported
         self._results.forget(reported)
 
-    def _told(self, number: int) -> tuple[list[Metrics], bool]:
+    def _results_of(self, number: int) -> tuple[list[Metrics], bool]:
         ended = (self._results.has_ended(i, number) for i in range(self._subtasks.num_subtasks))
         return self._results.of(number), all(ended)
 
@@ -221,7 +221,7 @@ class SubtaskPool:
         if unit.source is None:
             self._train(device, unit)
             return
-        # Not before the state is there: Ray keeps back all later calls, also those for a pulse.
+        # Not before the state is there: Ray keeps back all later calls, also pings.
         device.expects = True
         state = self._hand_over(self._devices[unit.source], unit.subtask, unit.epoch - 1)
         self._follow(state, self._is_handed_over, device, self._number, unit)
@@ -260,9 +260,9 @@ class SubtaskPool:
         if number != self._number or device not in self._devices or unit not in device.line:
             return  # of an earlier trial, or an earlier process of this device
         if (error := answer.exception()) is not None:
-            told = judged(error)
+            cause = judged(error)
             # A process that dies takes all that waits in its line along: it trained the first.
-            self._failed(device, device.line[0] if is_death(told) else unit, told)
+            self._failed(device, device.line[0] if is_death(cause) else unit, cause)
             return
         device.line.remove(unit)
         report = answer.result()
@@ -334,10 +334,10 @@ class SubtaskPool:
         if states:
             ray.wait(list(states.values()), num_returns=len(states), timeout=self._watch.finish_s)
         for subtask, state in states.items():
-            if not ray.wait([state], timeout=0)[0] or told_by(state) is None:
+            if not ray.wait([state], timeout=0)[0] or finished_snapshot(state) is None:
                 self._states.forget(subtask)
 
-    def _feel_pulses(self) -> None:
+    def _check_heartbeats(self) -> None:
         """Give up devices that are dead, or silent for too long."""
         for device in tuple(self._devices):
             lost = device.loss(self._clock(), self._watch.silent_s)
@@ -352,17 +352,17 @@ class SubtaskPool:
         """Return the trial's number and, by subtask, where Ray will have its state."""
         states = self._states.lasts()
         for subtask, rank in enumerate(self._queue.devices):
-            if rank is not None and self._devices[rank].pulse is not None:
+            if rank is not None and self._devices[rank].heartbeat is not None:
                 # In line with the epochs that it was given, so that it tells what comes of them.
                 states[subtask] = self._devices[rank].actor.do.remote("state", subtask)
         return self._number, states
 
     def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
         """Return a subtask's state from where it is, or the last one known; None for none."""
-        snapshot = told_by(state)
+        snapshot = finished_snapshot(state)
         if snapshot is not None:
             return snapshot
-        earlier = map(told_by, self._thread.do(self._states.all_of, subtask))
+        earlier = map(finished_snapshot, self._thread.do(self._states.all_of, subtask))
         return next((each for each in earlier if each is not None), None)
 
     def _learn(
@@ -377,7 +377,7 @@ class SubtaskPool:
 
     def _follow(self, answer: Any, then: Callable[..., None], *arguments: Any) -> None:
         """Do something with what a process answers, once it has."""
-        answer.future().add_done_callback(lambda told: self._thread.hear(then, *arguments, told))
+        answer.future().add_done_callback(lambda done: self._thread.hear(then, *arguments, done))
 
     def _hire(self, rank: int) -> Any:
         return started(self._actor, rank, self._assignment.resources, self._placement_group)

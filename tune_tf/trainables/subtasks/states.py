@@ -91,8 +91,8 @@ class SubtaskStates:
         return False
 
 
-def told_by(state: Any) -> SubtaskSnapshot | None:
-    """Return the state that Ray has somewhere; None if it was lost."""
+def finished_snapshot(state: Any) -> SubtaskSnapshot | None:
+    """Return a state once Ray has it; None if it was lost."""
     try:
         return ray.get(state)
     except RayError:

@@ -22,7 +22,7 @@ from tune_tf.trainables.multi_process.worker import (
 )
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
 from tune_tf.training.core.seeds import trial_seed
-from tune_tf.training.peak_memory import told_peak_memory
+from tune_tf.training.peak_memory import peak_memory_result
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class SubtaskWorker(TrialProcess):
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
         recycle = self._is_recycled(sum(loop.num_programs for loop in loops))
-        load = self._sampled() | running.loop.performance | told_peak_memory()
+        load = self._sampled() | running.loop.performance | peak_memory_result()
         return EpochReport(numbers, running.has_ended, recycle, load)
 
     def state(self, subtask: int) -> SubtaskSnapshot | None:

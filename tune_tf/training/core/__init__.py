@@ -1,1 +1,1 @@
-"""The training loop: programs, steps, updates, checkpoints, seeds."""
+"""Core of training: loops, programs, steps, weight updates, checkpoints and seeds."""

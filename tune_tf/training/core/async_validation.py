@@ -1,4 +1,4 @@
-"""Training that goes on while the epoch before is validated."""
+"""Asynchronous validation: the next epoch trains while the last one is validated."""
 
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,11 +23,11 @@ _DEVICE = "CPU:0"
 
 
 class Validator:
-    """Validates trials on the CPU, with programs shared by those of one structure.
+    """Validation of trials on the CPU, with programs shared by trials of one structure.
 
     Args:
-        workload: What the trials train.
-        replicas: What they train on, where their rows are.
+        workload: The workload of the trials.
+        replicas: The replicas that hold their rows.
     """
 
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
@@ -46,13 +46,8 @@ class Validator:
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial.
 
-        Args:
-            config: Its values.
-            rows: Its data, with validation rows.
-            seed: Of the trial.
-
         Raises:
-            WorkloadError: They are no arrays.
+            WorkloadError: The validation rows are not arrays.
         """
         if isinstance(rows.validation, Stream):
             raise WorkloadError(
@@ -64,30 +59,30 @@ class Validator:
                 copy = self._replicas.first_copy(rows.validation)
                 validation = tf.nest.map_structure(tf.identity, copy)
             self._source, self._placed = rows, replace(rows, validation=validation)
-        self._trial = config, self._programs.prepared(config, self._placed), seed
+        self._trial = config, self._programs.prepare(config, self._placed), seed
         self._program = self._programs.program_for(*self._trial)
 
     def metrics(self, snapshot: Checkpoint) -> Metrics:
-        """Return the metrics of a snapshot on all validation rows, by names behind ``val_``."""
+        """Return a snapshot's metrics on all validation rows, with ``val_`` prefixed."""
         if self._program is None or self._trial is None:
             raise RuntimeError("no trial was started")
-        found = _validated(self._program, snapshot, self._trial[1])
-        if _is_finite(found) or not self._program.num_carried:
+        found = _validate(self._program, snapshot, self._trial[1])
+        if _is_finite(found) or not self._program.num_traced_scalars:
             return found
-        # A carried scalar is NaN to code that takes its number while tracing.
+        # A traced scalar is NaN to code that reads its value while tracing.
         self._program = self._programs.plain_program_for(*self._trial)
-        return _validated(self._program, snapshot, self._trial[1])
+        return _validate(self._program, snapshot, self._trial[1])
 
 
 class _Programs(GraphLoop):
-    """Keeps the programs; no trial trains in them."""
+    """Programs for validation only; no trial trains in them."""
 
     @property
     def _can_check_reuse(self) -> bool:
         return False
 
-    def prepared(self, config: Config, rows: DeviceRows) -> DeviceRows:
-        """Return a trial's rows with what it computes of them."""
+    def prepare(self, config: Config, rows: DeviceRows) -> DeviceRows:
+        """Return a trial's rows with its per-example preprocessing."""
         return self._per_examples.of(config, rows)
 
     def program_for(self, config: Config, rows: DeviceRows, seed: int) -> Program:
@@ -95,15 +90,15 @@ class _Programs(GraphLoop):
         return self._program_for(config, rows, seed)[0]
 
     def plain_program_for(self, config: Config, rows: DeviceRows, seed: int) -> Program:
-        """Return a program of a trial's own numbers, now and for all of its structure."""
+        """Return a program without traced scalars, now and for all trials of the structure."""
         model = self._build(config, seed, rows)
         key = self._structure(model, scalars_of(model), config, rows).key
         if key:
-            self._uncarried.add(key)
+            self._plain_structures.add(key)
         return self.program_for(config, rows, seed)
 
 
-def _validated(program: Program, snapshot: Checkpoint, rows: DeviceRows) -> Metrics:
+def _validate(program: Program, snapshot: Checkpoint, rows: DeviceRows) -> Metrics:
     for variable, value in zip(program.model.variables, snapshot.model, strict=True):
         variable.assign(value)
     seeds = example_seeds(snapshot.seed, snapshot.epoch) if rows.per_example else None
@@ -115,26 +110,27 @@ def _is_finite(metrics: Metrics) -> bool:
 
 
 class AsyncValidationLoop:
-    """Trains the next epoch while a snapshot of the last one is validated on the CPU.
+    """Loop that trains the next epoch while a snapshot of the last one is validated on the CPU.
 
-    Each epoch is reported once with its own numbers, in order: they are those of validation that
-    is waited for. Callbacks hear of an epoch's end when the next one has been trained, so that
-    what they change takes effect, or ends the trial, one epoch later, and what they add to the
-    logs is reported with that epoch. Nothing is trained ahead of an epoch that they make the last.
+    Each epoch is reported once, in order, with the same numbers as synchronous validation gives.
+    ``on_epoch_end`` is called after the next epoch has been trained, so what callbacks change takes
+    effect, or ends the trial, one epoch later, and what they add to the logs is reported with that
+    later epoch. No epoch is trained after one that they make the last.
 
     Args:
-        inner: What trains.
-        validator: What validates.
+        inner: The training loop.
+        validator: Validates its snapshots.
     """
 
     def __init__(self, inner: GraphLoop, validator: Validator) -> None:
         self._inner = inner
         self._validator = validator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="train_ahead")
-        self._ahead: Future[Metrics] | None = None
+        self._next_epoch: Future[Metrics] | None = None
         self._snapshot: Checkpoint | None = None  # of the epoch reported last
-        self._untold: tuple[int, Metrics] | None = None  # that epoch, for the callbacks
-        self._begun: tuple[Config, DeviceRows, int] | None = None  # until it is validated first
+        self._pending: tuple[int, Metrics] | None = None  # that epoch, for the callbacks
+        # The trial before its first validation.
+        self._unvalidated_trial: tuple[Config, DeviceRows, int] | None = None
 
     @property
     def num_programs(self) -> int:
@@ -143,7 +139,7 @@ class AsyncValidationLoop:
 
     @property
     def performance(self) -> dict[str, float]:
-        """How fast the epoch trained last was, by key of a result."""
+        """Speed of the epoch trained last, by result key."""
         return self._inner.performance
 
     @property
@@ -155,9 +151,9 @@ class AsyncValidationLoop:
         """Begin a trial.
 
         Args:
-            config: The trial's values.
+            config: The trial's config.
             rows: Its data, placed by :func:`tune_tf.training.input.device_rows.place_rows`.
-            seed: Of weights, dropout and data order.
+            seed: Seed of weights, dropout and data order.
 
         Raises:
             WorkloadError: There are no rows to validate on.
@@ -167,8 +163,8 @@ class AsyncValidationLoop:
                 "validation is asynchronous but load_data returned no validation rows: return "
                 "Data(train=..., validation=...), or leave validation.asynchronous out"
             )
-        self._begun = config, rows, seed
-        self._snapshot = self._untold = None
+        self._unvalidated_trial = config, rows, seed
+        self._snapshot = self._pending = None
         self._inner.start(config, replace(rows, validation=None, num_validation=0), seed)
         if self._inner.callbacks.watch_validation:
             raise WorkloadError(
@@ -177,55 +173,59 @@ class AsyncValidationLoop:
             )
 
     def epoch(self) -> Metrics:
-        """Return the metrics of the next epoch, and begin to train the one after it."""
-        metrics = self._inner.train_epoch() if self._ahead is None else self._ahead.result()
-        self._ahead = None
-        added = self._tell()
-        if self._begun is not None:  # not earlier: its first epoch finds out what can be carried
-            self._validator.start(*self._begun)
-            self._begun = None
+        """Return the metrics of the next epoch and start training the one after it."""
+        metrics = (
+            self._inner.train_epoch() if self._next_epoch is None else self._next_epoch.result()
+        )
+        self._next_epoch = None
+        added = self._notify_callbacks()
+        if self._unvalidated_trial is not None:  # the first epoch decides on traced scalars
+            self._validator.start(*self._unvalidated_trial)
+            self._unvalidated_trial = None
         snapshot = self._inner.state()
         is_last = self.stop_training
         if not is_last:
-            self._ahead = self._thread.submit(self._inner.train_epoch)
+            self._next_epoch = self._thread.submit(self._inner.train_epoch)
         metrics |= self._validator.metrics(snapshot)
-        self._snapshot = replace(snapshot, untold=metrics)
-        self._untold = snapshot.epoch - 1, metrics
+        self._snapshot = replace(snapshot, pending_metrics=metrics)
+        self._pending = snapshot.epoch - 1, metrics
         if is_last:
-            added |= self._tell()
+            added |= self._notify_callbacks()
             self._inner.end_training()
-            self._snapshot = None  # the callbacks have the last word on the weights
+            self._snapshot = None  # on_train_end may have changed the weights
         return metrics | added
 
     def state(self) -> Checkpoint:
-        """Return everything needed to go on after the epoch reported last."""
+        """Return everything needed to resume after the epoch reported last."""
         if self._snapshot is not None:
             return self._snapshot
         return self._inner.state()
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a state; the config of :meth:`start` wins over the checkpoint's."""
+        """Resume from a state; the config of :meth:`start` overrides the checkpoint's."""
         self._wait()
-        self._inner.restore(replace(checkpoint, untold=None))
-        self._snapshot = self._untold = None
-        if checkpoint.untold is not None:
-            self._untold = checkpoint.epoch - 1, dict(checkpoint.untold)
-            self._snapshot = replace(self._inner.state(), untold=checkpoint.untold)
+        self._inner.restore(replace(checkpoint, pending_metrics=None))
+        self._snapshot = self._pending = None
+        if checkpoint.pending_metrics is not None:
+            self._pending = checkpoint.epoch - 1, dict(checkpoint.pending_metrics)
+            self._snapshot = replace(
+                self._inner.state(), pending_metrics=checkpoint.pending_metrics
+            )
 
     def finish(self) -> None:
-        """End the trial, once the epoch that is being trained is over."""
+        """End the trial after the epoch in training."""
         self._wait()
-        self._tell(goes_on=False)
+        self._notify_callbacks(continues=False)
         self._inner.finish()
 
-    def _tell(self, *, goes_on: bool = True) -> Metrics:
-        """Tell the callbacks of the end of the epoch reported last; return what they add.
+    def _notify_callbacks(self, *, continues: bool = True) -> Metrics:
+        """Call ``on_epoch_end`` for the epoch reported last; return what callbacks add.
 
-        They find the model as it was then. What they change in it stays, and of the rest what was
-        trained since comes back if the trial goes on.
+        Callbacks see the model as it was then. Variables that they change keep the new value; the
+        others get back what was trained since, if the trial continues.
         """
-        untold, self._untold = self._untold, None
-        if untold is None or self._snapshot is None or self._inner.callbacks.are_none:
+        pending_metrics, self._pending = self._pending, None
+        if pending_metrics is None or self._snapshot is None or self._inner.callbacks.is_empty:
             return {}
         model = self._inner.model
         variables = [*model.variables, *model.optimizer.variables]
@@ -233,14 +233,14 @@ class AsyncValidationLoop:
         trained = [variable.numpy() for variable in variables]
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
-        told = self._inner.end_epoch(*untold)
-        if goes_on:
+        reported = self._inner.end_epoch(*pending_metrics)
+        if continues:
             for variable, value, since in zip(variables, before, trained, strict=True):
                 if np.array_equal(variable.numpy(), value):
                     variable.assign(since)
-        return {name: value for name, value in told.items() if name not in untold[1]}
+        return {name: value for name, value in reported.items() if name not in pending_metrics[1]}
 
     def _wait(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.exception()
+        future, self._next_epoch = self._next_epoch, None
+        if future is not None:
+            future.exception()

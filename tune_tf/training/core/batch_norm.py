@@ -1,4 +1,4 @@
-"""BatchNormalization among several replicas: statistics of each by itself, or of all rows."""
+"""BatchNormalization with several replicas or micro-batches."""
 
 import functools
 import logging
@@ -11,34 +11,27 @@ _log = logging.getLogger(__name__)
 
 
 def batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
-    """Return the BatchNormalization layers of a model, those inside other layers too."""
+    """Return the BatchNormalization layers of a model, nested ones included."""
     return [
         layer for layer in layers_in(model) if isinstance(layer, keras.layers.BatchNormalization)
     ]
 
 
 def synchronize(model: keras.Model) -> None:
-    """Let all BatchNormalization layers of a model normalise by the rows of all replicas.
-
-    Args:
-        model: Not traced yet.
-    """
+    """Make all BatchNormalization layers of an untraced model use the rows of all replicas."""
     for layer in batch_norms(model):
         layer.synchronized = True
 
 
 def warn_of_local_statistics(model: keras.Model, num_replicas: int) -> None:
-    """Warn of layers that make the numbers depend on how many replicas there are.
-
-    The same layers are named once a process.
-    """
+    """Warn, once per process, of layers whose results depend on the number of replicas."""
     names = tuple(layer.name for layer in batch_norms(model) if not layer.synchronized)
     if names and num_replicas > 1:
         _warn_once(names, num_replicas)
 
 
 def warn_of_smaller_batches(model: keras.Model, micro_batches: int) -> None:
-    """Warn of layers that normalise by a piece of a batch when it is taken in pieces."""
+    """Warn, once per process, of layers that normalise by a micro-batch."""
     names = tuple(layer.name for layer in batch_norms(model))
     if names and micro_batches > 1:
         _warn_of_pieces_once(names, micro_batches)
@@ -47,8 +40,9 @@ def warn_of_smaller_batches(model: keras.Model, micro_batches: int) -> None:
 @functools.cache
 def _warn_once(names: tuple[str, ...], num_replicas: int) -> None:
     _log.warning(
-        "%s: BatchNormalization normalises by the rows of one replica, so numbers depend on there "
-        "being %d of them; Mirrored(synchronized_batch_norm=True) makes them those of one device",
+        "%s: BatchNormalization normalises by the rows of one replica, so results depend on the "
+        "number of replicas (%d); use Mirrored(synchronized_batch_norm=True) for the results of "
+        "one device",
         ", ".join(names),
         num_replicas,
     )
@@ -58,15 +52,15 @@ def _warn_once(names: tuple[str, ...], num_replicas: int) -> None:
 def _warn_of_pieces_once(names: tuple[str, ...], micro_batches: int) -> None:
     _log.warning(
         "%s: BatchNormalization normalises by one of %d pieces of each batch (micro_batches), so "
-        "numbers are not those of whole batches; LayerNormalization or GroupNormalization does "
-        "not depend on the batch",
+        "results differ from whole batches; LayerNormalization and GroupNormalization do not "
+        "depend on the batch",
         ", ".join(names),
         micro_batches,
     )
 
 
 def layers_in(root: keras.Layer) -> Iterator[keras.Layer]:
-    """Return a layer and all that hang on it, however they are held."""
+    """Return a layer and all layers reachable through its attributes."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:

@@ -1,4 +1,4 @@
-"""A model built as in a fresh process, whatever was built before."""
+"""Reproducible building of a workload's model, as in a fresh process."""
 
 import os
 from collections.abc import Callable
@@ -27,37 +27,37 @@ def build_model(
     """Return the workload's model for a config: compiled, with fresh seeded weights.
 
     Args:
-        workload: Whose model.
-        config: The trial's values.
-        replicas: Where the weights live.
-        seed: Of the weights.
-        x: A few rows of input, to create weights that wait for the shapes of the first call; None
-            leaves them away.
+        workload: The workload.
+        config: The trial's config.
+        replicas: The replicas that hold the weights.
+        seed: Seed of the weights.
+        x: A few rows of input, to create weights whose shapes depend on the first call; None to
+            leave them out.
 
     Raises:
-        WorkloadError: ``build_model`` returned something else than a compiled Keras model.
+        WorkloadError: ``build_model`` did not return a compiled Keras model.
     """
 
     def build() -> keras.Model:
         seed_everything(seed)
         with replicas.scope():
-            model = _checked(workload, workload.build_model(config))
+            model = _check_model(workload, workload.build_model(config))
         if x is not None:
             build_weights(model, x, replicas)
         return model
 
-    return _with_names_from_zero(build)
+    return _run_in_fresh_thread(build)
 
 
-def build_to_load(
+def build_for_checkpoint(
     workload: Workload, config: Config, seed: int, *, needs_data: bool = False
 ) -> keras.Model:
-    """Return a model on one CPU whose variables, the optimizer's too, a checkpoint can fill.
+    """Return a model on one CPU with all variables, the optimizer's included, for a checkpoint.
 
     Args:
-        workload: Whose model.
-        config: The trial's values.
-        seed: Of the weights.
+        workload: The workload.
+        config: The trial's config.
+        seed: Seed of the weights.
         needs_data: Whether the model depends on what ``load_data`` sets on the workload.
 
     Raises:
@@ -75,11 +75,11 @@ def build_to_load(
     return model
 
 
-def _with_names_from_zero(build: Callable[[], Built]) -> Built:
-    """Build in a thread of its own, as in a fresh process.
+def _run_in_fresh_thread(build: Callable[[], Built]) -> Built:
+    """Build in a new thread, as in a fresh process.
 
-    Keras counts automatic names and keeps its global generator by thread: ``auc`` is never
-    ``auc_7`` for having been built after six others.
+    Keras counts automatic names and keeps its global generator per thread; so ``auc`` does not
+    become ``auc_7`` after six earlier builds.
     """
     policy = keras.config.dtype_policy()
 
@@ -92,7 +92,7 @@ def _with_names_from_zero(build: Callable[[], Built]) -> Built:
         return thread.submit(build_by_policy).result()
 
 
-def _checked(workload: Workload, model: Any) -> keras.Model:
+def _check_model(workload: Workload, model: Any) -> keras.Model:
     name = type(workload).__name__
     if not isinstance(model, keras.Model):
         raise WorkloadError(
@@ -105,21 +105,21 @@ def _checked(workload: Workload, model: Any) -> keras.Model:
         )
     if model.run_eagerly:
         raise WorkloadError(
-            f"{name}.build_model compiled with run_eagerly=True: an epoch is one graph here; "
+            f"{name}.build_model compiled with run_eagerly=True, but an epoch is one graph here: "
             'leave it out, or debug with loop="fit"'
         )
     return model
 
 
 def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
-    """Create the weights of a model that leaves its input shapes to the first call.
+    """Create the weights of a model whose input shapes depend on the first call.
 
-    The call is a symbolic one: a real one would move random generators and the states of RNNs.
+    The call is symbolic: a real one would advance random generators and RNN states.
 
     Args:
         model: A compiled model.
         x: A few rows of input.
-        replicas: Where the weights live.
+        replicas: The replicas that hold the weights.
     """
     if not model.built or not all(layer.built for layer in model.layers):
         symbols = keras.tree.map_structure(_symbol_like, _of_batch_size(model, x))
@@ -128,7 +128,7 @@ def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
 
 
 def _of_batch_size(model: keras.Model, rows: Any) -> Any:
-    """Return rows in the number that a model takes which fixes it, as stateful RNNs do."""
+    """Return as many rows as a model with a fixed batch size takes, such as a stateful RNN."""
     inputs = getattr(model, "inputs", None)
     size = inputs[0].shape[0] if inputs else None
     if size is None:
@@ -143,12 +143,12 @@ def _symbol_like(array: Any) -> keras.KerasTensor:
 
 
 def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create what a model of several outputs counts its losses with.
+    """Create the loss metrics of a model with several outputs.
 
     Args:
         model: Compiled and built.
         sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
-        replicas: Where its variables live.
+        replicas: The replicas that hold its variables.
     """
     x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
     with replicas.scope():
@@ -157,12 +157,12 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
 
 
 def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create the variables of loss, metrics and optimizer too, as tracing needs them.
+    """Create all variables that tracing needs, those of loss, metrics and optimizer included.
 
     Args:
         model: A compiled model.
         sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
-        replicas: Where its variables live.
+        replicas: The replicas that hold its variables.
     """
     build_weights(model, sample[0], replicas)
     x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
@@ -170,11 +170,11 @@ def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Re
     def build() -> None:
         with replicas.scope():
             y_pred = model(x, training=False)
-            if model.loss is not None:  # else a train_step of its own makes one
+            if model.loss is not None:  # else a custom train_step computes one
                 model.compute_loss(x, y, y_pred, sample_weight, training=False)
             model.compute_metrics(x, y, y_pred, sample_weight)
             model.reset_metrics()
             if not model.optimizer.built:
                 model.optimizer.build(model.trainable_variables)
 
-    _with_names_from_zero(build)  # metrics given by name are made now
+    _run_in_fresh_thread(build)  # creates metrics that were given by name

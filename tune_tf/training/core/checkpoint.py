@@ -1,7 +1,7 @@
-"""Everything a trial needs to go on, in one file that is whole or not there.
+"""Checkpoint of a trial in one file, written atomically.
 
-The file is a NumPy ``.npz`` archive: the arrays of the model's and the optimizer's variables, and
-one JSON text. Nothing in it is unpickled.
+The file is a NumPy ``.npz`` archive of the variables of model and optimizer and one JSON text. It
+is read without pickle.
 """
 
 import json
@@ -37,12 +37,11 @@ class Checkpoint:
         config: The trial's values when it was saved.
         initial_rate: The learning rate that the trial started with; None for a schedule.
         callbacks: State of the Keras callbacks.
-        names: What the variables are, for telling what fits.
-        untold: Metrics of the last epoch, if the callbacks have not been told of its end yet.
-        has_ended: Whether the callbacks have been told that training has ended: the weights are
-            then as ``fit`` would leave them.
-        needs_data: Whether ``load_data`` set attributes of the workload, which has to load its
-            data before the model is built again.
+        names: Names of the variables, to match them to a model.
+        pending_metrics: Metrics of the last epoch if ``on_epoch_end`` has not been called for it.
+        has_ended: Whether ``on_train_end`` has been called: the weights are then final.
+        needs_data: Whether ``load_data`` set attributes of the workload, so that it must run
+            before the model is built again.
     """
 
     model: "list[np.ndarray[Any, Any]]" = field(repr=False)
@@ -53,7 +52,7 @@ class Checkpoint:
     initial_rate: Rate = None
     callbacks: CallbackState = field(default_factory=CallbackState)
     names: list[VariableName] = field(default_factory=list)
-    untold: Mapping[str, Any] | None = None
+    pending_metrics: Mapping[str, Any] | None = None
     has_ended: bool = False
     needs_data: bool = False
 
@@ -87,14 +86,14 @@ class Checkpoint:
     def load_into(self, model: keras.Model, initial_rate: Rate) -> None:
         """Set a built model and its optimizer to this state.
 
-        A trial that begins with another learning rate than the saved one did (after an exploit of
-        population-based training) keeps its own; else it takes the saved one as callbacks left it.
-        What a hyperparameter of zero switches off, the states of a dropout layer and the
-        optimizer's momentum, need not be on both sides: the model's begins anew.
+        A trial whose initial learning rate differs from the saved trial's (after an exploit of
+        population-based training) keeps its own; otherwise it takes the saved one as callbacks left
+        it. Variables that a zero hyperparameter removes, such as dropout states and momentum, may
+        be missing on either side; the model's start fresh.
 
         Args:
             model: The model.
-            initial_rate: The learning rate that the trial begins with; None for a schedule.
+            initial_rate: The trial's initial learning rate; None for a schedule.
 
         Raises:
             CheckpointError: The state is of a model of another structure.
@@ -112,12 +111,14 @@ class Checkpoint:
             set_learning_rate(model, initial_rate)
 
     def write(self, folder: Path) -> None:
-        """Write the file; a crash at any moment leaves the old one or none, never a part."""
-        own = ("model", "optimizer", "callbacks", "untold")
+        """Write the file atomically."""
+        own = ("model", "optimizer", "callbacks", "pending_metrics")
         head = {k: v for k, v in _fields(self).items() if k not in own}
         others = dict(self.callbacks.arrays)
         head["callbacks"] = self.callbacks.attributes
-        head["untold"] = None if self.untold is None else encode(dict(self.untold), others)
+        head["pending_metrics"] = (
+            None if self.pending_metrics is None else encode(dict(self.pending_metrics), others)
+        )
         arrays = [*self.model, *self.optimizer, *others.values()]
         head |= {
             "format": _FORMAT,
@@ -175,7 +176,7 @@ class Checkpoint:
                 VariableName(path, role, tuple(shape), *more)
                 for path, role, shape, *more in head["names"]
             ],
-            untold=decode(head["untold"], others),
+            pending_metrics=decode(head["pending_metrics"], others),
             has_ended=head["has_ended"],
             needs_data=head["needs_data"],
         )
@@ -193,7 +194,7 @@ def _plain(value: Any) -> Any:
 
 
 def _storable(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return the bytes of a type that NumPy does not know (bfloat16), other arrays as they are."""
+    """Return arrays of a type unknown to NumPy (bfloat16) as bytes, others unchanged."""
     return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
 
 

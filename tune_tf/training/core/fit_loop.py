@@ -1,4 +1,4 @@
-"""Epochs by ``keras.Model.fit``, for what only ``fit`` can do."""
+"""Training loop on ``keras.Model.fit``, for what only ``fit`` supports."""
 
 import queue
 import threading
@@ -16,9 +16,9 @@ from tune_tf.result_keys import ROWS_PER_S
 from tune_tf.training.callback_state import CallbackState
 from tune_tf.training.callbacks import (
     TrialCallbackState,
-    claim,
+    claim_callbacks,
     plain_value,
-    refuse_in_trials,
+    refuse_unsupported,
     trial_params,
 )
 from tune_tf.training.core.build import build_model, build_weights
@@ -36,7 +36,7 @@ _FOR_EVER = 10**9
 
 
 class _Gate(keras.callbacks.Callback):
-    """Holds ``fit`` at the end of each epoch until the next one is asked for."""
+    """Callback that pauses ``fit`` after each epoch until the next one is requested."""
 
     def __init__(self, seed: int, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         super().__init__()
@@ -45,18 +45,18 @@ class _Gate(keras.callbacks.Callback):
         self._state = TrialCallbackState([])
         self._go: queue.Queue[bool] = queue.Queue()
         self._done: queue.Queue[Metrics | BaseException] = queue.Queue()
-        #: What the others are to begin with; None for what they begin with by themselves.
+        #: Initial state of the other callbacks; None for their own.
         self.restored: CallbackState | None = None
-        #: Whether training has ended, and they know it.
+        #: Whether ``on_train_end`` has been called.
         self.have_ended = False
 
     @property
     def state(self) -> CallbackState:
-        """What the others have changed since training began."""
+        """Changes of the other callbacks since training began."""
         return self.restored or self._state.now()
 
     def next_epoch(self) -> Metrics:
-        """Let one epoch pass and return its metrics."""
+        """Run one epoch and return its metrics."""
         self._go.put(True)
         outcome = self._done.get()
         if isinstance(outcome, BaseException):
@@ -68,11 +68,11 @@ class _Gate(keras.callbacks.Callback):
         self._go.put(False)
 
     def failed(self, error: BaseException) -> None:
-        """Hand an error of ``fit`` to whoever waits for the epoch."""
+        """Raise an error of ``fit`` in :meth:`next_epoch`."""
         self._done.put(error)
 
     def wait(self) -> bool:
-        """Wait until an epoch is asked for; False to end."""
+        """Wait until an epoch is requested; return False to end."""
         return self._go.get()
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -94,7 +94,7 @@ class _Gate(keras.callbacks.Callback):
 
 
 class _UnknownEnd(keras.callbacks.Callback):
-    """The first of the callbacks: tells the others that the number of epochs is not known."""
+    """First callback; tells the others that the number of epochs is unknown."""
 
     def set_params(self, params: dict[str, Any]) -> None:
         params.update(trial_params(params["steps"]))
@@ -113,20 +113,20 @@ class _Trial:
 
 
 class FitLoop:
-    """One long call of ``fit`` a trial, held between epochs: every callback and data source works.
+    """Loop with one call of ``fit`` per trial, paused between epochs.
 
     Args:
-        workload: What the trials train.
-        replicas: What they train on; one.
+        workload: The workload of the trials.
+        replicas: A single replica.
     """
 
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._workload = workload
         self._replicas = replicas
-        self._state_of_workload = WorkloadState.of(workload)
+        self._workload_state = WorkloadState.of(workload)
         self._trial: _Trial | None = None
         self.num_programs = 0
-        #: How fast the last epoch was, by key of a result.
+        #: Speed of the last epoch, by result key.
         self.performance: dict[str, float] = {}
 
     @property
@@ -149,22 +149,22 @@ class FitLoop:
         """Begin a trial with a model of its own.
 
         Args:
-            config: The trial's values.
-            rows: The workload's data as it returned them.
-            seed: Of weights and data order.
+            config: The trial's config.
+            rows: The workload's data as returned by ``load_data``.
+            seed: Seed of weights and data order.
 
         Raises:
-            WorkloadError: They come from a pipeline of tune_tf.
+            WorkloadError: The data are a ``Pipeline``.
         """
         if isinstance(rows.train, Pipeline) or isinstance(rows.validation, Pipeline):
             raise WorkloadError(
-                "a Pipeline of tune_tf.data does not go with loop: fit, which takes a "
-                "tf.data.Dataset of your own: leave loop out, or return that"
+                "loop: fit does not support a Pipeline of tune_tf.data: leave loop out, or "
+                "return a tf.data.Dataset of your own"
             )
-        with self._state_of_workload.building(self._workload, self):
+        with self._workload_state.building(self._workload, self):
             model = build_model(self._workload, config, self._replicas, seed)
-        self._state_of_workload.refuse_trained(model.variables)
-        self._state_of_workload.note_trained(model.trainable_variables)
+        self._workload_state.refuse_trained_variables(model.variables)
+        self._workload_state.record_trained(model.trainable_variables)
         self.num_programs += 1
         gate = self._gate(config, seed)
         self._trial = _Trial(config, rows, seed, model, gate, learning_rate(model))
@@ -176,7 +176,7 @@ class FitLoop:
             trial.thread = threading.Thread(target=self._fit, args=(trial,), daemon=True)
             trial.thread.start()
         began = time.perf_counter()
-        with self._state_of_workload.noted(self._workload):
+        with self._workload_state.record_changes(self._workload):
             metrics = trial.gate.next_epoch()
         took_s = time.perf_counter() - began
         if isinstance(trial.data.train, tuple):
@@ -188,7 +188,7 @@ class FitLoop:
         return metrics
 
     def state(self) -> Checkpoint:
-        """Return everything needed to go on later."""
+        """Return everything needed to resume later."""
         trial = self._current
         self._build(trial)
         return Checkpoint.of(
@@ -203,7 +203,7 @@ class FitLoop:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a state; the config of :meth:`start` wins over the checkpoint's."""
+        """Resume from a state; the config of :meth:`start` overrides the checkpoint's."""
         trial = self._current
         _end(trial)
         self._build(trial)
@@ -222,11 +222,11 @@ class FitLoop:
         callbacks = self._workload.callbacks(config)
         others: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
         for callback in others:
-            refuse_in_trials(callback)
+            refuse_unsupported(callback)
         return _Gate(seed, others)
 
     def _build(self, trial: _Trial) -> None:
-        """Create the variables that ``fit`` would create in its first epoch."""
+        """Create the variables that ``fit`` creates in its first epoch."""
         if not trial.model.built:
             first = first_rows_of(trial.data.train, "train", 1)
             build_weights(trial.model, first[0], self._replicas)
@@ -239,10 +239,10 @@ class FitLoop:
         parts = train if isinstance(train, tuple) else (train,)
         if not trial.gate.wait():
             return
-        # The order of rows in `fit` and its random operations follow from TensorFlow's own seed.
+        # Row order and random operations in `fit` follow from TensorFlow's global seed.
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
         try:
-            claim(trial.gate.others, trial.gate)
+            claim_callbacks(trial.gate.others, trial.gate)
             trial.model.fit(
                 **dict(zip(names, parts, strict=False)),
                 batch_size=size if isinstance(train, tuple) else None,
@@ -254,10 +254,10 @@ class FitLoop:
                 callbacks=[_UnknownEnd(), *trial.gate.others, trial.gate],
                 verbose=0,
             )
-        except BaseException as error:  # noqa: BLE001  it is raised where the epoch is awaited
+        except BaseException as error:  # noqa: BLE001  raised in next_epoch
             trial.gate.failed(error)
         else:
-            trial.gate.failed(RuntimeError("this trial has ended; it trains no more"))
+            trial.gate.failed(RuntimeError("this trial has ended"))
 
 
 def _end(trial: _Trial) -> None:

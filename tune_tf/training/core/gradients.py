@@ -1,12 +1,12 @@
-"""Arithmetic on gradients, which are dense, sparse or not there."""
+"""Arithmetic on gradients: dense, sparse or None."""
 
 from typing import Any
 
 import tensorflow as tf
 
 
-def added(first: Any, second: Any) -> Any:
-    """Return the sum of two gradients: none, dense, or sparse where both are."""
+def add_gradients(first: Any, second: Any) -> Any:
+    """Return the sum of two gradients, sparse if both are."""
     if first is None or second is None:
         return second if first is None else first
     if isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices):
@@ -18,7 +18,7 @@ def added(first: Any, second: Any) -> Any:
     return tf.convert_to_tensor(first) + tf.convert_to_tensor(second)
 
 
-def scaled(gradient: Any, factor: float) -> Any:
+def scale_gradient(gradient: Any, factor: float) -> Any:
     """Return a gradient times a factor."""
     if factor == 1:
         return gradient

@@ -1,4 +1,4 @@
-"""How a trial trains: one epoch at a time, from one trial to the next in one process."""
+"""Training loop with epochs as graph calls, reused from trial to trial in one process."""
 
 import abc
 import logging
@@ -22,17 +22,17 @@ from tune_tf.training.core.batch_norm import (
 )
 from tune_tf.training.core.build import build_model
 from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.program import Inputs, Metrics, Program
+from tune_tf.training.core.program import BatchSettings, Inputs, Metrics, Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import Rate, Scalar, learning_rate, scalars_of
 from tune_tf.training.core.seeds import (
     epoch_order,
     example_seeds,
-    global_draws_undone,
+    preserve_global_rng,
     unseeded_state,
 )
 from tune_tf.training.core.step import has_own_train_step
-from tune_tf.training.core.structure import structure_of
+from tune_tf.training.core.structure import program_fingerprint
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.per_example import PerExamples
 from tune_tf.training.input.stream import Stream
@@ -45,11 +45,11 @@ from tune_tf.workload import Config, Workload
 _log = logging.getLogger(__name__)
 
 
-_PROGRAMS_TRIED = 2  # of a loop, without a graph
+_EAGER_CHECKS = 2  # programs of a loop that are compared with eager execution
 
 
 class Loop(Protocol):
-    """What a Trainable needs of a way to train."""
+    """Training loop as a Trainable uses it."""
 
     @property
     def num_programs(self) -> int:
@@ -61,7 +61,7 @@ class Loop(Protocol):
 
     @property
     def performance(self) -> dict[str, float]:
-        """How fast the last epoch was, by key of a result."""
+        """Speed of the last epoch, by result key."""
 
     def start(self, config: Config, rows: Any, seed: int) -> None:
         """Begin a trial."""
@@ -70,10 +70,10 @@ class Loop(Protocol):
         """Train and validate for one epoch; return metrics by name."""
 
     def state(self) -> Checkpoint:
-        """Return everything needed to go on later."""
+        """Return everything needed to resume later."""
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a state; the config of :meth:`start` wins over the checkpoint's."""
+        """Resume from a state; the config of :meth:`start` overrides the checkpoint's."""
 
     def finish(self) -> None:
         """End the trial."""
@@ -81,7 +81,7 @@ class Loop(Protocol):
 
 @dataclass
 class LoopTrial:
-    """A trial in a loop, from its start to its end."""
+    """State of a trial in a loop."""
 
     config: Config
     rows: DeviceRows
@@ -89,20 +89,20 @@ class LoopTrial:
     program: Program
     callbacks: EpochCallbacks
     key: str | None
-    is_first_of_program: bool
+    is_first_run: bool
     initial_rate: Rate
     structure: str | None = None  # of the model, where callbacks may change it
     epoch: int = 0
-    restored: Checkpoint | None = None  # what the first epoch starts from, if from one
+    restored: Checkpoint | None = None  # starting point of the first epoch, if it was restored
 
 
 class GraphLoop:
     """Epochs as single graph calls, with programs shared by trials of one structure.
 
     Args:
-        workload: What the trials train.
-        replicas: What they train on.
-        spread: How batches go over the replicas; their number is that of ``replicas``.
+        workload: The workload of the trials.
+        replicas: The replicas to train on.
+        parallelism: How batches are split; its number of replicas is that of ``replicas``.
     """
 
     program_class: type[Program] = Program
@@ -111,20 +111,20 @@ class GraphLoop:
         self,
         workload: Workload,
         replicas: Replicas,
-        spread: Mirrored = Mirrored(),  # noqa: B008  frozen
+        parallelism: Mirrored = Mirrored(),  # noqa: B008  frozen
     ) -> None:
         self._workload = workload
         self._replicas = replicas
-        self._spread = spread
+        self._parallelism = parallelism
         self._per_examples = PerExamples(workload)
-        self._state_of_workload = WorkloadState.of(workload)
+        self._workload_state = WorkloadState.of(workload)
         self._programs: dict[str, list[Program]] = {}
-        self._uncarried: set[str] = set()  # structures that do not work with carried scalars
-        self._unshared: set[str] = set()  # those whose trials were found to differ
+        self._plain_structures: set[str] = set()  # structures that fail with traced scalars
+        self._unshared: set[str] = set()  # structures whose reuse check failed
         self._checks_reuse = reuse_check.is_enabled() and self._can_check_reuse
         self._trial: LoopTrial | None = None
         self.num_programs = 0
-        #: How fast the last epoch was, by key of a result.
+        #: Speed of the last epoch, by result key.
         self.performance: dict[str, float] = {}
 
     @property
@@ -134,7 +134,7 @@ class GraphLoop:
 
     @property
     def _can_check_reuse(self) -> bool:
-        """Whether one process alone can run an epoch without a graph."""
+        """Whether this process can run an epoch eagerly by itself."""
         return self.program_class is Program and type(self._replicas) is Replicas
 
     @property
@@ -149,27 +149,27 @@ class GraphLoop:
         return self._trial
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial: fresh seeded weights, zeroed optimizer, and no trace if one is there.
+        """Begin a trial with fresh seeded weights; reuse a traced program if one matches.
 
         Args:
-            config: The trial's values.
+            config: The trial's config.
             rows: Its data, placed by :func:`tune_tf.training.input.device_rows.place_rows`.
-            seed: Of weights, dropout and data order.
+            seed: Seed of weights, dropout and data order.
         """
-        trial = self._trial = self._prepared(config, rows, seed)
+        trial = self._trial = self._prepare(config, rows, seed)
         if trial.key is None or not trial.callbacks.may_change_model:
             trial.callbacks.train_begin()
             return
         trial.structure = trial.program.structure()
         trial.callbacks.train_begin()
-        # A layer was frozen, say, or nobody can tell.
+        # A callback changed the model (froze a layer, for example), or it cannot be compared.
         if trial.structure is None or trial.program.structure() != trial.structure:
-            self._forget(trial.program, trial.key)
-            trial.program.trace_anew()
+            self._unshare(trial.program, trial.key)
+            trial.program.retrace()
             trial.key = None
 
-    def _prepared(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
-        """Return a trial that has not begun."""
+    def _prepare(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
+        """Return a trial whose callbacks have not begun."""
         rows = self._per_examples.of(config, rows)
         program, key, is_first = self._program_for(config, rows, seed)
         callbacks = self._callbacks(config, rows, program.model)
@@ -185,11 +185,11 @@ class GraphLoop:
         return metrics
 
     def train_epoch(self) -> Metrics:
-        """Do one epoch, of whose end the callbacks have still to be told."""
+        """Run one epoch without calling ``on_epoch_end``."""
         trial = self._current
         trial.callbacks.epoch_begin(trial.epoch)
         began = time.perf_counter()
-        metrics = self._guarded_epoch(trial)
+        metrics = self._run_guarded(trial)
         took_s = time.perf_counter() - began
         self.performance = {
             ROWS_PER_S: trial.rows.num_train / took_s,
@@ -199,15 +199,11 @@ class GraphLoop:
         return metrics
 
     def end_epoch(self, epoch: int, metrics: Metrics) -> Metrics:
-        """Tell the callbacks of the end of an epoch, counting from 0 as Keras does.
-
-        Returns:
-            The metrics with what they add.
-        """
+        """Call ``on_epoch_end``, counting from 0; return the metrics with those that it adds."""
         return self._current.callbacks.epoch_end(epoch, metrics)
 
     def end_training(self) -> None:
-        """Tell the callbacks that there will be no further epoch."""
+        """Call ``on_train_end``."""
         self._current.callbacks.train_end()
 
     @property
@@ -221,7 +217,7 @@ class GraphLoop:
         return self._current.callbacks
 
     def state(self) -> Checkpoint:
-        """Return everything needed to go on later."""
+        """Return everything needed to resume later."""
         trial = self._current
         return Checkpoint.of(
             trial.program.model,
@@ -235,7 +231,7 @@ class GraphLoop:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a state, also one saved with another number of replicas.
+        """Resume from a state, also one saved with another number of replicas.
 
         Raises:
             CheckpointError: The checkpoint is of a model of another structure.
@@ -245,9 +241,9 @@ class GraphLoop:
         trial.program.model.stop_training = False
         trial.epoch = checkpoint.epoch
         trial.seed = checkpoint.seed
-        trial.restored = checkpoint if trial.is_first_of_program else None
-        if checkpoint.untold is not None:
-            trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.untold))
+        trial.restored = checkpoint if trial.is_first_run else None
+        if checkpoint.pending_metrics is not None:
+            trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.pending_metrics))
 
     def finish(self) -> None:
         """End the trial."""
@@ -255,35 +251,35 @@ class GraphLoop:
             self._trial.callbacks.train_end()
             trial, self._trial = self._trial, None
             if trial.structure and trial.program.structure() != trial.structure:
-                self._forget(trial.program, trial.key)  # its model was changed on the way
+                self._unshare(trial.program, trial.key)  # callbacks changed its model
 
     def _program_for(
         self, config: Config, rows: DeviceRows, seed: int
     ) -> tuple[Program, str | None, bool]:
-        """Return the program that serves a trial, its key, and whether it was made for it."""
+        """Return a trial's program, its key, and whether it is new."""
         model = self._build(config, seed, rows)
         scalars = scalars_of(model)
         found = self._structure(model, scalars, config, rows)
-        self._state_of_workload.refuse_trained(found.variables)
-        if found.key in self._uncarried:
+        self._workload_state.refuse_trained_variables(found.variables)
+        if found.key in self._plain_structures:
             scalars = []
             found = self._structure(model, scalars, config, rows)
         for program in self._programs.get(found.key or "", ()):
             if program.serves(scalars):
                 program.take_over(model, found.variables, scalars)
-                return self._checked(program, _Fresh(model, found, config, rows, seed))
+                return self._check_reuse(program, _Fresh(model, found, config, rows, seed))
         if found.key is None:
             scalars = []
-            _log.info("This trial is traced anew: %s", found.obstacle)
+            _log.info("Tracing this trial anew: %s", found.obstacle)
         program = self._make_program(model, scalars, config, rows, found)
-        self._keep(program, found.key, config)
+        self._share(program, found.key, config)
         return program, found.key, True
 
-    def _checked(self, program: Program, fresh: "_Fresh") -> tuple[Program, str | None, bool]:
-        """Return a reused program, or a new one where a fresh model gives other numbers.
+    def _check_reuse(self, program: Program, fresh: "_Fresh") -> tuple[Program, str | None, bool]:
+        """Return a reused program, or a new one if a fresh model gives different numbers.
 
-        It is tried with the first trial that reuses it, and where a parameter changes for the
-        first time.
+        The check runs for the first trial that reuses a program and whenever a parameter changes
+        for the first time.
         """
         record, key = program.reuse, fresh.found.key
         if record is None or fresh.rows.is_streamed or not self._checks_reuse:
@@ -292,41 +288,41 @@ class GraphLoop:
         if parameters is None:
             return program, key, False
         try:
-            with global_draws_undone():
-                traced, differences = self._tried(program, fresh)
-        except tf.errors.ResourceExhaustedError:  # there is no room for two models that train
-            _log.info("A reused program was not checked for want of memory")
+            with preserve_global_rng():
+                traced, differences = self._try_reuse(program, fresh)
+        except tf.errors.ResourceExhaustedError:  # two models in training do not fit
+            _log.info("Skipping the check of a reused program: not enough memory")
             differences = []
         if not differences:
             record.note(parameters)
             return program, key, False
-        self._forget(program, key)
+        self._unshare(program, key)
         self._unshared.add(key or "")
         _log.warning(
             reuse_check.difference_report(type(self._workload).__name__, parameters, differences)
         )
         return traced, None, True
 
-    def _tried(self, program: Program, fresh: "_Fresh") -> tuple[Program, list[str]]:
-        """Return a program that did the same as another one, and in what that other one differs."""
+    def _try_reuse(self, program: Program, fresh: "_Fresh") -> tuple[Program, list[str]]:
+        """Return a fresh program, and the differences of a reused one from it."""
         config, rows, seed = fresh.config, fresh.rows, fresh.seed
         inputs = self._inputs(config, rows, seed, 0)
-        eager = self._program_of(fresh.model, [], config, rows, fresh.found)
-        if not reuse_check.differ_eagerly(program, eager, inputs):
+        eager = self._new_program(fresh.model, [], config, rows, fresh.found)
+        if not reuse_check.differs_from_eager(program, eager, inputs):
             return eager, []
         model = self._build(config, seed, rows)
         found = self._structure(model, [], config, rows)
         traced = self._make_program(model, [], config, rows, found)
-        return traced, reuse_check.differences(program, traced, inputs)
+        return traced, reuse_check.compare_programs(program, traced, inputs)
 
-    def _keep(self, program: Program, key: str | None, config: Config) -> None:
-        """Let a program serve later trials of a structure."""
+    def _share(self, program: Program, key: str | None, config: Config) -> None:
+        """Share a program with later trials of its structure."""
         if key is not None and key not in self._unshared:
             program.reuse = ReuseRecord(flat(config))
             self._programs.setdefault(key, []).append(program)
 
-    def _forget(self, program: Program, key: str | None) -> None:
-        """Let a program serve no later trial."""
+    def _unshare(self, program: Program, key: str | None) -> None:
+        """Stop sharing a program."""
         if key is not None and program in self._programs.get(key, ()):
             self._programs[key].remove(program)
 
@@ -334,77 +330,76 @@ class GraphLoop:
         checkpoint.load_into(trial.program.model, trial.initial_rate)
         trial.callbacks.restore(checkpoint.callbacks)
 
-    def _guarded_epoch(self, trial: LoopTrial) -> Metrics:
-        """Run an epoch; share no program whose trace holds random numbers of this trial."""
-        if not trial.is_first_of_program:
+    def _run_guarded(self, trial: LoopTrial) -> Metrics:
+        """Run an epoch; stop sharing a program whose trace holds state of this trial."""
+        if not trial.is_first_run:
             return self._run(trial)
-        trial.is_first_of_program = False
+        trial.is_first_run = False
         metrics = self._first_run(trial)
-        if trial.program.unshared_for is not None:
-            _log.info("This program is not shared: %s", trial.program.unshared_for)
-            self._forget(trial.program, trial.key)
+        if trial.program.unshareable_reason is not None:
+            _log.info("Not sharing this program: %s", trial.program.unshareable_reason)
+            self._unshare(trial.program, trial.key)
             trial.key = None
         return metrics
 
     def _first_run(self, trial: LoopTrial) -> Metrics:
-        """Run a new program; try one that carries scalars in vain again with plain floats.
+        """Run a new program; fall back to plain floats if traced scalars do not work.
 
-        A carried scalar is NaN to code that takes its number while tracing. So the program is tried
-        on a batch against the model without a graph, in which plain floats stand; where they
-        differ, where the epoch fails or gives NaN, a second run with plain floats from the same
-        seed tells.
+        A traced scalar is NaN to code that reads its value while tracing. The program is therefore
+        compared with eager execution, which sees plain floats, on one batch. If they differ, or if
+        the epoch fails or gives NaN, the epoch runs again with plain floats from the same seed.
         """
-        if not (trial.key and trial.program.num_carried):
+        if not (trial.key and trial.program.num_traced_scalars):
             return self._run(trial)
         try:
-            is_doubtful = self._differs_eagerly(trial)
+            differs = self._differs_eagerly(trial)
             metrics = self._run(trial)
         except (tf.errors.ResourceExhaustedError, MemoryError):
-            raise  # the plain program needs as much
-        except Exception as error:  # noqa: BLE001  whatever it is, the plain program raises it too
-            _log.debug("the program with carried scalars failed: %s", error)
+            raise  # the plain program needs as much memory
+        except Exception as error:  # noqa: BLE001  the plain program raises it too
+            _log.debug("the program with traced scalars failed: %s", error)
             metrics = None
-        if metrics is None or is_doubtful or not _is_finite(metrics):
-            metrics = self._retry_plain(trial, carried=metrics)
+        if metrics is None or differs or not _is_finite(metrics):
+            metrics = self._retry_plain(trial, traced_metrics=metrics)
         trial.restored = None
         return metrics
 
     def _differs_eagerly(self, trial: LoopTrial) -> bool:
-        """Return whether a program may do otherwise on a batch than its model without a graph.
+        """Return whether a program may differ from eager execution on one batch.
 
-        What takes a carried number wrongly is code, so the first programs tell of it. A train_step
-        that is not Keras' own is not tried: its first call may make what later ones use.
+        Misuse of a traced scalar is a property of the code, so checking the first programs is
+        enough. A custom train_step is not checked: its first call may create what later ones use.
         """
         program = trial.program
-        if self.num_programs > _PROGRAMS_TRIED or has_own_train_step(self._workload, program.model):
+        if self.num_programs > _EAGER_CHECKS or has_own_train_step(self._workload, program.model):
             return False
         if trial.rows.is_streamed or not self._checks_reuse:
             return False
         inputs = self._inputs(trial.config, trial.rows, trial.seed, trial.epoch)
         try:
-            with global_draws_undone():
-                return reuse_check.differ_eagerly(program, program, inputs, as_a_whole=True)
-        except tf.errors.ResourceExhaustedError:  # which an epoch may not be
+            with preserve_global_rng():
+                return reuse_check.differs_from_eager(program, program, inputs, aggregate=True)
+        except tf.errors.ResourceExhaustedError:  # an epoch in a graph may need less memory
             return False
 
-    def _retry_plain(self, trial: LoopTrial, *, carried: Metrics | None) -> Metrics:
+    def _retry_plain(self, trial: LoopTrial, *, traced_metrics: Metrics | None) -> Metrics:
         model = self._build(trial.config, trial.seed, trial.rows)
         found = self._structure(model, [], trial.config, trial.rows)
-        by_carrying, carried_key = trial.program, trial.key
+        traced, traced_key = trial.program, trial.key
         trial.program = self._make_program(model, [], trial.config, trial.rows, found)
-        trial.callbacks.have_ended = True  # without a call: the trial begins again
+        trial.callbacks.have_ended = True  # without on_train_end: the trial begins again
         trial.callbacks = self._callbacks(trial.config, trial.rows, model)
         trial.callbacks.train_begin()
         if trial.restored is not None:
             self._load(trial.restored, trial)
         trial.callbacks.epoch_begin(trial.epoch)
         plain = self._run(trial)
-        if carried is not None and _are_alike(plain, carried):
-            return plain  # carrying is not to blame, and goes on
-        self._forget(by_carrying, carried_key)
-        self._uncarried.add(carried_key or "")
+        if traced_metrics is not None and _are_alike(plain, traced_metrics):
+            return plain  # traced scalars are not the cause: keep them
+        self._unshare(traced, traced_key)
+        self._plain_structures.add(traced_key or "")
         trial.key = found.key
-        self._keep(trial.program, found.key, trial.config)
+        self._share(trial.program, found.key, trial.config)
         return plain
 
     def _run(self, trial: LoopTrial) -> Metrics:
@@ -419,7 +414,7 @@ class GraphLoop:
         return metrics | validated
 
     def _inputs(self, config: Config, rows: DeviceRows, seed: int, epoch: int) -> Inputs:
-        """Return what an epoch of a trial is done with."""
+        """Return the inputs of an epoch."""
         train, validation = rows.train, rows.validation
         order: np.ndarray[Any, Any] | None = None
         size = self._workload.global_batch_size(config)
@@ -440,18 +435,18 @@ class GraphLoop:
     def _order(
         self, config: Config, rows: DeviceRows, seed: int, epoch: int
     ) -> "np.ndarray[Any, Any]":
-        """Return the numbers of the training rows in the order of an epoch."""
+        """Return the row numbers of an epoch in order."""
         if self._workload.shuffle(config):
             return epoch_order(seed, epoch, rows.num_train)
         return np.arange(rows.num_train, dtype=np.int32)
 
     def _build(self, config: Config, seed: int, rows: DeviceRows) -> Any:
-        with self._state_of_workload.building(self._workload, self):
+        with self._workload_state.building(self._workload, self):
             model = build_model(self._workload, config, self._replicas, seed, rows.sample[0])
-        if self._spread.synchronized_batch_norm and self._replicas.num > 1:
+        if self._parallelism.synchronized_batch_norm and self._replicas.num > 1:
             synchronize(model)
         warn_of_local_statistics(model, self._replicas.num)
-        warn_of_smaller_batches(model, self._spread.micro_batches)
+        warn_of_smaller_batches(model, self._parallelism.micro_batches)
         return model
 
     def _make_program(
@@ -463,10 +458,10 @@ class GraphLoop:
         found: Fingerprint,
     ) -> Program:
         self.num_programs += 1
-        self._state_of_workload.note_trained(each for each in found.variables if each.trainable)
-        return self._program_of(model, scalars, config, rows, found)
+        self._workload_state.record_trained(each for each in found.variables if each.trainable)
+        return self._new_program(model, scalars, config, rows, found)
 
-    def _program_of(
+    def _new_program(
         self,
         model: Any,
         scalars: list[Scalar],
@@ -478,30 +473,32 @@ class GraphLoop:
             self._workload,
             model,
             self._replicas,
-            sample=rows.sample,
-            num_rows=rows.num_train,
-            num_validation_rows=rows.num_validation,
-            global_batch_size=self._workload.global_batch_size(config),
+            settings=BatchSettings(
+                rows.sample,
+                rows.num_train,
+                rows.num_validation,
+                self._workload.global_batch_size(config),
+                self._parallelism.micro_batches,
+                self._parallelism.uneven,
+                rows.per_example,
+                rows.is_streamed,
+            ),
             variables=found.variables,
             scalars=scalars,
-            micro_batches=self._spread.micro_batches,
-            uneven=self._spread.uneven,
-            per_example=rows.per_example,
-            streamed=rows.is_streamed,
         )
 
     def _structure(
         self, model: Any, scalars: list[Scalar], config: Config, rows: DeviceRows
     ) -> Fingerprint:
-        """Return what makes trials one program, with the variables of a model."""
+        """Return the fingerprint of a trial's program."""
         computed = rows.per_example and rows.per_example.number
         size = self._workload.global_batch_size(config)
         batch = (rows.spec, size, self._replicas.shape, computed)
-        return structure_of(self._workload, model, scalars, config, batch)
+        return program_fingerprint(self._workload, model, scalars, config, batch)
 
 
 class _Fresh(NamedTuple):
-    """A trial's own model, before it has trained."""
+    """A trial's own model before training."""
 
     model: Any
     found: Fingerprint
@@ -515,7 +512,7 @@ def _is_finite(metrics: Metrics) -> bool:
 
 
 def _are_alike(one: Metrics, other: Metrics) -> bool:
-    """Return whether metrics are equal but for rounding; all that are no numbers are."""
+    """Return whether metrics are equal up to rounding; NaN and infinity count as equal."""
     return one.keys() == other.keys() and all(
         (np.allclose(one[name], other[name], 1e-4, 1e-6))
         or not (np.all(np.isfinite(one[name])) or np.all(np.isfinite(other[name])))
@@ -524,39 +521,39 @@ def _are_alike(one: Metrics, other: Metrics) -> bool:
 
 
 class DryRunLoop(GraphLoop, abc.ABC):
-    """Tries a new program once when a trial is prepared, which also traces it.
+    """Loop that traces and tries a new program once before its trial begins.
 
-    A carried scalar is NaN to code that takes its number while tracing. A program that fails or
-    gives no finite numbers is made again with plain floats; does that one not either, carrying is
-    not to blame, and goes on.
+    A traced scalar is NaN to code that reads its value while tracing. A program that fails or gives
+    non-finite numbers is rebuilt with plain floats. If that one is not finite either, traced
+    scalars are not the cause, and the first program stays shared.
     """
 
     @abc.abstractmethod
-    def _rehearse(self, trial: LoopTrial) -> bool:
-        """Run a trial's new program once, to no effect; return whether its numbers are finite."""
+    def _dry_run(self, trial: LoopTrial) -> bool:
+        """Run a new program once without effect; return whether its numbers are finite."""
 
-    def _prepared(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
+    def _prepare(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
         if rows.is_streamed:
             raise WorkloadError(
                 "asynchronous workers pick rows by number, but Data holds a Pipeline: return "
                 "arrays, or use another kind of parallelism"
             )
-        trial = super()._prepared(config, rows, seed)
-        if not trial.is_first_of_program:
+        trial = super()._prepare(config, rows, seed)
+        if not trial.is_first_run:
             return trial
         key = trial.key
-        if not (key and trial.program.num_carried):
-            self._rehearse(trial)
+        if not (key and trial.program.num_traced_scalars):
+            self._dry_run(trial)
             return trial
         try:
-            if self._rehearse(trial):
+            if self._dry_run(trial):
                 return trial
-        except Exception as error:  # noqa: BLE001  whatever it is, the plain program raises it too
-            _log.debug("the program with carried scalars failed: %s", error)
-        self._forget(trial.program, key)
-        self._uncarried.add(key)
-        plain = super()._prepared(config, rows, seed)
-        if not self._rehearse(plain):
-            self._uncarried.discard(key)
-            self._keep(trial.program, key, config)
+        except Exception as error:  # noqa: BLE001  the plain program raises it too
+            _log.debug("the program with traced scalars failed: %s", error)
+        self._unshare(trial.program, key)
+        self._plain_structures.add(key)
+        plain = super()._prepare(config, rows, seed)
+        if not self._dry_run(plain):
+            self._plain_structures.discard(key)
+            self._share(trial.program, key, config)
         return plain

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.replicas import Replicas, SingleReplicaMixin
-from tune_tf.training.core.row_weights import split
+from tune_tf.training.core.row_weights import split_rows
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.rendezvous import PortTakenError
@@ -20,24 +20,24 @@ class _Strategy(SingleReplicaMixin, tf.distribute.MultiWorkerMirroredStrategy):
 
 
 class MultiWorkerReplicas(Replicas):
-    """The replicas of one worker, which reduce with those of the other workers.
+    """Replicas of one worker, which reduce with those of the other workers.
 
-    All workers have to do the same in the same order: building a variable, reading a metric and a
-    batch are talks of all with all. One strategy serves the process for its whole life.
+    All workers must do the same in the same order: building a variable, reading a metric and
+    running a batch are collective operations. A process has one strategy for its whole life.
 
     Args:
         devices: The devices of this process.
         addresses: ``host:port`` of every worker, by rank.
-        rank: This worker's.
+        rank: This worker's rank.
 
     Raises:
-        PortTakenError: Something else listens at this worker's port.
-        WorkloadError: TensorFlow was used in this process before, so workers cannot be joined.
+        PortTakenError: Another process listens on this worker's port.
+        WorkloadError: TensorFlow was used in this process before.
     """
 
     def __init__(self, devices: Devices, addresses: Sequence[str], rank: int) -> None:
         self.devices = devices
-        # The documented way; a workload may read its rank there too.
+        # TensorFlow's documented way; a workload may also read its rank here.
         os.environ["TF_CONFIG"] = json.dumps(
             {
                 "cluster": {"worker": list(addresses)},
@@ -68,15 +68,15 @@ class MultiWorkerReplicas(Replicas):
     def window(self, num_rows: int) -> tuple[int, int]:
         """Return the rows ``[first, last)`` of a global batch that this process needs.
 
-        Of a batch with fewer rows than replicas it is all: a step of the user's own takes it whole.
+        A batch with fewer rows than replicas is needed whole, for custom steps.
         """
         if num_rows < self.num:
             return 0, num_rows
         local = len(self._strategy.extended.worker_devices)
         first = self._rank * local
         return (
-            split(num_rows, first, self.num)[0],
-            split(num_rows, first + local - 1, self.num)[1],
+            split_rows(num_rows, first, self.num)[0],
+            split_rows(num_rows, first + local - 1, self.num)[1],
         )
 
     def place(self, tensors: Any) -> Any:

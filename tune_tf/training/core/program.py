@@ -1,8 +1,9 @@
-"""A traced epoch, its model, and how it serves one trial after another."""
+"""Traced epoch of a model, shared by trials whose models have one structure."""
 
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,7 +16,7 @@ from tune_tf.parallelism import Uneven
 from tune_tf.training.core.batch_norm import batch_norms
 from tune_tf.training.core.build import build_for_training
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.row_weights import split
+from tune_tf.training.core.row_weights import split_rows
 from tune_tf.training.core.scalars import CLIP_THRESHOLDS, Scalar, inner_optimizer
 from tune_tf.training.core.step import (
     Step,
@@ -29,7 +30,7 @@ from tune_tf.training.core.traced_scalar import TracedScalars
 from tune_tf.training.core.update import prepare_optimizer
 from tune_tf.training.input.per_example import PerExample
 from tune_tf.training.input.reader import Reader, ResidentReader, StreamReader
-from tune_tf.training.keras_internals import global_seed_generator, own_gradients_forgotten
+from tune_tf.training.keras_internals import forget_own_gradients, global_seed_generator
 from tune_tf.training.reuse.fingerprint import fingerprint
 from tune_tf.training.reuse.reuse_check import ReuseRecord
 from tune_tf.training.reuse.workload_state import WorkloadState
@@ -37,21 +38,20 @@ from tune_tf.workload import Workload
 
 Metrics = dict[str, Any]
 
-_RowStep = Callable[[int, Any, tf.Tensor, int], Any]
-"""A step that is told, before the number of rows of the global batch, those of its own rows."""
+_NumberedStep = Callable[[int, Any, tf.Tensor, int], Any]
+"""``step(replica, batch, row_numbers, num_rows)``; ``num_rows`` is that of the global batch."""
 
 
 class Inputs(NamedTuple):
-    """What an epoch is done with.
+    """Inputs of one epoch.
 
     Args:
-        train: Placed training rows ``(x, y[, sample_weight])``, or an iterator of their batches as
-            :class:`~tune_tf.training.input.stream.Stream` gives it.
+        train: Training rows ``(x, y[, sample_weight])`` on the devices, or an iterator over batches.
         validation: Validation rows in either form, or None.
-        order: Row numbers, int32, shape ``[num_rows]``; None where batches have their order.
-        seeds: Of what is computed of each row, as ``example_seeds``
-            gives them; None where nothing is.
-        unseeded: What ``keras.random`` begins with where it is given no seed, int64, shape ``[2]``.
+        order: Row numbers, int32, shape ``[num_rows]``; None for an iterator.
+        seeds: Seeds of the per-example preprocessing (see ``example_seeds``); None without it.
+        unseeded: Initial state of the ``keras.random`` generator for draws without a seed, int64,
+            shape ``[2]``.
     """
 
     train: Any
@@ -61,28 +61,45 @@ class Inputs(NamedTuple):
     unseeded: "np.ndarray[Any, Any]"
 
 
-class Program:
-    """One epoch, training and validation, as one graph call.
-
-    The first trial's model becomes the program's; later trials of the same structure are copied
-    into it (:meth:`take_over`), which costs no trace.
+@dataclass(frozen=True)
+class BatchSettings:
+    """Row counts and batch settings of a trial.
 
     Args:
-        workload: What the trial trains.
-        model: Compiled, with the first trial's weights.
-        replicas: What it trains on.
-        sample: A few rows ``(x, y[, sample_weight])``, as the model sees them, to create variables
-            by.
+        sample: A few rows ``(x, y[, sample_weight])`` as the model sees them, to create variables.
         num_rows: Rows of the training set.
         num_validation_rows: Rows of the validation set; 0 for none.
-        global_batch_size: Rows of one gradient update, and of one validation batch.
-        variables: All variables that the model and its step refer to, in an order that models of
-            one structure share; the optimizer's slots come later.
-        scalars: The model's scalars to carry; none for a program that serves one trial only.
-        micro_batches: Pieces in which a replica takes its part of a batch.
-        uneven: Whether a batch that does not divide by the replicas is split or refused.
-        per_example: What is computed of each row before a step; None for nothing.
-        streamed: Whether batches come from an iterator, which XLA cannot take them from.
+        global_batch_size: Rows of one gradient update and of one validation batch.
+        micro_batches: Pieces into which a replica splits its part of a batch.
+        uneven: Whether to split or refuse a batch that does not divide by the replicas.
+        per_example: Preprocessing of each row before a step, or None.
+        streamed: Whether batches come from an iterator, which XLA does not support.
+    """
+
+    sample: tuple[Any, ...]
+    num_rows: int
+    num_validation_rows: int
+    global_batch_size: int
+    micro_batches: int = 1
+    uneven: Uneven = "split"
+    per_example: PerExample | None = None
+    streamed: bool = False
+
+
+class Program:
+    """Training and validation of one epoch as one graph call.
+
+    The program keeps the first trial's model. :meth:`take_over` copies later trials of the same
+    structure into it without another trace.
+
+    Args:
+        workload: The workload of the trials.
+        model: Compiled, with the first trial's weights.
+        replicas: The replicas to train on.
+        settings: Rows and batches.
+        variables: All variables that the model and its step refer to, without the optimizer's slots,
+            in an order that models of one structure share.
+        scalars: The model's scalars to read at every call; none for a program of one trial.
 
     Raises:
         WorkloadError: The replicas cannot train this model on these batches.
@@ -93,29 +110,22 @@ class Program:
         workload: Workload,
         model: keras.Model,
         replicas: Replicas,
+        settings: BatchSettings,
         *,
-        sample: tuple[Any, ...],
-        num_rows: int,
-        num_validation_rows: int,
-        global_batch_size: int,
         variables: Sequence[Any],
         scalars: list[Scalar],
-        micro_batches: int = 1,
-        uneven: Uneven = "split",
-        per_example: PerExample | None = None,
-        streamed: bool = False,
     ) -> None:
-        self._per_example = per_example
+        self._per_example = settings.per_example
         self._workload = workload
-        self._state_of_workload = WorkloadState.of(workload)
+        self._workload_state = WorkloadState.of(workload)
         self.model = model
         self.replicas = replicas
-        self._num_rows = num_rows
-        self._num_validation_rows = num_validation_rows
-        self._batch_size = global_batch_size
+        self._num_rows = settings.num_rows
+        self._num_validation_rows = settings.num_validation_rows
+        self._batch_size = settings.global_batch_size
         self._variables = tuple(variables)
-        with _unchanged(self._variables):  # a call moves generators and the states of RNNs
-            build_for_training(model, sample, replicas)
+        with _preserve_state(self._variables):  # a call advances random generators and RNN states
+            build_for_training(model, settings.sample, replicas)
         prepare_optimizer(model, replicas)
         own = {id(variable) for variable in self._variables}
         self._slots = [
@@ -123,68 +133,61 @@ class Program:
             for variable in model.optimizer.variables
             if id(variable) not in own
         ]
-        # Those of Keras' own begin with the same number everywhere, or as copies of the weights.
+        # Keras' optimizers initialize a slot with one number or with copies of the weights.
         self._slots_differ = not _is_of_keras(inner_optimizer(model)) or any(
             value is not None and np.ptp(value) for _, value in self._slots
         )
-        self._carried = self._carry(scalars)
-        self._own_train_step = has_own_train_step(workload, model)
-        self._own_test_step = has_own_test_step(model)
-        self._check_batches(micro_batches, uneven)
-        self._train, self._test = self._steps(micro_batches)
-        jit = bool(model.jit_compile) and not replicas.has_several_devices and not streamed
-        # Keras weighs the losses of several outputs by rows only where it sees their number.
+        self._traced_scalars = self._trace_scalars(scalars)
+        self._has_own_train_step = has_own_train_step(workload, model)
+        self._has_own_test_step = has_own_test_step(model)
+        self._check_batches(settings.micro_batches, settings.uneven)
+        self._train, self._test = self._steps(settings.micro_batches)
+        several = replicas.has_several_devices
+        self._jit = bool(model.jit_compile) and not several and not settings.streamed
+        # Keras weighs the losses of several outputs by rows only if their number is static.
         by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
-        self._needs_static_shapes = (
-            jit or replicas.has_several_devices or by_output or micro_batches > 1
-        )
-        self._jit = jit
-        #: Why it can serve its first trial only, if so.
-        self.unshared_for: str | None = None
-        #: Which parameters have changed among the trials that it served.
+        self._needs_static_shapes = self._jit or several or by_output or settings.micro_batches > 1
+        #: Why later trials cannot share this program; None if they can.
+        self.unshareable_reason: str | None = None
+        #: Parameters that have changed among this program's trials.
         self.reuse: ReuseRecord | None = None
         with tf.device("CPU:0"):
             self._waited_s = tf.Variable(0.0, dtype=tf.float64, trainable=False)
             self._one_batch, self._all_batches = tf.constant(1), tf.constant(tf.int32.max)
         self._unseeded = global_seed_generator().state
-        # Until a trace has told. Among several replicas each draws by a generator of its thread's.
+        # Updated by the trace. With several replicas, each draws from its thread's generator.
         self._draws_unseeded = replicas.num == 1
         self._trace()
 
-    def trace_anew(self) -> None:
-        """Forget the traces: the next epoch sees the model as it is then, and carries nothing."""
-        self._carried = TracedScalars((), (), ())
+    def retrace(self) -> None:
+        """Discard the traces; the next epoch traces the model anew, with fixed scalars."""
+        self._traced_scalars = TracedScalars((), (), ())
         self._trace()
 
     def structure(self) -> str | None:
-        """Return a key of the model as it stands; None if it cannot be compared."""
-        return fingerprint([self.model], self._carried.places()).key
+        """Return a key of the model's current structure; None if it cannot be compared."""
+        return fingerprint([self.model], self._traced_scalars.places()).key
 
     def _trace(self) -> None:
-        self._epoch = self._traced(self._run_epoch, jit_compile=self._jit)
-        self._validation = self._traced(self._run_validation, jit_compile=self._jit)
+        self._epoch = self._graph_function(self._run_epoch, jit_compile=self._jit)
+        self._validation = self._graph_function(self._run_validation, jit_compile=self._jit)
 
     def epoch(self, inputs: Inputs) -> Metrics:
         """Train on every row once in the given order, then validate.
 
         Returns:
-            Metrics by Keras' names, those of validation behind ``val_``; scalars as floats.
+            Metrics by Keras' names (``val_`` for validation), scalars as floats.
         """
-        return self._ran(self._epoch, inputs, self._all_batches)
+        return self._run(self._epoch, inputs, self._all_batches)
 
     def first_batch(self, inputs: Inputs, *, eagerly: bool = False) -> Metrics:
-        """Do as :meth:`epoch` does, but of the batches in a loop only the first.
-
-        Args:
-            inputs: Of the epoch; arrays.
-            eagerly: Whether without a graph.
-        """
+        """Run :meth:`epoch` on arrays with only the first batch of each loop."""
         if not eagerly:
-            return self._ran(self._epoch, inputs, self._one_batch)
-        with self._state_of_workload.noted(self._workload):
-            return self._ran(self._run_epoch, inputs, self._one_batch)
+            return self._run(self._epoch, inputs, self._one_batch)
+        with self._workload_state.record_changes(self._workload):
+            return self._run(self._run_epoch, inputs, self._one_batch)
 
-    def _ran(self, epoch: Callable[..., Any], inputs: Inputs, most: tf.Tensor) -> Metrics:
+    def _run(self, epoch: Callable[..., Any], inputs: Inputs, most: tf.Tensor) -> Metrics:
         train, validation, order, seeds, unseeded = inputs
         self._waited_s.assign(0.0)
         if self._draws_unseeded:
@@ -193,11 +196,11 @@ class Program:
         return plain_metrics(epoch(train, validation, order, seeds, most))
 
     def state(self) -> "list[np.ndarray[Any, Any]]":
-        """Return the values of all variables of the model, its step and its optimizer."""
+        """Return the values of all variables of the model, step and optimizer."""
         return [variable.numpy() for variable in self._all_variables()]
 
     def set_state(self, values: "Sequence[np.ndarray[Any, Any]]") -> None:
-        """Set the variables to what :meth:`state` returned."""
+        """Set all variables to a result of :meth:`state`."""
         for variable, value in zip(self._all_variables(), values, strict=True):
             variable.assign(value)
 
@@ -205,28 +208,17 @@ class Program:
         return [*self._variables, *(variable for variable, _ in self._slots)]
 
     def validate(self, validation: Any, seeds: "np.ndarray[Any, Any] | None" = None) -> Metrics:
-        """Validate alone; return metrics as :meth:`epoch` does.
-
-        Args:
-            validation: Placed validation rows.
-            seeds: As for :meth:`epoch`.
-        """
+        """Validate without training and return metrics like :meth:`epoch`."""
         return plain_metrics(self._validation(validation, seeds, self._all_batches))
 
     def serves(self, scalars: Sequence[Scalar]) -> bool:
-        """Return whether what was traced holds for other numbers of the carried scalars."""
-        return self._carried.serves(scalars if self._carried else ())
+        """Return whether the trace is valid for these values of the traced scalars."""
+        return self._traced_scalars.serves(scalars if self._traced_scalars else ())
 
     def take_over(
         self, fresh: keras.Model, variables: Sequence[Any], scalars: Sequence[Scalar]
     ) -> None:
-        """Become the trial of a fresh model of the same structure, in every variable.
-
-        Args:
-            fresh: The model.
-            variables: Its variables, as the program was made with its own.
-            scalars: Its scalars.
-        """
+        """Copy a fresh model of the same structure, in the program's order, into this program."""
         optimizer = fresh.optimizer
         if self._slots_differ and not optimizer.built:
             with self.replicas.scope():
@@ -236,7 +228,7 @@ class Program:
             for variable, value in self._slots:
                 variable.assign(np.zeros(variable.shape) if value is None else value)
         self._copy(self._variables, variables)
-        self._carried.take_over(scalars if self._carried else ())
+        self._traced_scalars.take_over(scalars if self._traced_scalars else ())
         self.model.reset_metrics()
         self.model.stop_training = False
 
@@ -248,34 +240,33 @@ class Program:
 
     @property
     def waited_s(self) -> float:
-        """Seconds of the last epoch in which training and validation waited for batches."""
+        """Seconds that the last epoch waited for batches."""
         return float(self._waited_s.numpy())
 
     @property
-    def num_carried(self) -> int:
-        """Scalars that the program reads anew at every call."""
-        return len(self._carried)
+    def num_traced_scalars(self) -> int:
+        """Number of scalars that the program reads at every call."""
+        return len(self._traced_scalars)
 
     def _steps(self, micro_batches: int) -> tuple[Step, Step]:
-        """Return what trains on a batch, and what validates on one."""
         return (
             train_step(self._workload, self.model, self.replicas, micro_batches),
             test_step(self.model, self.replicas),
         )
 
     def _begin(self, *, training: bool) -> None:
-        """Prepare for going over all rows, in the graph."""
+        """Prepare a pass over all rows; called in the graph."""
         self.model.reset_metrics()
 
     def _end(self, *, training: bool) -> None:
-        """Bring together what going over all rows gave, in the graph."""
+        """Combine the results of a pass over all rows; called in the graph."""
 
-    def _carry(self, scalars: list[Scalar]) -> TracedScalars:
-        return self._carrying([[scalar] for scalar in scalars])
+    def _trace_scalars(self, scalars: list[Scalar]) -> TracedScalars:
+        return self._traced_scalars_of([[scalar] for scalar in scalars])
 
-    def _carrying(self, owners: Sequence[Sequence[Scalar]]) -> TracedScalars:
-        """Return scalars to carry, each with its owners in all copies of the model."""
-        # A clip threshold was divided by prepare_optimizer.
+    def _traced_scalars_of(self, owners: Sequence[Sequence[Scalar]]) -> TracedScalars:
+        """Return traced scalars with their owners in all copies of the model."""
+        # prepare_optimizer has divided the clip thresholds by the number of replicas.
         divisors = [
             self.replicas.num if scalar.attribute in CLIP_THRESHOLDS else 1 for scalar, *_ in owners
         ]
@@ -286,28 +277,29 @@ class Program:
             ]
         return TracedScalars(owners, divisors, variables)
 
-    def _traced(self, body: Callable[..., Any], **options: Any) -> Any:
-        """Return a function that runs as a graph, in which carried scalars are read anew."""
-        # TensorFlow counts traces by code, but for a partial, and would warn of each new program.
+    def _graph_function(self, body: Callable[..., Any], **options: Any) -> Any:
+        """Return a function that runs as a graph and reads the traced scalars at every call."""
+        # TensorFlow counts traces by code object and would warn for each new program; a partial has
+        # no code object.
         return tf.function(partial(self._in_graph, body), autograph=False, **options)
 
     def _in_graph(self, body: Callable[..., Any], *args: Any) -> Any:
-        def made(create: Callable[..., Any], **given: Any) -> Any:
-            self.unshared_for = "tracing made a variable, which has no first value to go back to"
+        def create_variable(create: Callable[..., Any], **given: Any) -> Any:
+            self.unshareable_reason = "tracing created a variable that cannot be reset"
             variable = create(**given)
-            self._state_of_workload.note_trained([variable])
+            self._workload_state.record_trained([variable])
             return variable
 
         before = _random_states()
         with (
-            self._carried.in_graph(),
-            own_gradients_forgotten(),
-            tf.variable_creator_scope(made),
-            self._state_of_workload.noted(self._workload),
+            self._traced_scalars.in_graph(),
+            forget_own_gradients(),
+            tf.variable_creator_scope(create_variable),
+            self._workload_state.record_changes(self._workload),
         ):
             traced = body(*args)
-        if before != _random_states():  # they are constants of the graph now
-            self.unshared_for = "tracing drew numbers of Python or NumPy"
+        if before != _random_states():  # the drawn numbers are constants of the graph
+            self.unshareable_reason = "tracing drew random numbers of Python or NumPy"
         return traced
 
     def _run_epoch(
@@ -320,15 +312,15 @@ class Program:
     ) -> dict[str, tf.Tensor]:
         self._begin(training=True)
         last = self._run_batches(
-            self._preparing(self._train, seeds, training=True),
+            self._with_preprocessing(self._train, seeds, training=True),
             self._reader(train, order),
             self._num_rows,
             most,
-            by_model=self._own_train_step,
+            own_step=self._has_own_train_step,
         )
         self._end(training=True)
         logs = self._logs(last)
-        if self._own_train_step and (not isinstance(last, Mapping) or "loss" not in logs):
+        if self._has_own_train_step and (not isinstance(last, Mapping) or "loss" not in logs):
             self._refuse_logs(last)
         if validation is not None:
             logs |= self._run_validation(validation, seeds, most)
@@ -340,17 +332,19 @@ class Program:
     ) -> dict[str, tf.Tensor]:
         self._begin(training=False)
         last = self._run_batches(
-            self._preparing(self._test, seeds, training=False),
+            self._with_preprocessing(self._test, seeds, training=False),
             self._reader(validation, None),
             self._num_validation_rows,
             most,
-            by_model=self._own_test_step,
+            own_step=self._has_own_test_step,
         )
         self._end(training=False)
         return {f"val_{name}": value for name, value in self._logs(last).items()}
 
-    def _preparing(self, step: Step, seeds: tf.Tensor | None, *, training: bool) -> _RowStep:
-        """Return a step that computes first what the workload computes of each row."""
+    def _with_preprocessing(
+        self, step: Step, seeds: tf.Tensor | None, *, training: bool
+    ) -> _NumberedStep:
+        """Return a step preceded by the workload's per-example preprocessing."""
         per_example = self._per_example
         if per_example is None or seeds is None:
             return lambda replica, batch, numbers, num_rows: step(replica, batch, num_rows)
@@ -368,32 +362,27 @@ class Program:
         return ResidentReader(rows, order)
 
     def _run_batches(
-        self, step: _RowStep, reader: Reader, num_rows: int, most: tf.Tensor, *, by_model: bool
+        self, step: _NumberedStep, reader: Reader, num_rows: int, most: tf.Tensor, *, own_step: bool
     ) -> Any:
-        """Run all batches; return what the last step returned, if that is the user's own.
+        """Run all batches; return the last step's result if the step is custom (``own_step``).
 
-        Args:
-            step: Of a batch.
-            reader: Of the rows.
-            num_rows: How many.
-            most: How many batches in a loop; those that stand behind it are always run.
-            by_model: Whether the step is the user's own.
+        ``most`` limits the batches in the loop; batches after the loop always run.
         """
         size = self._batch_size
-        if num_rows % size and not by_model and not self._needs_static_shapes:
+        if num_rows % size and not own_step and not self._needs_static_shapes:
             self._run_uneven_batches(step, reader, num_rows, most)
             return None
         full, rest = divmod(num_rows, size)
-        # A loop cannot hand out what its last step returned, so that step stands behind it.
-        looped = full - 1 if by_model and not rest else full
+        # A loop cannot return its last step's result, so that step runs after the loop.
+        looped = full - 1 if own_step and not rest else full
         last = None
 
         def batch(first: Any, count: int) -> Any:
-            whole = by_model and not is_shared(count, self.replicas.num)
+            whole = own_step and not is_shared(count, self.replicas.num)
             num_shares = 1 if whole else self.replicas.num
 
             def run(replica: int, fetched: Any) -> Any:
-                begin, end = split(count, replica if num_shares > 1 else 0, num_shares)
+                begin, end = split_rows(count, replica if num_shares > 1 else 0, num_shares)
                 numbers, rows = reader.part(fetched, first, begin, end, count)
                 return step(replica, rows, numbers, count)
 
@@ -412,15 +401,12 @@ class Program:
             last = batch(looped * size, size)
         if rest:
             last = batch(full * size, rest)
-        return last if by_model else None
+        return last if own_step else None
 
     def _run_uneven_batches(
-        self, step: _RowStep, reader: Reader, num_rows: int, most: tf.Tensor
+        self, step: _NumberedStep, reader: Reader, num_rows: int, most: tf.Tensor
     ) -> None:
-        """Run all batches in one loop, whose body serves the shorter last one too.
-
-        A body is traced once, where a last batch of its own shape would trace it twice.
-        """
+        """Run all batches in one loop, so that a shorter last batch needs no trace."""
         size = self._batch_size
         last = tf.minimum(tf.minimum(most, num_rows // size + 1) * size, num_rows)
 
@@ -433,7 +419,7 @@ class Program:
         tf.while_loop(lambda first: first < last, body, (tf.constant(0),), parallel_iterations=1)
 
     def _logs(self, last: Any) -> dict[str, tf.Tensor]:
-        """Return the metrics after the last batch, as ``fit`` would log them."""
+        """Return the metrics after the last batch as ``fit`` logs them."""
         metrics = dict(self.model.get_metrics_result())
         if isinstance(last, Mapping) and set(last) != set(metrics):
             metrics = self.replicas.mean(dict(last))
@@ -451,26 +437,26 @@ class Program:
         if size < replicas:
             raise WorkloadError(
                 f"the global batch size {size} is smaller than the {replicas} replicas: each needs "
-                "at least one row; enlarge the batch or use fewer replicas"
+                "at least one row; use a larger batch or fewer replicas"
             )
         rest = self._num_rows % size
         if uneven == "refuse" and (size % replicas or rest % replicas):
             raise WorkloadError(
                 f"the global batch size {size} or the {rest} row(s) of the last batch do not "
-                f"divide by the {replicas} replicas, and uneven batches are to be refused: choose "
-                'multiples, or Mirrored(uneven="split"), which weighs them by rows'
+                f'divide by the {replicas} replicas, and uneven is "refuse": choose multiples, or '
+                'use Mirrored(uneven="split"), which weighs replicas by rows'
             )
         local = any(not layer.synchronized for layer in batch_norms(self.model))
         if 0 < rest < replicas and local:
             raise WorkloadError(
                 f"the last batch has {rest} row(s) for {replicas} replicas, and BatchNormalization "
-                "has no statistics where there are no rows: use "
+                "has no statistics in a replica without rows: use "
                 "Mirrored(synchronized_batch_norm=True), or a batch size that leaves more rows"
             )
-        if micro_batches > 1 and self._own_train_step:
+        if micro_batches > 1 and self._has_own_train_step:
             raise WorkloadError(
-                f"micro_batches is {micro_batches}, but a train_step of its own takes a batch as "
-                "a whole: use 1, or a smaller batch size"
+                f"micro_batches is {micro_batches}, but a custom train_step takes whole batches: "
+                "use 1, or a smaller batch size"
             )
 
 
@@ -479,7 +465,7 @@ def _names_in(logs: Any) -> str:
 
 
 def _random_states() -> tuple[Any, ...]:
-    state: Any = np.random.get_state()  # noqa: NPY002  which user code draws from
+    state: Any = np.random.get_state()  # noqa: NPY002  user code draws from it
     return random.getstate(), state[1].tobytes(), *state[2:]
 
 
@@ -488,14 +474,14 @@ def _is_of_keras(optimizer: Any) -> bool:
 
 
 def _reads(variable: Any) -> bool:
-    """Return whether the graph that is being traced has come to use a variable."""
+    """Return whether the graph being traced uses a variable."""
     captured = getattr(tf.compat.v1.get_default_graph(), "captures", ())
     return any(outer is variable.value.handle for outer, _ in captured)
 
 
 @contextlib.contextmanager
-def _unchanged(variables: Sequence[Any]) -> Iterator[None]:
-    """Put back what is assigned to variables meanwhile, other than to weights that are trained."""
+def _preserve_state(variables: Sequence[Any]) -> Iterator[None]:
+    """Restore the non-trainable variables on exit."""
     before = [(each, each.numpy()) for each in variables if not each.trainable]
     yield
     for variable, value in before:
@@ -503,11 +489,11 @@ def _unchanged(variables: Sequence[Any]) -> Iterator[None]:
 
 
 def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":
-    """Keep a variable's first value; None stands for zeros, which most slots are."""
+    """Return an initial value, with None for zeros, which save memory in most slots."""
     return value if np.any(value) else None
 
 
 def plain_metrics(logs: Mapping[str, Any]) -> Metrics:
-    """Return metrics outside of TensorFlow, scalars as floats."""
+    """Convert metrics to NumPy arrays, and scalars to floats."""
     arrays = {name: value.numpy() for name, value in logs.items()}
     return {name: float(a) if np.ndim(a) == 0 else a for name, a in arrays.items()}

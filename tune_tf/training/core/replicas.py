@@ -1,4 +1,4 @@
-"""The copies of the model that train together, and the strategy that keeps them equal."""
+"""Replicas of a model on one node, and the strategy that keeps them equal."""
 
 import contextlib
 import functools
@@ -8,16 +8,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from tune_tf.training.core.gradients import scaled
+from tune_tf.training.core.gradients import scale_gradient
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
 
 
 class Replicas:
-    """The replicas of a trial; a single one needs no strategy and pays for none.
+    """Replicas of a trial; a single one runs without a strategy.
 
     Args:
-        devices: A device a replica.
+        devices: One device per replica.
     """
 
     def __init__(self, devices: Devices) -> None:
@@ -27,12 +27,12 @@ class Replicas:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What a traced program depends on."""
+        """The part of the layout that a traced program depends on."""
         return (self.num,)
 
     @property
     def has_several_devices(self) -> bool:
-        """Whether a batch goes over more than one device."""
+        """Whether a batch is split over several devices."""
         return self.num > 1
 
     def window(self, num_rows: int) -> tuple[int, int]:
@@ -55,29 +55,29 @@ class Replicas:
         return self._strategy.run(in_replica, args=args)
 
     @contextlib.contextmanager
-    def as_if_alone(self, share: float) -> Iterator[None]:
-        """Let a replica run code that is written for one device; in replica context.
+    def as_single_replica(self, share: float) -> Iterator[None]:
+        """Run code that is written for one device in replica context.
 
-        Keras and TensorFlow divide losses by the number of replicas, by hand nobody does. Here
+        Keras and TensorFlow divide losses by the number of replicas; custom code does not. Here
         both give means over the replica's own rows, and :meth:`weighted` weighs their gradients.
 
         Args:
-            share: The replica's rows over an even share of the batch.
+            share: The replica's rows divided by an even share of the batch.
         """
         _replica.share = share
-        _replica.has_weighted = False
+        _replica.has_weighed_gradients = False
         try:
             yield
         finally:
             _replica.share = None
 
     @property
-    def has_weighted(self) -> bool:
-        """Whether this replica, since it ran as if alone, had gradients to weigh."""
-        return _replica.has_weighted
+    def has_weighed_gradients(self) -> bool:
+        """Whether gradients were weighed in this replica since :meth:`as_single_replica`."""
+        return _replica.has_weighed_gradients
 
     def mean(self, values: Any) -> Any:
-        """Average what :meth:`run` returned over the replicas."""
+        """Average the results of :meth:`run` over the replicas."""
         if self._strategy is None:
             return values
         return tf.nest.map_structure(
@@ -98,7 +98,7 @@ class Replicas:
         )
 
     def first_copy(self, placed: Any) -> Any:
-        """Return one device's copy of what :meth:`place` made."""
+        """Return one device's copy of placed arrays."""
         if self._strategy is None:
             return placed
         return tf.nest.map_structure(
@@ -106,10 +106,10 @@ class Replicas:
         )
 
     def weighted(self, gradients: list[Any]) -> list[Any]:
-        """Weigh gradients of code that runs as if alone, so that those of all replicas add up."""
-        _replica.has_weighted = True
+        """Weigh gradients by rows so that those of all replicas add up."""
+        _replica.has_weighed_gradients = True
         weight = 1.0 if _replica.share is None else _replica.share / self.num
-        return [None if g is None else scaled(g, weight) for g in gradients]
+        return [None if g is None else scale_gradient(g, weight) for g in gradients]
 
     def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
         """Average gradients over the replicas, in replica context; None stays None.
@@ -120,25 +120,27 @@ class Replicas:
         reduced = iter(
             tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, present)
         )
-        return [None if g is None else scaled(next(reduced), 1 / self.num) for g in gradients]
+        return [
+            None if g is None else scale_gradient(next(reduced), 1 / self.num) for g in gradients
+        ]
 
 
 class _ReplicaThread(threading.local):
-    """What a replica's thread does; TensorFlow traces each replica in a thread of its own."""
+    """State of a replica; TensorFlow traces each replica in its own thread."""
 
-    share: float | None = None  # of the batch; None unless it runs as if alone
-    has_weighted: bool = False
+    share: float | None = None  # None outside of as_single_replica
+    has_weighed_gradients: bool = False
 
 
 _replica = _ReplicaThread()
 
 
 class SingleReplicaMixin:
-    """Mixed into a strategy, lets its replicas run as if they were alone."""
+    """Mixin of strategies that lets replicas run code for a single device."""
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """Replicas by whose number code in this thread should divide its losses."""
+        """Number by which code in this thread divides its losses."""
         return super().num_replicas_in_sync if _replica.share is None else 1  # type: ignore[misc]
 
 

@@ -1,4 +1,4 @@
-"""How parts of a batch are weighed by their rows, so that together they are the whole batch."""
+"""Row weights with which the parts of a batch add up to the whole batch."""
 
 from typing import Any
 
@@ -8,28 +8,28 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 
 
-def split(num_rows: int, replica: int, num_replicas: int) -> tuple[int, int]:
+def split_rows(num_rows: int, replica: int, num_replicas: int) -> tuple[int, int]:
     """Return the rows ``[first, last)`` of a global batch that a replica works on."""
     return num_rows * replica // num_replicas, num_rows * (replica + 1) // num_replicas
 
 
-def unpack(batch: Any) -> tuple[Any, Any, Any]:
-    """Return rows, targets and weights of a batch; None for those that it has not."""
+def unpack_batch(batch: Any) -> tuple[Any, Any, Any]:
+    """Return inputs, targets and sample weights of a batch; None for missing ones."""
     x, y, sample_weight = (*batch, None, None)[:3]
     return x, y, sample_weight
 
 
-def share_of(rows: int, num_rows: int, num_replicas: int) -> float:
-    """Return the share of some rows over an even share of a replica; 1 for an even batch."""
+def relative_share(rows: int, num_rows: int, num_replicas: int) -> float:
+    """Return some rows' share of a batch divided by an even share; 1 for an even batch."""
     return rows * num_replicas / num_rows
 
 
-def by_rows(
+def weigh_loss(
     loss: Any, share: float, model: keras.Model, num_replicas: int, *, row_weighted: bool
 ) -> Any:
-    """Weigh the loss of some rows, so that the losses of all rows sum up to that of the batch.
+    """Weigh the loss of some rows so that the losses of all parts add up to that of the batch.
 
-    Means are weighted by rows. A sum is not, but weight penalties, which come with each, are.
+    Means are weighted by rows. Sums are not, except for the weight penalties in each of them.
     """
     if share == 1.0:
         return loss
@@ -44,12 +44,12 @@ def by_rows(
 
 
 def track_loss(metric: Any, loss: Any, num_rows: int, num_replicas: int) -> None:
-    """Count the loss of a batch, of which each replica has its part."""
+    """Add a replica's part of a batch's loss to the loss metric."""
     metric.update_state(loss * num_replicas, sample_weight=num_rows / num_replicas)
 
 
 def loss_metric(model: keras.Model) -> Any:
-    """Return the metric of the whole loss."""
+    """Return the metric of the total loss."""
     return next(metric for metric in model.metrics if metric.name == "loss")
 
 
@@ -57,7 +57,7 @@ def loss_is_mean(model: keras.Model) -> bool:
     """Return whether the compiled losses are means over rows; False where they are sums.
 
     Raises:
-        WorkloadError: They are neither, so no rows-based weight makes replicas exact.
+        WorkloadError: They are neither, so row weights cannot make replicas exact.
     """
     losses = [loss for loss in tf.nest.flatten(model.loss) if loss is not None]
     kinds = {getattr(loss, "reduction", "sum_over_batch_size") for loss in losses}

@@ -1,4 +1,4 @@
-"""The scalar hyperparameters of a compiled model that a traced program can carry."""
+"""Scalar hyperparameters of a compiled model that a traced program can read at every call."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _OPTIMIZER = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
 _ADAM = ("beta_1", "beta_2", "epsilon", *_OPTIMIZER)
 
 # By exact class: a subclass may do anything with its attributes.
-_CARRIED: dict[type, tuple[str, ...]] = {
+_TRACEABLE: dict[type, tuple[str, ...]] = {
     keras.optimizers.SGD: ("momentum", *_OPTIMIZER),
     keras.optimizers.RMSprop: ("rho", "momentum", "epsilon", *_OPTIMIZER),
     keras.optimizers.Adam: _ADAM,
@@ -46,8 +46,8 @@ class Scalar:
     """A float attribute of an optimizer, schedule, layer or regularizer.
 
     Args:
-        owner: The object that has it.
-        attribute: Its name there.
+        owner: The object.
+        attribute: Name of the attribute.
     """
 
     owner: Any
@@ -55,16 +55,16 @@ class Scalar:
 
     @property
     def number(self) -> Any:
-        """What stands there now."""
+        """The present value of the attribute."""
         return getattr(self.owner, self.attribute)
 
     @property
     def value(self) -> float:
-        """The number now, as a Python float."""
+        """The present value as a Python float."""
         return float(self.number)
 
     def replace(self, value: Any) -> None:
-        """Put another number, or what stands for one, in its place."""
+        """Set the attribute to another number or to a traced float."""
         setattr(self.owner, self.attribute, value)
 
 
@@ -75,20 +75,17 @@ def inner_optimizer(model: keras.Model) -> Any:
 
 
 def optimizers_of(model: keras.Model) -> list[Any]:
-    """Return what updates the model's variables: one optimizer, or those of a MultiOptimizer."""
+    """Return the model's optimizer, or all optimizers of a MultiOptimizer."""
     optimizer = inner_optimizer(model)
     if not has_several_optimizers(model):
         return [optimizer]
-    if not optimizer.built:  # by its map, which may make them as it is asked
+    if not optimizer.built:  # building may create the optimizers
         optimizer.build(model.trainable_variables)
     return list(optimizer.optimizers)
 
 
 def learning_rate(model: keras.Model) -> Rate:
-    """Return the learning rate, if it is a number that can be set and not a schedule.
-
-    Of a MultiOptimizer it is a list of those of its optimizers.
-    """
+    """Return the learning rate, None for a schedule; a list for a MultiOptimizer."""
     rates = [
         float(optimizer.learning_rate.numpy())
         if isinstance(getattr(optimizer, "_learning_rate", None), keras.Variable)
@@ -99,7 +96,7 @@ def learning_rate(model: keras.Model) -> Rate:
 
 
 def set_learning_rate(model: keras.Model, value: Rate) -> None:
-    """Set a learning rate that :func:`learning_rate` could read."""
+    """Set a learning rate as :func:`learning_rate` returns it."""
     rates = value if isinstance(value, list) else [value]
     for optimizer, rate in zip(optimizers_of(model), rates, strict=True):
         if rate is not None:
@@ -112,19 +109,19 @@ def has_several_optimizers(model: keras.Model) -> bool:
 
 
 def scalars_of(model: keras.Model) -> list[Scalar]:
-    """Return the scalars that can be carried, in an order that models of one structure share.
+    """Return the scalars that can be traced, in an order that models of one structure share.
 
-    Zero and None are left out: they switch code off, so they belong to the structure.
+    Zero and None are excluded: they disable code, so they are part of the structure.
     """
     found = [
         Scalar(owner, attribute)
         for owner in _owners(model)
-        for attribute in _CARRIED.get(type(owner), ())
+        for attribute in _TRACEABLE.get(type(owner), ())
     ]
-    return [scalar for scalar in found if _is_carried(scalar.number)]
+    return [scalar for scalar in found if _is_traceable(scalar.number)]
 
 
-def _is_carried(value: Any) -> bool:
+def _is_traceable(value: Any) -> bool:
     if value is None or isinstance(value, bool | int):
         return False
     try:
@@ -136,20 +133,20 @@ def _is_carried(value: Any) -> bool:
 def _owners(model: keras.Model) -> Iterator[Any]:
     optimizer = inner_optimizer(model)
     yield optimizer
-    # The schedule object; for a plain number `learning_rate` is a variable and carries itself.
+    # The schedule object; a plain number is in a variable and needs no tracing.
     schedule = getattr(optimizer, "_learning_rate", None)
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         yield schedule
     seen: set[int] = set()
     for layer in layers_of(model):
         for owner in (layer, *vars(layer).values()):
-            if type(owner) in _CARRIED and id(owner) not in seen:
+            if type(owner) in _TRACEABLE and id(owner) not in seen:
                 seen.add(id(owner))
                 yield owner
 
 
 def layers_of(model: keras.Model) -> Iterator[keras.Layer]:
-    """Return the layers of a model and of the models in it."""
+    """Return the layers of a model and of its nested models."""
     for layer in model.layers:
         yield layer
         if isinstance(layer, keras.Model):

@@ -1,4 +1,4 @@
-"""Every random draw of a trial, from one number."""
+"""Seeds of all random draws of a trial, derived from one number."""
 
 import contextlib
 import random
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_ORDER, _EXAMPLES, _STREAM, _UNSEEDED = 1, 2, 3, 4  # keep the streams of one seed apart
+_ORDER, _EXAMPLES, _STREAM, _UNSEEDED = 1, 2, 3, 4  # distinguish the streams of one seed
 
 
 def trial_seed(sweep_seed: int, trial_number: int) -> int:
@@ -17,16 +17,16 @@ def trial_seed(sweep_seed: int, trial_number: int) -> int:
 def seed_everything(seed: int) -> None:
     """Seed Python and NumPy, from which Keras draws the seeds of its layers.
 
-    TensorFlow's global seed is left alone on purpose: setting it empties its kernel caches, which
-    costs every later trial of the process a tenth of a second.
+    TensorFlow's global seed is left unset: setting it clears the kernel caches, which costs every
+    later trial of the process a tenth of a second.
     """
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  Keras and user code draw from the global state
 
 
 @contextlib.contextmanager
-def global_draws_undone() -> Iterator[None]:
-    """Put the global generators of Python and NumPy back, whatever draws from them meanwhile."""
+def preserve_global_rng() -> Iterator[None]:
+    """Restore the global generators of Python and NumPy afterwards."""
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield
@@ -38,18 +38,18 @@ def global_draws_undone() -> Iterator[None]:
 def epoch_order(
     seed: int, epoch: int, num_rows: int
 ) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
-    """Return the order of the rows in an epoch, shape ``[num_rows]``; needs no earlier epoch."""
+    """Return the order of the rows in an epoch, int32, shape ``[num_rows]``."""
     generator = np.random.default_rng([seed, _ORDER, epoch])
     return generator.permutation(num_rows).astype(np.int32)
 
 
 def stream_seed(seed: int, epoch: int) -> int:
-    """Return the seed by which cached rows are mixed in an epoch."""
+    """Return the seed with which cached rows are shuffled in an epoch."""
     return int(np.random.SeedSequence([seed, _STREAM, epoch]).generate_state(1)[0])
 
 
 def example_seeds(seed: int, epoch: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int32]]":
-    """Return the seeds of what is computed of single rows in an epoch, int32, shape ``[2, 2]``.
+    """Return the seeds of per-example preprocessing in an epoch, int32, shape ``[2, 2]``.
 
     The first is for training, the second for validation, where it is the same in all epochs.
     """
@@ -61,6 +61,6 @@ def example_seeds(seed: int, epoch: int) -> "np.ndarray[tuple[int, int], np.dtyp
 
 
 def unseeded_state(seed: int, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Return what a generator begins an epoch with that was given no seed, int64, shape ``[2]``."""
+    """Return an epoch's initial state of the unseeded generator, int64, shape ``[2]``."""
     drawn = np.random.SeedSequence([seed, _UNSEEDED, epoch]).generate_state(1)
     return np.array([int(drawn[0]), 0], np.int64)

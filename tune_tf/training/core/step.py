@@ -1,9 +1,9 @@
-"""One gradient update and one validation batch, exact for any number of replicas.
+"""Training and validation steps of a batch, exact for any number of replicas.
 
-With one replica a batch goes through Keras' own ``train_step``. With several, Keras is wrong in
-two common cases (clipping happens before the gradients are summed; an uneven last batch weighs
-rows unequally), so the step is done here: every replica takes its share of the real rows, nothing
-is padded, losses are scaled by real row counts, and gradients are averaged before the clip.
+With one replica, a batch goes through Keras' own ``train_step``. With several, Keras is wrong in
+two common cases (it clips before it sums gradients; an uneven last batch weighs rows unequally).
+Here every replica takes its share of the real rows without padding, losses are scaled by row
+counts, and gradients are averaged before clipping.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,16 +13,16 @@ import keras
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.gradients import added
+from tune_tf.training.core.gradients import add_gradients
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.row_weights import (
-    by_rows,
     loss_is_mean,
     loss_metric,
-    share_of,
-    split,
+    relative_share,
+    split_rows,
     track_loss,
-    unpack,
+    unpack_batch,
+    weigh_loss,
 )
 from tune_tf.workload import Workload
 
@@ -58,31 +58,31 @@ def train_step(
     """Return the step that trains on a batch and updates the model's metrics.
 
     Args:
-        workload: Whose model.
+        workload: The workload of the model.
         model: Prepared by :func:`~tune_tf.training.core.update.prepare_optimizer`.
-        replicas: What it trains on.
-        micro_batches: Pieces in which a replica takes its rows, one after another.
+        replicas: The replicas of the model.
+        micro_batches: Pieces into which a replica cuts its rows, one after another.
     """
     if has_own_train_step(workload, model):
         own = _own_step(lambda batch: workload.train_step(model, batch), replicas)
-        return own if replicas.num == 1 else _updating(own, workload, replicas)
+        return own if replicas.num == 1 else _require_optimizer(own, workload, replicas)
     if replicas.num == 1 and micro_batches == 1:
         return lambda replica, batch, num_rows: workload.train_step(model, batch)
 
     row_weighted = loss_is_mean(model)
     tracker = loss_metric(model)
-    unused: set[int] = set()  # variables without a gradient, as seen in replicas with rows
+    unused: set[int] = set()  # variables without a gradient in replicas with rows
 
     def piece_step(batch: Any, share: float) -> tuple[Any, list[Any]]:
-        x, y, sample_weight = unpack(batch)
+        x, y, sample_weight = unpack_batch(batch)
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
             y_pred = model(x, training=True)
             if share:
                 loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
-                loss = by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
-            else:  # no rows: only what other replicas wait for (synchronized statistics)
-                loss = _nothing_of(y_pred)
+                loss = weigh_loss(loss, share, model, replicas.num, row_weighted=row_weighted)
+            else:  # no rows: other replicas wait for synchronized statistics
+                loss = _zero_loss(y_pred)
             scaled = model.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, variables)
         if share:
@@ -96,18 +96,18 @@ def train_step(
         return loss, gradients
 
     def step(replica: int, batch: Any, num_rows: int) -> None:
-        first, last = split(num_rows, replica, replicas.num)
-        # As many in every replica, because synchronized statistics wait for each other.
+        first, last = split_rows(num_rows, replica, replicas.num)
+        # The same number in every replica, which wait for each other's synchronized statistics.
         num_pieces = min(micro_batches, max(1, num_rows // replicas.num))
         loss: Any = 0.0
         gradients: list[Any] = [None] * len(model.trainable_variables)
         for number in range(num_pieces):
-            begin, end = split(last - first, number, num_pieces)
-            share = share_of(end - begin, num_rows, replicas.num)
+            begin, end = split_rows(last - first, number, num_pieces)
+            share = relative_share(end - begin, num_rows, replicas.num)
             piece = batch if num_pieces == 1 else _piece_after(gradients, batch, begin, end)
             more_loss, more = piece_step(piece, share)
             loss = loss + more_loss
-            gradients = [added(a, b) for a, b in zip(gradients, more, strict=True)]
+            gradients = [add_gradients(a, b) for a, b in zip(gradients, more, strict=True)]
         model.optimizer.apply(gradients, model.trainable_variables)
         track_loss(tracker, loss, num_rows, replicas.num)
 
@@ -125,15 +125,15 @@ def test_step(model: keras.Model, replicas: Replicas) -> Step:
     tracker = loss_metric(model)
 
     def step(replica: int, batch: Any, num_rows: int) -> None:
-        x, y, sample_weight = unpack(batch)
-        first, last = split(num_rows, replica, replicas.num)
+        x, y, sample_weight = unpack_batch(batch)
+        first, last = split_rows(num_rows, replica, replicas.num)
         if first == last:
             track_loss(tracker, tf.zeros([]), num_rows, replicas.num)
             return
-        share = share_of(last - first, num_rows, replicas.num)
+        share = relative_share(last - first, num_rows, replicas.num)
         y_pred = model(x, training=False)
         loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
-        loss = by_rows(loss, share, model, replicas.num, row_weighted=row_weighted)
+        loss = weigh_loss(loss, share, model, replicas.num, row_weighted=row_weighted)
         track_loss(tracker, loss, num_rows, replicas.num)
         model.compute_metrics(x, y, y_pred, sample_weight)
 
@@ -141,27 +141,28 @@ def test_step(model: keras.Model, replicas: Replicas) -> Step:
 
 
 def is_shared(num_rows: int, num_replicas: int) -> bool:
-    """Return whether a step of the user's own can take a batch in shares.
+    """Return whether a custom step can take a batch in shares.
 
-    It may divide by its rows, so each replica takes the whole batch where some would have none.
+    A custom step may divide by its rows, so every replica takes the whole batch if one would have
+    none.
     """
     return num_rows >= num_replicas
 
 
 def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
-    """Return a step that is written as for one device.
+    """Return the step for a custom step that is written for one device.
 
-    A replica runs it as if it were alone: its losses are means over the rows that it is given,
-    by Keras or by hand. Gradients and what it returns are weighted by rows here.
+    Its losses, from Keras or its own code, are means over a replica's rows. Its gradients and logs
+    are weighted by rows here.
     """
     if replicas.num == 1:
         return lambda replica, batch, num_rows: own(batch)
 
     def step(replica: int, batch: Any, num_rows: int) -> Any:
-        first, last = split(num_rows, replica, replicas.num)
+        first, last = split_rows(num_rows, replica, replicas.num)
         shared = is_shared(num_rows, replicas.num)
-        share = share_of(last - first, num_rows, replicas.num) if shared else 1.0
-        with replicas.as_if_alone(share):
+        share = relative_share(last - first, num_rows, replicas.num) if shared else 1.0
+        with replicas.as_single_replica(share):
             logs = own(batch)
         if share == 1.0 or not isinstance(logs, Mapping):
             return logs
@@ -170,15 +171,15 @@ def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
     return step
 
 
-def _updating(step: Step, workload: Workload, replicas: Replicas) -> Step:
-    """Refuse a step whose update would be another one in each replica."""
+def _require_optimizer(step: Step, workload: Workload, replicas: Replicas) -> Step:
+    """Refuse a step whose update would differ between replicas."""
 
     def updating(replica: int, batch: Any, num_rows: int) -> Any:
         logs = step(replica, batch, num_rows)
-        if not replicas.has_weighted:
+        if not replicas.has_weighed_gradients:
             raise WorkloadError(
                 f"the train_step of {type(workload).__name__} or its model changes weights without "
-                "model.optimizer, so each replica would go its own way: call "
+                "model.optimizer, so the replicas would diverge: call "
                 "model.optimizer.apply(gradients, variables), or use one replica"
             )
         return logs
@@ -187,12 +188,12 @@ def _updating(step: Step, workload: Workload, replicas: Replicas) -> Step:
 
 
 def _piece_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
-    """Return some rows, once gradients are done: else all pieces would be in memory at a time."""
+    """Return some rows after gradients are done, so that one piece is in memory at a time."""
     finished = [g for g in tf.nest.flatten(done, expand_composites=True) if g is not None]
     with tf.control_dependencies(finished):
         return tf.nest.map_structure(lambda a: tf.identity(a[begin:end]), batch)
 
 
-def _nothing_of(y_pred: Any) -> Any:
+def _zero_loss(y_pred: Any) -> Any:
     """Return a zero that is connected to a prediction without rows."""
     return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])

@@ -1,4 +1,4 @@
-"""What makes two compiled models one traced program."""
+"""Structure key that decides which trials share a traced program."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -12,26 +12,27 @@ from tune_tf.training.reuse.fingerprint import Fingerprint, fingerprint, method_
 from tune_tf.workload import Config, Workload
 
 
-def structure_of(
+def program_fingerprint(
     workload: Workload,
     model: keras.Model,
     scalars: Sequence[Scalar],
     config: Config,
     batch: Hashable = (),
 ) -> Fingerprint:
-    """Return a fingerprint that is equal exactly for trials which one traced program can serve.
+    """Return a fingerprint that is equal exactly for trials that can share a traced program.
 
-    It is of the model and all that it refers to, of the workload's ``train_step``, and of the
-    settings of Keras and TensorFlow. Left out are values that a program reads anew for each trial:
-    those of variables, seeds of random generators, and the carried scalars. Automatic names must
-    have been counted from zero (see ``build.py``).
+    It covers the model and everything that it refers to, the workload's ``train_step``, and the
+    settings of Keras and TensorFlow. It excludes what a program reads for each trial: values of
+    variables, seeds of random generators and traced scalars. Automatic names must have been
+    counted from zero (see ``build.py``).
 
     Args:
-        workload: Whose model.
+        workload: The workload.
         model: Compiled and built.
-        scalars: The scalars that the program will carry.
-        config: The trial's values, which ``Workload.structure`` may tell further apart.
-        batch: Shapes and types of the data, batch size, replicas: whatever else is traced in.
+        scalars: The scalars that the program will read at every call.
+        config: The trial's config, which ``Workload.structure`` may distinguish further.
+        batch: Whatever else is fixed in a trace: shapes and types of the data, batch size,
+            replicas.
     """
     step = method_dependencies(workload, "train_step") if trains_by_workload(workload) else ()
     roots = [model, step, workload.structure(config), repr(batch), _settings()]
@@ -39,7 +40,7 @@ def structure_of(
 
 
 def _settings() -> tuple[Any, ...]:
-    """Return the settings of a process that change what is traced."""
+    """Return the process-wide settings that affect tracing."""
     return (
         keras.config.floatx(),
         keras.config.epsilon(),

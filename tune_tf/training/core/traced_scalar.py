@@ -1,9 +1,9 @@
-"""A Python float that a traced program reads anew at every call.
+"""Python floats that a traced program reads at every call.
 
 Keras keeps most hyperparameters (momentum, weight decay, a dropout rate, ...) as Python floats,
-which tracing turns into constants. While a graph is traced, a :class:`TracedFloat` stands in their
-place: its number lives in a float64 variable, so one traced program serves every value. At all
-other times the plain number of the trial stands there, for callbacks and whoever else looks.
+which tracing turns into constants. While a graph is traced, a :class:`TracedFloat` replaces them:
+its number is in a float64 variable, so one traced program serves every value. At all other times
+the attribute is the trial's plain number, for callbacks and other code.
 """
 
 import contextlib
@@ -21,21 +21,20 @@ Thunk = Callable[[], tf.Tensor]
 
 
 class TracedFloat(float):
-    """A float whose number is read from a variable when a traced program runs.
+    """Float whose number is read from a variable when a traced program runs.
 
-    Arithmetic with Python numbers stays lazy and in float64, as Python would do it, and is cast to
-    the tensor's type where a tensor is met; so results are those of the plain float. Comparisons
-    and truth use the value at trace time, and are noted: a program is shared only by values for
-    which they all come out alike. What else Python code asks of a float (its text, its hash, a
-    whole number) is answered, and the program is shared only by equal values.
+    Arithmetic with Python numbers is lazy and in float64, as in Python, and is cast to the type of
+    a tensor operand; so results equal those of the plain float. Comparisons and truth tests use
+    the value at trace time and are recorded: only values for which all of them give the same
+    result share the program. Other float operations (text, hash, rounding) use the value at trace
+    time too, and only equal values share the program.
 
-    The C double inside is NaN: C code that takes the number behind our back gives NaN, never a
-    stale number.
+    The C double inside is NaN: C code that reads it directly gives NaN, never a stale number.
 
     Args:
-        number: Returns the number now, for comparisons.
-        read: Makes the float64 tensor to use.
-        comparisons: Receives for each comparison whether it would come out the same now.
+        number: Returns the present number, for comparisons.
+        read: Returns the float64 tensor to use.
+        comparisons: Receives a check for each comparison, true if its result is unchanged.
     """
 
     dtype: ClassVar[type] = float  # Keras promotes types by this: a weak Python float
@@ -48,7 +47,7 @@ class TracedFloat(float):
     def __new__(
         cls, number: Callable[[], float], read: Thunk, comparisons: list[Callable[[], bool]]
     ) -> "TracedFloat":
-        """Make a float that holds NaN where C code looks for its number."""
+        """Create a float whose C double is NaN."""
         self = super().__new__(cls, float("nan"))
         self._number = number
         self._read = read
@@ -58,10 +57,10 @@ class TracedFloat(float):
         return self
 
     def __tf_tensor__(self, dtype: tf.DType | None = None, name: str | None = None) -> tf.Tensor:
-        """Convert to a tensor of ``dtype``; float32 unless said, like a Python float.
+        """Convert to a tensor of ``dtype``, by default float32 like a Python float.
 
-        A graph reads and casts once on each device, however many variables an optimizer updates
-        with the number: under a strategy each replica reads its own copy.
+        A graph reads and casts once per device, however many variables an optimizer updates; under
+        a strategy each replica reads its own copy.
         """
         dtype = dtype or tf.float32
         if tf.executing_eagerly():
@@ -74,7 +73,7 @@ class TracedFloat(float):
         return self._cast[key]
 
     def __bool__(self) -> bool:
-        """Return whether the value of the moment is not zero."""
+        """Return whether the present value is not zero."""
         return bool(self._compared(operator.ne, lambda: 0.0))
 
     def _apply(self, op: Callable[..., Any], other: Any, *, swapped: bool) -> Any:
@@ -102,7 +101,7 @@ class TracedFloat(float):
         return pick(self.__tf_tensor__(tensor.dtype), tensor)
 
     def __neg__(self) -> "TracedFloat":
-        """Return the negated value, still carried."""
+        """Return the negated value, traced."""
         return TracedFloat(lambda: -self._number(), lambda: -self._read(), self._comparisons)
 
     def __pos__(self) -> "TracedFloat":
@@ -121,7 +120,7 @@ class TracedFloat(float):
         return float, (self._fixed(),)
 
     def __abs__(self) -> "TracedFloat":
-        """Return the absolute value, still carried."""
+        """Return the absolute value, traced."""
         return TracedFloat(
             lambda: abs(self._number()), lambda: tf.abs(self._read()), self._comparisons
         )
@@ -132,7 +131,7 @@ class TracedFloat(float):
         return outcome
 
     def _fixed(self) -> float:
-        """Return the value of the moment, without which the trace would be another one."""
+        """Return the present value, on which the trace depends from now on."""
         number = self._number()
         self._compared(operator.eq, lambda: number)
         return number
@@ -179,13 +178,13 @@ for _name in ("as_integer_ratio", "hex", "is_integer"):
 
 
 class TracedScalars:
-    """The scalars of a program: the variables that its graphs read, and the objects they are of.
+    """Scalars of a program, with the variables from which its graphs read them.
 
     Args:
-        scalars: Of the program's model, in the order that models of one structure share; each has
-            its owners in all copies of the model.
-        divisors: By which the number of each is divided where the program's model has it.
-        variables: float64, one a scalar.
+        scalars: Scalars of the program's model, in an order that models of one structure share,
+            each with its owners in all copies of the model.
+        divisors: Divisor of each number in the program's model.
+        variables: One float64 variable per scalar.
     """
 
     def __init__(
@@ -205,20 +204,20 @@ class TracedScalars:
         ]
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of scalars."""
         return len(self._numbers)
 
     def places(self) -> list[tuple[Any, str]]:
-        """Return the owners and attributes where the numbers stand."""
+        """Return the owners and attribute names of the scalars."""
         return [(owner.owner, owner.attribute) for owners in self._scalars for owner in owners]
 
     @contextlib.contextmanager
     def in_graph(self) -> Iterator[None]:
-        """Let what is traced meanwhile read the numbers from the variables."""
+        """Replace the numbers by traced floats while a graph is traced."""
         plain = [[owner.number for owner in owners] for owners in self._scalars]
-        for owners, carried in zip(self._scalars, self._in_graph, strict=True):
+        for owners, traced in zip(self._scalars, self._in_graph, strict=True):
             for owner in owners:
-                owner.replace(carried)
+                owner.replace(traced)
         try:
             yield
         finally:
@@ -227,11 +226,7 @@ class TracedScalars:
                     owner.replace(value)
 
     def serves(self, scalars: Sequence[Scalar]) -> bool:
-        """Return whether tracing with other numbers would have taken the same way.
-
-        Args:
-            scalars: Of another model of the same structure.
-        """
+        """Return whether tracing another model of the same structure would give the same graph."""
         before, self._numbers = self._numbers, self._divided(scalars)
         try:
             return all(is_same() for is_same in self._comparisons)
@@ -239,7 +234,7 @@ class TracedScalars:
             self._numbers = before
 
     def take_over(self, scalars: Sequence[Scalar]) -> None:
-        """Take the numbers of another model of the same structure."""
+        """Set the numbers to those of another model of the same structure."""
         self._numbers = self._divided(scalars)
         for owners, variable, number in zip(
             self._scalars, self._variables, self._numbers, strict=True

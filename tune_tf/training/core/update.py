@@ -1,9 +1,9 @@
-"""One update of the weights that is the same however many replicas agree on it.
+"""Weight updates that are independent of the number of replicas.
 
-Keras' optimizer runs in every replica. There it clips before it sums over the replicas, and it
-decides there, too, whether to apply what it has accumulated and whether to overwrite the weights
-by their averages, which TensorFlow refuses around a sum. So an optimizer of several replicas is
-prepared here: gradients are summed first, and the decisions are made once for all replicas.
+Keras' optimizer runs in every replica. It clips before it sums over the replicas, and it decides
+in each replica whether to apply accumulated gradients and whether to overwrite the weights by
+their averages, which TensorFlow does not allow around a sum. With several replicas, gradients are
+therefore summed first, and these decisions are made once for all replicas.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ Apply = Callable[..., Any]
 
 
 def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
-    """Make ``optimizer.apply``, whoever calls it in a replica, exact for all replicas.
+    """Make ``optimizer.apply`` exact for several replicas.
 
-    Where the optimizer does more than add up, the gradient G of all rows arrives as G/R in each of
-    R replicas, because Keras sums once more. Clip thresholds become c/R, as clip(G/R, c/R) =
-    clip(G, c)/R for clipping by value, norm and global norm alike.
+    If the optimizer does more than add up, each of R replicas gets the gradient G of all rows as
+    G/R, because Keras sums once more. Clip thresholds become c/R, since clip(G/R, c/R) =
+    clip(G, c)/R for clipping by value, norm and global norm.
 
     Args:
-        model: With a built optimizer.
-        replicas: What it trains on; for a single one nothing changes.
+        model: A model with a built optimizer.
+        replicas: Its replicas; nothing changes for a single one.
 
     Raises:
         WorkloadError: The model has more optimizers than the one it was compiled with.
@@ -44,7 +44,7 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     refuse_other_optimizers(model, f"{replicas.num} replicas")
     if has_several_optimizers(model):
         _refuse_inexact(model, replicas.num)
-        model.optimizer.apply = _weighted_first(model.optimizer.apply, replicas)
+        model.optimizer.apply = _weigh_before(model.optimizer.apply, replicas)
         return
     optimizer = inner_optimizer(model)
     found: dict[str, Any] = {name: getattr(optimizer, name, None) for name in CLIP_THRESHOLDS}
@@ -53,19 +53,19 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     decides = optimizer.gradient_accumulation_steps or overwrites
     scales_loss = model.optimizer is not optimizer
     if not (clips or decides or scales_loss):
-        model.optimizer.apply = _weighted_first(model.optimizer.apply, replicas)
-        return  # Keras' own sum is all that there is
+        model.optimizer.apply = _weigh_before(model.optimizer.apply, replicas)
+        return  # Keras' own sum is exact
     for name, threshold in clips.items():
         setattr(optimizer, name, threshold / replicas.num)
-    optimizer.update_step = _once_for_sparse(optimizer.update_step, replicas.num)
+    optimizer.update_step = _deduplicate_sparse(optimizer.update_step, replicas.num)
     if decides:
-        optimizer.apply = _Decided(optimizer, model.trainable_variables, replicas.num).apply
-    summed = _summed_first(model.optimizer.apply, replicas)
-    model.optimizer.apply = _weighted_first(summed, replicas)
+        optimizer.apply = _SharedDecisions(optimizer, model.trainable_variables, replicas.num).apply
+    summed = _average_before(model.optimizer.apply, replicas)
+    model.optimizer.apply = _weigh_before(summed, replicas)
 
 
 def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
-    """Refuse a MultiOptimizer that does more than add up what the replicas give."""
+    """Refuse a MultiOptimizer that does more than add up gradients."""
     does = {
         name: value
         for optimizer in optimizers_of(model)
@@ -81,14 +81,14 @@ def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
 
 
 def refuse_other_optimizers(model: keras.Model, who: str) -> None:
-    """Refuse a model that is trained by more optimizers than the one it was compiled with.
+    """Refuse a model with further optimizers besides the compiled one.
 
     Args:
-        model: Compiled.
-        who: Those that cannot train it.
+        model: A compiled model.
+        who: What cannot train it, for the message.
 
     Raises:
-        WorkloadError: Names the others.
+        WorkloadError: The model has other optimizers.
     """
     others = [
         name
@@ -97,22 +97,22 @@ def refuse_other_optimizers(model: keras.Model, who: str) -> None:
     ]
     if others:
         raise WorkloadError(
-            f"{type(model).__name__} has optimizers of its own ({', '.join(others)}) beside the "
-            f"one it was compiled with, which {who} cannot train with exactly: use one replica"
+            f"{type(model).__name__} has further optimizers ({', '.join(others)}) besides the "
+            f"compiled one, with which {who} cannot train exactly: use one replica"
         )
 
 
-def _weighted_first(apply: Apply, replicas: Replicas) -> Apply:
-    """Weigh the gradients of code that is written as for one device by its rows."""
+def _weigh_before(apply: Apply, replicas: Replicas) -> Apply:
+    """Weigh gradients by rows before they are applied."""
 
-    def apply_weighted(grads: Any, trainable_variables: Any = None) -> Any:
+    def apply_weighed(grads: Any, trainable_variables: Any = None) -> Any:
         return apply(replicas.weighted(list(grads)), trainable_variables)
 
-    return apply_weighted
+    return apply_weighed
 
 
-def _summed_first(apply: Apply, replicas: Replicas) -> Apply:
-    """Sum before anything is clipped, and before anyone asks whether all numbers are finite."""
+def _average_before(apply: Apply, replicas: Replicas) -> Apply:
+    """Average gradients over the replicas before they are clipped or checked for NaN."""
 
     def apply_summed(grads: Any, trainable_variables: Any = None) -> Any:
         return apply(replicas.all_reduce_mean(grads), trainable_variables)
@@ -120,11 +120,11 @@ def _summed_first(apply: Apply, replicas: Replicas) -> Apply:
     return apply_summed
 
 
-def _once_for_sparse(update_step: Apply, num_replicas: int) -> Apply:
-    """Undo that Keras' sum repeats the rows of a sparse gradient once for each replica.
+def _deduplicate_sparse(update_step: Apply, num_replicas: int) -> Apply:
+    """Undo the repetition of a sparse gradient's rows by Keras' sum.
 
-    A dense sum of R times G/R is G. A sparse one lists every row R times, each with its R-th part,
-    and optimizers such as Adam square the rows one by one.
+    A dense sum of R times G/R is G. A sparse sum lists every row R times with 1/R of its value, and
+    optimizers such as Adam square each listed row.
     """
 
     def update_once(gradient: Any, variable: Any, learning_rate: Any) -> Any:
@@ -140,16 +140,16 @@ def _once_for_sparse(update_step: Apply, num_replicas: int) -> Apply:
     return update_once
 
 
-class _Decided:
+class _SharedDecisions:
     """``apply`` of an optimizer that accumulates gradients or overwrites weights by averages.
 
-    Both follow Keras to the letter: schedules count batches, but ``iterations`` counts updates;
-    averages move at every batch, and constraints come last.
+    Both follow Keras exactly: schedules count batches, but ``iterations`` counts updates; averages
+    move at every batch, and constraints come last.
 
     Args:
-        optimizer: Built. It decides nothing by itself while this runs.
-        variables: What it was built for, in order.
-        num_replicas: Copies of the model.
+        optimizer: A built optimizer, which makes no decision by itself meanwhile.
+        variables: The variables that it was built for, in order.
+        num_replicas: Number of replicas.
     """
 
     def __init__(self, optimizer: Any, variables: list[Any], num_replicas: int) -> None:
@@ -162,10 +162,10 @@ class _Decided:
         self._frequency = optimizer.ema_overwrite_frequency
         self._accumulators = self._slots("gradient_accumulator") if self._steps else []
         self._averages = self._slots("average") if optimizer.use_ema else []
-        optimizer.update_step = self._counting_updates
+        optimizer.update_step = self._count_update
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        """Take the gradients of a batch, in replica context."""
+        """Apply the gradients of a batch, in replica context."""
         variables = list(trainable_variables or self._variables)
         there = [i for i, gradient in enumerate(grads) if gradient is not None]
 
@@ -174,7 +174,7 @@ class _Decided:
                 gradients = dict(zip(there, present, strict=True))
                 do([gradients.get(i) for i in range(len(variables))], variables)
 
-            with self._deciding():
+            with self._suspend_decisions():
                 strategy.run(in_replica, args=(present,))
 
         def across(strategy: tf.distribute.Strategy, present: Any) -> None:
@@ -198,8 +198,8 @@ class _Decided:
         context.merge_call(across, args=([grads[i] for i in there],))
 
     @contextlib.contextmanager
-    def _deciding(self) -> Iterator[None]:
-        """Keep Keras from deciding, for what is traced meanwhile."""
+    def _suspend_decisions(self) -> Iterator[None]:
+        """Keep Keras from deciding while this is traced."""
         self._optimizer.gradient_accumulation_steps = None
         self._optimizer.ema_overwrite_frequency = None
         try:
@@ -208,21 +208,21 @@ class _Decided:
             self._optimizer.gradient_accumulation_steps = self._steps
             self._optimizer.ema_overwrite_frequency = self._frequency
 
-    def _counting_updates(self, gradient: Any, variable: Any, learning_rate: Any) -> Any:
-        # Once Keras has found that it should not accumulate, `iterations` must count updates again.
+    def _count_update(self, gradient: Any, variable: Any, learning_rate: Any) -> Any:
+        # Keras has decided not to accumulate; from here `iterations` must count updates again.
         self._optimizer.gradient_accumulation_steps = self._steps
         return self._update_step(gradient, variable, learning_rate)
 
     def _batches(self) -> tf.Tensor:
         """Return the number of batches so far."""
-        with self._deciding():
+        with self._suspend_decisions():
             return tf.convert_to_tensor(self._optimizer.iterations)
 
     def _accumulate(self, gradients: list[Any], variables: list[Any]) -> None:
         for gradient, variable in zip(gradients, variables, strict=True):
             if gradient is not None:
-                accumulator = self._of(self._accumulators, variable)
-                accumulator.assign(accumulator + self._whole(gradient))
+                accumulator = self._slot_of(self._accumulators, variable)
+                accumulator.assign(accumulator + self._full_gradient(gradient))
         batches = self._optimizer.iterations
         self._average(is_first=batches < self._steps)
         _constrain(variables)
@@ -231,7 +231,9 @@ class _Decided:
     def _apply_accumulated(self, gradients: list[Any], variables: list[Any]) -> None:
         parts = self._steps * self._num_replicas
         means = [
-            None if g is None else (self._of(self._accumulators, v) + self._whole(g)) / parts
+            None
+            if g is None
+            else (self._slot_of(self._accumulators, v) + self._full_gradient(g)) / parts
             for g, v in zip(gradients, variables, strict=True)
         ]
         self._apply(means, variables)
@@ -239,7 +241,7 @@ class _Decided:
             accumulator.assign(tf.zeros(accumulator.shape, accumulator.dtype))
 
     def _average(self, *, is_first: tf.Tensor) -> None:
-        """Move the averages after a batch that Keras' own ``apply`` does not see."""
+        """Update the averages after a batch that Keras' own ``apply`` does not see."""
         for average, variable in zip(self._averages, self._variables, strict=False):
             momentum = tf.where(is_first, 0.0, self._optimizer.ema_momentum)
             momentum = tf.cast(momentum, variable.dtype)
@@ -249,19 +251,19 @@ class _Decided:
         self._optimizer.finalize_variable_values(self._variables)
         strategy.run(_constrain, args=(self._variables,))
 
-    def _whole(self, gradient: Any) -> tf.Tensor:
-        """Return G of G/R, so that a checkpoint means the same with any number of replicas."""
+    def _full_gradient(self, gradient: Any) -> tf.Tensor:
+        """Return G from G/R, so that checkpoints do not depend on the number of replicas."""
         return tf.convert_to_tensor(gradient) * self._num_replicas
 
-    def _of(self, slots: list[Any], variable: Any) -> Any:
+    def _slot_of(self, slots: list[Any], variable: Any) -> Any:
         return next(slot for slot, of in zip(slots, self._variables, strict=True) if of is variable)
 
     def _slots(self, name: str) -> list[Any]:
-        """Return the optimizer's slots of a name, one a variable."""
+        """Return the optimizer's slots of a name, one per variable."""
         found = [slot for slot in self._optimizer.variables if slot.name.endswith(f"_{name}")]
         if len(found) != len(self._variables):
             raise WorkloadError(
-                f"{type(self._optimizer).__name__} has {len(found)} slots called {name} for "
+                f"{type(self._optimizer).__name__} has {len(found)} slots named {name} for "
                 f"{len(self._variables)} variables, so several replicas cannot train with it "
                 "exactly: use one replica, or leave out gradient_accumulation_steps and "
                 "ema_overwrite_frequency"

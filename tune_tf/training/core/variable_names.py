@@ -1,6 +1,6 @@
-"""What each variable of a model and its optimizer is, and which of them a value of zero leaves out.
+"""Names and roles of a model's variables, by which a checkpoint is matched to a model.
 
-A Dropout of rate 0 has no random state, and SGD without momentum no slots for it.
+A zero can remove variables: Dropout of rate 0 has no random state, SGD without momentum no slots.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from tune_tf.training.core.scalars import layers_of, optimizers_of
 
 _RANDOM_STATE = "seed_generator_state"
 
-# Slots that an optimizer has or not by its settings, which begin as zeros at any time.
+# Optional slots of an optimizer, which can start as zeros at any time.
 _OPTIONAL_SLOTS: dict[type, tuple[str, ...]] = {
     keras.optimizers.SGD: ("momentum",),
     keras.optimizers.RMSprop: ("momentum", "average_gradient"),
@@ -22,15 +22,15 @@ _OPTIONAL_SLOTS: dict[type, tuple[str, ...]] = {
 
 
 class VariableName(NamedTuple):
-    """What a variable is.
+    """Identity of a variable.
 
     Args:
-        path: Its path; that of a random state begins with its layer's.
-        role: What it is to its layer or optimizer, such as ``kernel`` or ``velocity``.
+        path: Its path; that of a random state begins with its layer's path.
+        role: Its role in its layer or optimizer, such as ``kernel`` or ``velocity``.
         shape: Its shape.
         dtype: Its type.
         is_random: Whether it is the state of a random generator.
-        is_slot: Whether it is a slot that the optimizer may be without.
+        is_slot: Whether it is an optional slot of the optimizer.
     """
 
     path: str
@@ -42,7 +42,7 @@ class VariableName(NamedTuple):
 
 
 def variable_names(model: keras.Model) -> list[VariableName]:
-    """Return what the variables of a model are, and then those of its built optimizer."""
+    """Return the names of a model's variables, followed by those of its built optimizer."""
     owners = {
         id(variable): f"{layer.path or layer.name}/{number}/{_RANDOM_STATE}"
         for layer in layers_of(model)
@@ -58,12 +58,12 @@ def variable_names(model: keras.Model) -> list[VariableName]:
 def match_variables(
     stored: Sequence[VariableName], wanted: Sequence[VariableName]
 ) -> list[int | None]:
-    """Return which stored variable each wanted one takes; None for one that begins anew.
+    """Return the index of the stored variable for each wanted one; None for a new one.
 
     Raises:
-        CheckpointError: They are of another structure.
+        CheckpointError: The stored variables are of another structure.
     """
-    first, second = _without_single(stored, wanted), _without_single(wanted, stored)
+    first, second = _required_indices(stored, wanted), _required_indices(wanted, stored)
     if len(first) != len(second):
         raise CheckpointError(
             f"the checkpoint holds {len(stored)} variables, the model and its optimizer have "
@@ -74,12 +74,12 @@ def match_variables(
     for index, i in zip(first, second, strict=True):
         old, new = stored[index], wanted[i]
         if (old.shape, old.dtype) != (new.shape, new.dtype):
-            told = [
+            shapes = [
                 str(each.shape) if old.dtype == new.dtype else f"{each.shape} of {each.dtype}"
                 for each in (new, old)
             ]
             raise CheckpointError(
-                f"variable {new.path} has shape {told[0]}, but the checkpoint holds {told[1]} "
+                f"variable {new.path} has shape {shapes[0]}, but the checkpoint holds {shapes[1]} "
                 f"({old.path}): it was saved by a trial of another structure"
             )
         if old.role != new.role:
@@ -91,10 +91,10 @@ def match_variables(
     return found
 
 
-def _without_single(side: Sequence[VariableName], other: Sequence[VariableName]) -> list[int]:
-    """Return which variables of one side the other one may not be without, or has."""
+def _required_indices(side: Sequence[VariableName], other: Sequence[VariableName]) -> list[int]:
+    """Return the variables of one side that the other side must have, or has."""
     if [name.role for name in side] == [name.role for name in other]:
-        return list(range(len(side)))  # also where layers are named otherwise
+        return list(range(len(side)))  # also if layers have other names
     paths, roles = {name.path for name in other}, {name.role for name in other}
     return [
         index

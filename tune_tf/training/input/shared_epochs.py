@@ -100,14 +100,14 @@ class SharedEpochs:
 
     def __init__(self, pipeline: Pipeline, name: str, num_bytes: int) -> None:
         source = sum(leaf.nbytes for _, leaf in leaves_of("", pipeline.rows))
-        for what, size, limit, mend in (
+        for what, size, limit, remedy in (
             ("rows of an epoch", num_bytes, _MAX_EPOCH_BYTES, "leave shared out"),
             ("arrays in rows", source, _MAX_SOURCE_BYTES, "let rows name files that map reads"),
         ):
             if size > limit:
                 raise WorkloadError(
                     f"the {what} of Data.{name} take {size / 1e9:.1f} GB, and a shared Pipeline "
-                    f"can take {limit / 1e9:.1f} GB: {mend}"
+                    f"can take {limit / 1e9:.1f} GB: {remedy}"
                 )
         self._num_rows = pipeline.num_rows
         digest = hashlib.sha256(f"{keras.config.floatx()} {name}".encode())
@@ -126,13 +126,13 @@ class SharedEpochs:
         """Whether this process has others to share with: it is an actor of a Ray cluster."""
         return is_actor()
 
-    def batches(self, rows: tf.data.Dataset, size: int, told: str) -> tf.data.Dataset:
+    def batches(self, rows: tf.data.Dataset, size: int, epoch_key: str) -> tf.data.Dataset:
         """Return the batches of an epoch.
 
         Args:
             rows: How to make its rows, one by one and always the same.
             size: Rows of a batch; the last one may have less.
-            told: What tells this epoch from others of the same pipeline.
+            epoch_key: What tells this epoch from others of the same pipeline.
         """
         from tensorflow.data.experimental import service
 
@@ -142,14 +142,14 @@ class SharedEpochs:
         # they were forgotten begins with the first again. So all get a whole epoch, in its order.
         endless = _endless(rows.batch(_CHUNK).enumerate())
         dataset_id = service.register_dataset(
-            address, endless, dataset_id=f"{self._content} {told}", compression=None
+            address, endless, dataset_id=f"{self._content} {epoch_key}", compression=None
         )
         chunks = service.from_dataset_id(
             service.ShardingPolicy.OFF,
             address,
             dataset_id,
             element_spec=endless.element_spec,
-            job_name=f"{self._content} {told}",
+            job_name=f"{self._content} {epoch_key}",
             cross_trainer_cache=service.CrossTrainerCache(trainer_id=_reader(self._count)),
         )
         checked = chunks.take(num_chunks).enumerate().map(_in_turn)

@@ -96,8 +96,8 @@ class Stream:
             places = tf.data.Dataset.range(self.num_rows)
             rows = self._in_order(places, tf.constant(order), tf.constant(augmentation))
             is_same_in_all = not shuffled and self._augment is None
-            told = f"shuffled={shuffled} epoch={0 if is_same_in_all else epoch}"
-            batches = self._shared.batches(rows, size, told)
+            epoch_key = f"shuffled={shuffled} epoch={0 if is_same_in_all else epoch}"
+            batches = self._shared.batches(rows, size, epoch_key)
             return iter(self._finished(self._own_part(batches, size)))
         self._order.assign(order)
         self._seed.assign(augmentation)

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-GradientVerdict = Literal["apply", "stale", "late"]
+GradientDecision = Literal["apply", "stale", "late"]
 """Whether a gradient counts; it does not if it is too old, or if its batch was done before."""
 
 
@@ -70,7 +70,7 @@ class BatchScheduler:
         self._under_way[batch].add(worker)
         return batch
 
-    def judge(self, worker: int, batch: int, version: int) -> GradientVerdict:
+    def judge(self, worker: int, batch: int, version: int) -> GradientDecision:
         """Take a gradient in.
 
         Args:

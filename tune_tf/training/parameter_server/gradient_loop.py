@@ -1,4 +1,4 @@
-"""How a worker of a parameter server trains: one errand at a time."""
+"""How a worker of a parameter server trains: one task at a time."""
 
 from typing import Any
 
@@ -30,26 +30,26 @@ class GradientLoop(DryRunLoop):
         return self._version
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial, whose weights come with the first errand."""
+        """Begin a trial, whose weights come with the first task."""
         super().start(config, rows, seed)
         self._values, self._version = {}, None
 
-    def do(self, errand: Task) -> TaskResult:
-        """Return what came of an errand."""
-        self._values.update(errand.weights)
-        self._version = errand.version
+    def do(self, task: Task) -> TaskResult:
+        """Return what came of a task."""
+        self._values.update(task.weights)
+        self._version = task.version
         trial = self._current
         program = gradient_program_of(trial)
-        done = (errand.epoch, errand.batch, errand.version)
-        if errand.batch is None or errand.rows is None:
+        done = (task.epoch, task.batch, task.version)
+        if task.batch is None or task.rows is None:
             program.load(self._values)
             return TaskResult(*done, validation=program.validate(trial.rows.validation))
-        program.load(self._values, batch=errand.batch)
-        gradient = program.gradient(trial.rows.train, errand.rows, errand.loss_scale)
+        program.load(self._values, batch=task.batch)
+        gradient = program.gradient(trial.rows.train, task.rows, task.loss_scale)
         return TaskResult(*done, gradient, program.increments)
 
-    def _rehearse(self, trial: LoopTrial) -> bool:
-        return gradient_program_of(trial).rehearse(trial.rows.train)
+    def _dry_run(self, trial: LoopTrial) -> bool:
+        return gradient_program_of(trial).dry_run(trial.rows.train)
 
     def _callbacks(self, config: Config, rows: DeviceRows, model: Any) -> EpochCallbacks:
         return EpochCallbacks((), model)

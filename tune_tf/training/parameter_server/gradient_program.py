@@ -42,7 +42,7 @@ class GradientProgram(Program):
         self._caught: Any = None
         self._apply = model.optimizer.apply
         model.optimizer.apply = self._catch
-        self._gradient = self._traced(self._run_gradient, jit_compile=self._jit)
+        self._gradient = self._graph_function(self._run_gradient, jit_compile=self._jit)
         self._assign = tf.function(self._run_assign, autograph=False)
 
     @property
@@ -50,7 +50,7 @@ class GradientProgram(Program):
         """What each batch adds to each counter of the model."""
         return self._increments
 
-    def rehearse(self, train: Any) -> bool:
+    def dry_run(self, train: Any) -> bool:
         """Trace the step by a batch, and learn what it adds to the counters.
 
         Args:
@@ -130,7 +130,7 @@ class GradientProgram(Program):
                 metric - first
                 for metric, first in zip(model.metrics_variables, counted, strict=True)
             ],
-            "logs": self._logs_of(logs) if self._own_train_step else None,
+            "logs": self._logs_of(logs) if self._has_own_train_step else None,
         }
 
     def _run_assign(self, values: list[tf.Tensor]) -> None:

@@ -73,12 +73,12 @@ class Idle:
 
 @dataclass(frozen=True, eq=False)
 class TaskResult:
-    """What came of an errand.
+    """What came of a task.
 
     Args:
-        epoch: Of the errand.
-        batch: Of the errand.
-        version: Of the errand.
+        epoch: Of the task.
+        batch: Of the task.
+        version: Of the task.
         gradient: Of a batch.
         counters: What each batch adds to each counter of the model.
         validation: Metrics by name, behind ``val_``.

@@ -67,8 +67,8 @@ class UpdateLoop(DryRunLoop):
             )
         return callbacks
 
-    def _rehearse(self, trial: LoopTrial) -> bool:
-        return _of(trial).rehearse()
+    def _dry_run(self, trial: LoopTrial) -> bool:
+        return _of(trial).dry_run()
 
 
 def _of(trial: LoopTrial) -> UpdateProgram:

@@ -36,7 +36,7 @@ class UpdateProgram(Program):
         super().__init__(workload, model, replicas, **given)
         self.roles = VariableRoles.of(model)
         self._last_logs: Metrics | None = None
-        self._apply = self._traced(self._run_apply, reduce_retracing=True)
+        self._apply = self._graph_function(self._run_apply, reduce_retracing=True)
 
     @property
     def num_batches(self) -> int:
@@ -58,7 +58,7 @@ class UpdateProgram(Program):
         """Return the numbers of the rows of a batch."""
         return order[batch * self._batch_size : (batch + 1) * self._batch_size]
 
-    def rehearse(self) -> bool:
+    def dry_run(self) -> bool:
         """Trace the update by small gradients and undo it; return whether it gave real numbers."""
         variables = [*self.model.variables, *self.model.optimizer.variables]
         before = [variable.numpy() for variable in variables]

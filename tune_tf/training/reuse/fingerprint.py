@@ -35,9 +35,9 @@ import tensorflow as tf
 from tune_tf.training.keras_internals import (
     bookkeeping_attributes,
     calls_in_order,
+    initializer_seed_attributes,
     seed_attributes,
-    seeds_of_weights,
-    without_weight_decay,
+    undecayed_indices,
 )
 
 _LIBRARIES = frozenset(
@@ -164,7 +164,7 @@ class _Walk:
     def finish(self) -> None:
         """Write what only the whole tells."""
         for optimizer in self._optimizers:
-            self.tokens.append(repr(without_weight_decay(optimizer, self.variables)))
+            self.tokens.append(repr(undecayed_indices(optimizer, self.variables)))
 
     def is_new(self, value: Any) -> bool:
         number = self._numbers.setdefault(id(value), len(self._seen))
@@ -220,7 +220,7 @@ class _Walk:
                 tokens.append(repr(attribute))
             else:
                 number = id(attribute)
-                masked.update((number, seed) for seed in seeds_of_weights(value, name))
+                masked.update((number, seed) for seed in initializer_seed_attributes(value, name))
                 self.visit(attribute)
         for call in calls_in_order(value):
             self.sequence("call", call)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
 
-_FUNCTIONS = attrgetter("library.function")  # those that the operations call
+_FUNCTIONS = attrgetter("library.function")  # functions called by operations
 
 
 def nodes_of(graph: Any) -> Iterator[Any]:
-    """Return every operation (``NodeDef``) of a ``tf.Graph``, those of called functions too."""
+    """Yield every operation (``NodeDef``) of a ``tf.Graph``, called functions included."""
     definition = graph.as_graph_def()
     yield from definition.node
     for function in _FUNCTIONS(definition):

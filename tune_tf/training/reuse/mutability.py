@@ -1,4 +1,4 @@
-"""Which parameters may change while a trial goes on from a checkpoint."""
+"""Structural parameters, which cannot change when a trial resumes from a checkpoint."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from tune_tf.errors import CheckpointError
 from tune_tf.space import Choice, Float, SearchSpace, flat, nested
 from tune_tf.space.parameter import Parameter
-from tune_tf.training.core.build import build_to_load
+from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.variable_names import VariableName, match_variables, variable_names
 from tune_tf.workload import Config, Workload
 
@@ -18,19 +18,16 @@ _NUM_DRAWS = 2
 def structural_parameters(
     workload: Workload, space: SearchSpace, paths: Iterable[str], seed: int = 0
 ) -> dict[str, str]:
-    """Return the parameters whose change the checkpoint of another value would not fit, and why.
+    """Return the parameters whose change makes a checkpoint unusable, with the reason by path.
 
-    Builds the model for values of each parameter, with the others left alone, and compares its
-    variables and the optimizer's, as a checkpoint does.
+    Builds the model for several values of each parameter, with the others fixed, and compares the
+    variables of model and optimizer.
 
     Args:
-        workload: Whose models.
-        space: Where values are drawn from.
-        paths: The parameters to look at, by path; without ``when``.
-        seed: Of the draws.
-
-    Returns:
-        A sentence by path, for those that cannot change.
+        workload: The workload.
+        space: The search space.
+        paths: Paths of the parameters to check; without ``when``.
+        seed: Seed of the drawn values.
     """
     base = flat(space.sample(np.random.default_rng(seed)))
     found = {}
@@ -54,14 +51,14 @@ def structural_parameters(
 
 
 def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
-    """Return values that differ as much as a trial's may."""
+    """Return values that cover the range of a parameter."""
     if isinstance(parameter, Choice):
         return list(parameter.options)
     draws = [parameter.draw(rng) for _ in range(_NUM_DRAWS)]
     if isinstance(parameter, Float):
-        return [parameter.low, *draws]  # an end may switch something off
+        return [parameter.low, *draws]  # a zero may disable something
     return [parameter.low, parameter.high, *draws]  # type: ignore[attr-defined]
 
 
 def _names(workload: Workload, config: Config) -> list[VariableName]:
-    return variable_names(build_to_load(workload, config, seed=0))
+    return variable_names(build_for_checkpoint(workload, config, seed=0))

@@ -18,7 +18,7 @@ SWITCH = "TUNE_TF_REUSE_CHECK"
 """Environment variable: ``off`` for no check, ``raise`` for an error in place of a warning."""
 _EAGER_TOLERANCE = 2e-3
 _TRACED_TOLERANCE = 1e-5
-"""Of what a batch changes. A graph adds up in another order than eager code does."""
+"""Relative to the change by a batch. A graph sums in another order than eager code."""
 
 
 class _Outcome(NamedTuple):
@@ -29,10 +29,10 @@ class _Outcome(NamedTuple):
 
 
 class ReuseRecord:
-    """Which parameters have changed among the trials that a program has served.
+    """Parameters that have changed among the trials of a program.
 
     Args:
-        config: Of its first trial, flat.
+        config: Flat config of its first trial.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -41,10 +41,10 @@ class ReuseRecord:
         self._was_reused = False
 
     def unchecked(self, config: Mapping[str, Any]) -> list[str] | None:
-        """Return the parameters that have never changed before; None if there is nothing to check.
+        """Return the parameters that change for the first time; None if no check is due.
 
         Args:
-            config: Of the next trial, flat.
+            config: Flat config of the next trial.
         """
         values = {name: repr(value) for name, value in config.items()}
         changed = {
@@ -54,70 +54,68 @@ class ReuseRecord:
         return found if found or not self._was_reused else None
 
     def note(self, parameters: Sequence[str]) -> None:
-        """Note that a trial which differs in these parameters was found right."""
+        """Record that a trial with changes in these parameters passed the check."""
         self._checked.update(parameters)
         self._was_reused = True
 
 
 def is_enabled() -> bool:
-    """Return whether reused programs are checked at all."""
+    """Return whether reused programs are checked."""
     return os.environ.get(SWITCH) != "off"
 
 
-def differ_eagerly(
-    program: "Program", eager: "Program", inputs: "Inputs", *, as_a_whole: bool = False
+def differs_from_eager(
+    program: "Program", eager: "Program", inputs: "Inputs", *, aggregate: bool = False
 ) -> bool:
-    """Return whether a program may give other numbers than a fresh model without a graph.
+    """Return whether a program may give other numbers than eager execution of a fresh model.
 
     Args:
-        program: At the beginning of a trial.
-        eager: Of a fresh model of that trial; it is not restored.
-        inputs: Of the trial's first epoch.
-        as_a_whole: Compare the metrics and the size of the update of all variables together, not
-            each variable's. An optimizer like Adam makes much of a gradient that is all rounding.
+        program: The program at the beginning of a trial.
+        eager: Program of a fresh model of that trial.
+        inputs: Inputs of the trial's first epoch.
+        aggregate: Compare metrics and the norm of the whole update in place of each variable;
+            optimizers such as Adam amplify gradients that are rounding errors.
     """
     try:
         with _quiet(
             logging.getLogger("tensorflow")
         ):  # it advises against strategies without graphs
-            plain = _tried(eager, inputs, eagerly=True)
+            plain = _run_first_batch(eager, inputs, eagerly=True)
     except tf.errors.ResourceExhaustedError:
         raise
-    except Exception:  # noqa: BLE001  code that only runs in a graph; then a graph has to tell
-        return not as_a_whole
-    ours = _tried(program, inputs)
-    if as_a_whole:
+    except Exception:  # noqa: BLE001  code that runs in graphs only; compare with a graph
+        return not aggregate
+    ours = _run_first_batch(program, inputs)
+    if aggregate:
         metrics_differ = bool(_different_metrics(ours, plain, _EAGER_TOLERANCE))
         return metrics_differ or not np.isclose(ours.step, plain.step, 0.1, 1e-9, equal_nan=True)
     return bool(_different(ours, plain, _EAGER_TOLERANCE))
 
 
-def differences(program: "Program", traced: "Program", inputs: "Inputs") -> list[str]:
-    """Return in what a reused program gives other numbers than a fresh one.
-
-    There is no telling where a program does not give the same numbers twice.
+def compare_programs(program: "Program", traced: "Program", inputs: "Inputs") -> list[str]:
+    """Return the differences of a reused program from a new one; none if it is not repeatable.
 
     Args:
-        program: At the beginning of a trial.
-        traced: A new one at the beginning of the same trial.
-        inputs: Of the trial's first epoch.
+        program: The reused program at the beginning of a trial.
+        traced: A new program at the beginning of the same trial.
+        inputs: Inputs of the trial's first epoch.
     """
-    outcome = _tried(program, inputs)
-    found = _different(outcome, _tried(traced, inputs), _TRACED_TOLERANCE)
-    repeated = _different(outcome, _tried(program, inputs), _TRACED_TOLERANCE)
+    outcome = _run_first_batch(program, inputs)
+    found = _different(outcome, _run_first_batch(traced, inputs), _TRACED_TOLERANCE)
+    repeated = _different(outcome, _run_first_batch(program, inputs), _TRACED_TOLERANCE)
     return [] if repeated else found
 
 
 def difference_report(workload: str, parameters: Sequence[str], differences: Sequence[str]) -> str:
-    """Return what is to be logged of a program that gave other numbers.
+    """Return the warning about a program that gave other numbers.
 
     Args:
-        workload: Name of its class.
-        parameters: Those that had not changed before.
-        differences: What :func:`differences` returned.
+        workload: Name of the workload's class.
+        parameters: Parameters that changed for the first time.
+        differences: The differences found.
 
     Raises:
-        WorkloadError: The environment asks for it.
+        WorkloadError: ``TUNE_TF_REUSE_CHECK`` is ``raise``.
     """
     changed = f"a change of {', '.join(parameters)}" if parameters else "another trial"
     message = (
@@ -141,8 +139,8 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
         log.setLevel(level)
 
 
-def _tried(program: "Program", inputs: "Inputs", *, eagerly: bool = False) -> "_Outcome":
-    """Return what a first batch gives, which is then undone."""
+def _run_first_batch(program: "Program", inputs: "Inputs", *, eagerly: bool = False) -> "_Outcome":
+    """Run a first batch and undo it."""
     before, weights = program.state(), _weights(program)
     try:
         metrics = program.first_batch(inputs, eagerly=eagerly)
@@ -166,18 +164,18 @@ def _different_metrics(one: "_Outcome", other: "_Outcome", tolerance: float) -> 
 
 
 def _different(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
-    """Return in what two runs of a batch differ by more than the order of sums explains."""
+    """Return the differences of two runs of a batch beyond rounding."""
     found = _different_metrics(one, other, tolerance)
     for number, (before, after, wanted) in enumerate(
         zip(one.before, one.after, other.after, strict=True)
     ):
-        precision = 1e-7 if after.dtype.itemsize > 2 else 1e-2  # as types of NumPy's have it
+        precision = 1e-7 if after.dtype.itemsize > 2 else 1e-2
         begun, is_, should_be = (np.asarray(v, np.float64) for v in (before, after, wanted))
         if not np.all(np.isfinite(should_be)) and not np.all(np.isfinite(is_)):
             continue  # both diverge
         allowed = tolerance * _norm(should_be - begun) + 4 * precision * _norm(should_be)
         if _norm(is_ - should_be) > allowed + 1e-9:
-            found.append(f"variable {number} becomes another one")
+            found.append(f"variable {number} gets another value")
     return found
 
 

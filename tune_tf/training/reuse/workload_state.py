@@ -1,4 +1,4 @@
-"""What a workload keeps from one trial to the next, such as a base model."""
+"""Isolation of trials that share a workload object, such as one with a base model."""
 
 import contextlib
 import weakref
@@ -25,11 +25,11 @@ _KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
     keras.config.image_data_format: keras.config.set_image_data_format,
     keras.config.dtype_policy: keras.config.set_dtype_policy,
 }
-"""What the whole process shares, and how it is set."""
+"""Process-wide Keras settings: getter and setter."""
 
 
 class Trains(Protocol):
-    """What trains models one after another."""
+    """Training loop that uses a workload."""
 
     @property
     def is_training(self) -> bool:
@@ -37,21 +37,20 @@ class Trains(Protocol):
 
 
 class WorkloadState:
-    """Lets each trial begin with a workload as the first one found it.
+    """Reset of a workload before each trial.
 
-    Variables that it keeps get their first values back, and what ``build_model`` or a
-    ``train_step`` sets on it, or in Keras' settings, is taken away before ``build_model`` runs
-    again.
+    Its variables get their initial values back, and what ``build_model`` or a ``train_step`` set on
+    it, or in Keras' settings, is undone before ``build_model`` runs again.
 
     Args:
-        workload: Before its first model was built.
+        workload: A workload whose first model is not built yet.
     """
 
     _of_workload: ClassVar[dict[int, "WorkloadState"]] = {}
 
     @classmethod
     def of(cls, workload: Workload) -> "WorkloadState":
-        """Return those of a workload, which all loops of a process share."""
+        """Return the state of a workload, which all loops of a process share."""
         number = id(workload)
         if number not in cls._of_workload:
             cls._of_workload[number] = cls(workload)
@@ -71,14 +70,14 @@ class WorkloadState:
 
     @contextlib.contextmanager
     def building(self, workload: Workload, user: "Trains") -> Iterator[None]:
-        """Undo what earlier trials left; to be entered around ``build_model``.
+        """Undo the changes of earlier trials; to be entered around ``build_model``.
 
         Args:
-            workload: That was given first.
+            workload: The same workload.
             user: The loop that builds.
 
         Raises:
-            WorkloadError: Another loop trains a model with variables that the workload keeps.
+            WorkloadError: Another loop trains a model with variables of the workload.
         """
         other = self._user()
         if self._values and other is not None and other is not user and other.is_training:
@@ -97,18 +96,18 @@ class WorkloadState:
         self._settings = {}
         for variable, value in self._values:
             variable.assign(value)
-        with self.noted(workload):
+        with self.record_changes(workload):
             yield
 
     @contextlib.contextmanager
-    def noted(self, workload: Workload) -> Iterator[None]:
-        """Note what is set meanwhile on the workload, for :meth:`building` to undo.
+    def record_changes(self, workload: Workload) -> Iterator[None]:
+        """Record changes of the workload meanwhile, for :meth:`building` to undo.
 
-        That is its attributes, those of objects of the user's own that it keeps, and what stands in
-        the dicts, lists and sets among them; and Keras' settings of the process.
+        Covers its attributes, those of the user's objects in it, the dicts, lists and sets among
+        them, and Keras' process-wide settings.
 
         Args:
-            workload: That was given first.
+            workload: The same workload.
         """
         begun = [(each, _contents(each)) for each in _containers(workload)]
         settings = {setting: setting() for setting in _KERAS_SETTINGS}
@@ -128,16 +127,16 @@ class WorkloadState:
                         first = self._changes[place].before if place in self._changes else old
                         self._changes[place] = _Change(container, key, first, new)
 
-    def note_trained(self, variables: Iterable[Any]) -> None:
-        """Note variables that a trial is going to change."""
+    def record_trained(self, variables: Iterable[Any]) -> None:
+        """Record variables that a trial is going to train."""
         parts = (part for variable in variables for part in _parts(variable))
         self._trained.update((id(part), weakref.ref(part)) for part in parts)
 
-    def refuse_trained(self, variables: Iterable[Any]) -> None:
+    def refuse_trained_variables(self, variables: Iterable[Any]) -> None:
         """Refuse a new model with variables that an earlier trial has trained.
 
         Raises:
-            WorkloadError: Names them.
+            WorkloadError: There are such variables.
         """
         shared = [
             each
@@ -157,7 +156,7 @@ class WorkloadState:
 
 @dataclass(frozen=True)
 class _Change:
-    """A value that was set in a container, and what stood there before."""
+    """Change of a value in a container."""
 
     container: Any
     key: Any  # of a dict
@@ -165,7 +164,7 @@ class _Change:
     after: Any
 
     def undo(self) -> None:
-        """Put back what was there, unless something else was set since, by `load_data` say."""
+        """Restore the old value unless something else, such as `load_data`, has set another."""
         if not _is_same(_contents(self.container).get(self.key, _ABSENT), self.after):
             return
         if not isinstance(self.container, dict):

@@ -13,7 +13,7 @@ from tune_tf.training.core.batch_norm import (
 )
 from tune_tf.training.core.build import build_model
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.program import Program
+from tune_tf.training.core.program import BatchSettings, Program
 from tune_tf.training.core.scalars import Scalar, scalars_of
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.reuse.fingerprint import Fingerprint
@@ -51,7 +51,7 @@ class StageLoop(GraphLoop):
 
     def _build(self, config: Config, seed: int, rows: DeviceRows) -> Any:
         self._seed = seed
-        with self._state_of_workload.building(self._workload, self):
+        with self._workload_state.building(self._workload, self):
             model, self._created = self._grid.build(
                 lambda: build_model(self._workload, config, self._grid, seed, rows.sample[0])
             )
@@ -95,12 +95,14 @@ class StageLoop(GraphLoop):
             copies,
             self._grid,
             plan,
-            sample=rows.sample,
-            num_rows=rows.num_train,
-            num_validation_rows=rows.num_validation,
-            global_batch_size=self._workload.global_batch_size(config),
+            BatchSettings(
+                rows.sample,
+                rows.num_train,
+                rows.num_validation,
+                self._workload.global_batch_size(config),
+                micro_batches=self._micro_batches,
+                per_example=rows.per_example,
+            ),
             variables=self._structure(copies[0], scalars, config, rows).variables,
             scalars=scalars_of(copies[0]) if scalars else [],
-            micro_batches=self._micro_batches,
-            per_example=rows.per_example,
         )

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tune_tf.training.core.gradients import added
-from tune_tf.training.core.row_weights import by_rows, loss_is_mean, unpack
+from tune_tf.training.core.gradients import add_gradients
+from tune_tf.training.core.row_weights import loss_is_mean, unpack_batch, weigh_loss
 from tune_tf.training.stages.model_graph import Call, calls_of
 
 
@@ -71,12 +71,12 @@ class StagePipeline:
             share: Their part of the batch's rows.
             training: Whether the model trains.
         """
-        x, y, sample_weight = unpack(batch)
+        x, y, sample_weight = unpack_batch(batch)
         if self._row_weighted is None:
             self._row_weighted = share == 1 or loss_is_mean(self.model)
         with tf.device(self.devices[-1]):
             loss = self.model.compute_loss(x, y, y_pred, sample_weight, training=training)
-            return by_rows(loss, share, self.model, 1, row_weighted=self._row_weighted)
+            return weigh_loss(loss, share, self.model, 1, row_weighted=self._row_weighted)
 
     def gradients(self, batch: Any, share: float) -> tuple[Any, list[Any], Any]:
         """Return loss, gradients of the trainable variables in order, and outputs for some rows.
@@ -116,7 +116,7 @@ class StagePipeline:
             for i, gradient in zip(own, of_own, strict=True):
                 gradients[i] = gradient
             for key, gradient in zip(taken, of_taken, strict=True):
-                handed[key] = added(handed.get(key), gradient)
+                handed[key] = add_gradients(handed.get(key), gradient)
         return loss, gradients, y_pred
 
     def _run(

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.build import build_losses
-from tune_tf.training.core.gradients import added
-from tune_tf.training.core.program import Program
-from tune_tf.training.core.row_weights import loss_metric, split, track_loss, unpack
+from tune_tf.training.core.gradients import add_gradients
+from tune_tf.training.core.program import BatchSettings, Program
+from tune_tf.training.core.row_weights import loss_metric, split_rows, track_loss, unpack_batch
 from tune_tf.training.core.scalars import Scalar, inner_optimizer, scalars_of
 from tune_tf.training.core.step import Step
 from tune_tf.training.core.traced_scalar import TracedScalars
@@ -42,7 +42,8 @@ class StageProgram(Program):
         copies: Sequence[keras.Model],
         grid: StageDevices,
         plan: Sequence[int],
-        **settings: Any,
+        settings: BatchSettings,
+        **given: Any,
     ) -> None:
         self._copies = tuple(copies)
         self._pipelines = [
@@ -50,15 +51,18 @@ class StageProgram(Program):
         ]
         _build_optimizer(copies[0], grid)
         for copy in copies[1:]:
-            build_losses(copy, settings["sample"], grid)
-        super().__init__(workload, copies[0], grid, **settings)
+            build_losses(copy, settings.sample, grid)
+        super().__init__(workload, copies[0], grid, settings, **given)
 
-    def _carry(self, scalars: list[Scalar]) -> TracedScalars:
+    def _trace_scalars(self, scalars: list[Scalar]) -> TracedScalars:
         others = [scalars_of(copy) for copy in self._copies[1:]] if scalars else []
-        return self._carrying(list(zip(scalars, *others, strict=True)))
+        return self._traced_scalars_of(list(zip(scalars, *others, strict=True)))
 
     def _steps(self, micro_batches: int) -> tuple[Step, Step]:
-        for own, name in ((self._own_train_step, "train_step"), (self._own_test_step, "test_step")):
+        for own, name in (
+            (self._has_own_train_step, "train_step"),
+            (self._has_own_test_step, "test_step"),
+        ):
             if own:
                 raise WorkloadError(
                     f"{type(self._workload).__name__} or its model has a {name} of its own, which "
@@ -79,7 +83,7 @@ class StageProgram(Program):
             total = total + loss
             for number, gradient in enumerate(more):
                 with tf.device(first.device_of(number)):
-                    gradients[number] = added(gradients[number], gradient)
+                    gradients[number] = add_gradients(gradients[number], gradient)
         self.model.optimizer.apply(gradients, self.model.trainable_variables)
         self._copy_weights()
         track_loss(self._tracker, total, num_rows, 1)
@@ -97,15 +101,15 @@ class StageProgram(Program):
     ) -> Iterator[tuple[StagePipeline, Any, float]]:
         """Return each replica's rows, piece by piece, with their share of the batch."""
         for replica, pipeline in enumerate(self._pipelines):
-            begin, end = split(num_rows, replica, len(self._pipelines))
+            begin, end = split_rows(num_rows, replica, len(self._pipelines))
             for number in range(micro_batches):
-                low, high = (begin + row for row in split(end - begin, number, micro_batches))
+                low, high = (begin + row for row in split_rows(end - begin, number, micro_batches))
                 if low < high:
                     piece = tf.nest.map_structure(lambda a, i=low, j=high: a[i:j], batch)
                     yield pipeline, piece, (high - low) / num_rows
 
     def _measure(self, batch: Any, y_pred: Any) -> None:
-        x, y, sample_weight = unpack(batch)
+        x, y, sample_weight = unpack_batch(batch)
         with tf.device(self._pipelines[0].devices[-1]):
             self.model.compute_metrics(x, y, y_pred, sample_weight)
 

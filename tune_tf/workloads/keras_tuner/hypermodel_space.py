@@ -15,7 +15,7 @@ When = dict[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class HypermodelSpace:
-    """What a hypermodel searches, in both systems' terms.
+    """Search space of a hypermodel, with its KerasTuner names.
 
     Args:
         space: The search space.
@@ -55,7 +55,7 @@ def hypermodel_space(
             together, so that KerasTuner itself would give it either.
     """
     entries: dict[HyperparameterKey, _Entry] = {}
-    faults: list[ErrorDetail] = []
+    errors: list[ErrorDetail] = []
     groups = {
         group for name, _ in found for group in _groups(SEPARATOR.join(map(_cleaned, _parts(name))))
     }
@@ -75,11 +75,11 @@ def hypermodel_space(
                 "is declared with different values, or in different scopes, that can be active "
                 "together: it then has one value for both; give each a name of its own"
             )
-            faults.append(ErrorDetail(hp.name, text))
+            errors.append(ErrorDetail(hp.name, text))
             continue
         entries[key] = joined
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
     unique = list({entry.path: entry for entry in entries.values()}.values())
     paths: dict[str, tuple[str, ...]] = {}
     for entry in unique:
@@ -103,11 +103,11 @@ def _when(
         entry = entries.get(parent)
         if entry is None:
             return None
-        held = [value for value in values if entry.hp.parameter.fault(value) is None]
-        held = [value for value in held if value in when.get(entry.path, held)]
-        if not held:
+        allowed = [value for value in values if entry.hp.parameter.error_for(value) is None]
+        allowed = [value for value in allowed if value in when.get(entry.path, allowed)]
+        if not allowed:
             return None
-        when[entry.path] = tuple(dict.fromkeys(held))
+        when[entry.path] = tuple(dict.fromkeys(allowed))
     return when
 
 
@@ -144,7 +144,7 @@ def _conditional(parameter: Parameter, when: When) -> Parameter:
 
 def _default(hp: Hyperparameter) -> Any:
     """Return the default, or the first value where KerasTuner lets the default lie outside."""
-    return hp.ends[0] if hp.parameter.fault(hp.default) else hp.default
+    return hp.ends[0] if hp.parameter.error_for(hp.default) else hp.default
 
 
 def _parts(name: str) -> list[str]:

@@ -55,7 +55,7 @@ class Hyperparameter:
 
     @property
     def key(self) -> HyperparameterKey:
-        """Return what tells it apart."""
+        """Return the key of the hyperparameter."""
         return self.name, self.conditions
 
     @property

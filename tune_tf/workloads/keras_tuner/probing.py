@@ -1,4 +1,4 @@
-"""Finding all hyperparameters of a KerasTuner build, with one set of values after another.
+"""Discovery of all hyperparameters of a KerasTuner build by repeated builds.
 
 A build declares a hyperparameter by asking for its value, so what stands behind a Python ``if`` or
 in a longer loop shows only when it is reached.
@@ -25,7 +25,7 @@ _MAX_PROBES = 1000
 
 @dataclass(frozen=True)
 class BuildProbe:
-    """What one build declared.
+    """Hyperparameters declared by one build.
 
     Args:
         asked: The values that it was given.
@@ -72,8 +72,8 @@ class Probing:
     found: dict[HyperparameterKey, Hyperparameter] = field(default_factory=dict)
     probes: list[BuildProbe] = field(default_factory=list)
     _done: set[str] = field(default_factory=set)
-    _told: set[HyperparameterKey] = field(default_factory=set)
-    _witness: dict[HyperparameterKey, HyperparameterValues] = field(default_factory=dict)
+    _warned: set[HyperparameterKey] = field(default_factory=set)
+    _first_values: dict[HyperparameterKey, HyperparameterValues] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Probe until nothing new appears."""
@@ -91,7 +91,7 @@ class Probing:
             self._probe(self._assignment(lambda hp: hp.ends[0]))
             self._probe(self._assignment(lambda hp: hp.ends[-1]))
             for key in list(self.found):
-                self._try_each(key, self.found[key].ends, self._witness[key])
+                self._try_each(key, self.found[key].ends, self._first_values[key])
             self._try_structural()
             if before != len(self._done):
                 for _ in range(_NUM_RANDOM):
@@ -128,12 +128,15 @@ class Probing:
             if all_values is None or any(parent not in each.taken for each in declaring):
                 continue
             seen = [each.taken[parent] for each in declaring]
-            held = tuple(value for value in all_values if value in seen)
-            if len(held) < len(all_values):
-                conditions[parent] = held
+            parent_values = tuple(value for value in all_values if value in seen)
+            if len(parent_values) < len(all_values):
+                conditions[parent] = parent_values
         agree = all(
             (key in each.declared)
-            == all(p in each.taken and each.taken[p] in held for p, held in conditions.items())
+            == all(
+                p in each.taken and each.taken[p] in parent_values
+                for p, parent_values in conditions.items()
+            )
             for each in due
         )
         return conditions if agree else {}
@@ -143,14 +146,14 @@ class Probing:
         listed = hp.all_values
         if listed is None or len(listed) < 2:
             return False
-        witness = self._witness[key]
+        first_values = self._first_values[key]
         beside = [
             each
             for each in self.probes
             if not each.error
             and key in each.taken
-            and all(each.asked.get(n) == v for n, v in witness.items() if n != hp.name)
-            and set(each.asked) <= {*witness, hp.name}
+            and all(each.asked.get(n) == v for n, v in first_values.items() if n != hp.name)
+            and set(each.asked) <= {*first_values, hp.name}
         ]
         return len({frozenset(each.declared) for each in beside}) > 1
 
@@ -159,7 +162,7 @@ class Probing:
         for parent in self.structural:
             values = self.found[parent].all_values or ()
             for key in list(self.found):
-                self._try_each(parent, values, self._witness[key])
+                self._try_each(parent, values, self._first_values[key])
 
     def _try_each(
         self, key: HyperparameterKey, values: Iterable[Any], beside: HyperparameterValues
@@ -185,8 +188,8 @@ class Probing:
         self.probes.append(probe)
         for key, hp in probe.declared.items():
             known = self.found.setdefault(key, hp)
-            if known.parameter != hp.parameter and key not in self._told:
-                self._told.add(key)
+            if known.parameter != hp.parameter and key not in self._warned:
+                self._warned.add(key)
                 _log.warning(
                     "hyperparameter %r has values that depend on others; searched are those of its "
                     "first declaration, %s, as KerasTuner does it",
@@ -195,7 +198,7 @@ class Probing:
                 )
             opened = {name: values[0] for name, values in hp.conditions}
             reached = asked if key in probe.taken else {**asked, **opened}
-            self._witness.setdefault(key, reached)
+            self._first_values.setdefault(key, reached)
 
 
 def probed(build: Callable[[Any], Any], asked: HyperparameterValues) -> BuildProbe:
@@ -218,16 +221,16 @@ def probed(build: Callable[[Any], Any], asked: HyperparameterValues) -> BuildPro
         _log.debug("building with %s raised %r", asked, raised)
     declared: dict[HyperparameterKey, Hyperparameter] = {}
     taken: dict[HyperparameterKey, Any] = {}
-    faults: list[ErrorDetail] = []
+    errors: list[ErrorDetail] = []
     for hp, record in zip(hps.space, hps.get_config()["space"], strict=True):
         try:
             made = Hyperparameter.of(hp, record)
-        except InvalidSettingsError as fault:
-            faults.extend(fault.faults)
+        except InvalidSettingsError as detail:
+            errors.extend(detail.details)
             continue
         declared.setdefault(made.key, made)
         if made.active(hps.values):
             taken[made.key] = hps.values[made.name]
-    if faults:
-        raise InvalidSettingsError(faults)
+    if errors:
+        raise InvalidSettingsError(errors)
     return BuildProbe(dict(asked), declared, taken, error)

@@ -1,4 +1,4 @@
-"""What a hypermodel's ``fit`` hands to ``keras.Model.fit``, found without training.
+"""Recording of the arguments that a hypermodel's ``fit`` passes to ``keras.Model.fit``.
 
 ``HyperModel.fit`` may choose what the training loop is given: the batch size, the order of rows,
 prepared inputs. A stand-in for the model takes that down; the trial's own loop then keeps to it.
@@ -45,7 +45,7 @@ class FitArguments:
 
 
 class FitRecorder:
-    """Stands in for the model in ``HyperModel.fit``, and takes down what its ``fit`` is given.
+    """Stand-in for the model in ``HyperModel.fit`` that records the arguments of its ``fit``.
 
     Args:
         owner: What the errors call the hypermodel.
@@ -138,7 +138,7 @@ class FitRecorder:
 
 
 class _History:
-    """Stands in for what ``keras.Model.fit`` returns."""
+    """Stand-in for the return value of ``keras.Model.fit``."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workloads.head import rows_told
+from tune_tf.workloads.head import format_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +144,7 @@ def numbers_of(table: "pd.DataFrame", names: tuple[str, ...], path: str) -> "np.
         wrong = (np.isnan(numbers) & column.notna().to_numpy()) | np.isinf(numbers)
         if wrong.any():
             raise WorkloadError(
-                f"{path}: column {name!r} must hold finite numbers, but {rows_told(wrong, 1)} "
+                f"{path}: column {name!r} must hold finite numbers, but {format_rows(wrong, 1)} "
                 f"hold(s) {column[wrong].tolist()[0]!r}: mend them, or put the column under "
                 "categorical or ignore"
             )

@@ -1,4 +1,4 @@
-"""The model of a table as callers see it: with the columns of the table as its inputs."""
+"""Serving model of a table, with one input per column."""
 
 import re
 import warnings

@@ -56,8 +56,8 @@ def _text(path: Path, separator: str) -> "pd.DataFrame":
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        told = _ragged(path, separator) or str(error)
-        raise WorkloadError(f"{path} cannot be read as CSV: {told}") from error
+        reason = _ragged(path, separator) or str(error)
+        raise WorkloadError(f"{path} cannot be read as CSV: {reason}") from error
     except Exception as error:
         raise WorkloadError(f"{path} cannot be read as CSV: {error}") from error
     # pandas fills a short line up without a word, so that its last column is empty.

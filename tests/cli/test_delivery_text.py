@@ -1,0 +1,21 @@
+import pytest
+
+from tune_tf.cli.verbs.sync import delivery_text
+from tune_tf.tracking.sync import Delivery
+
+
+@pytest.mark.parametrize(
+    ("delivery", "text"),
+    [
+        (Delivery(0, 0, 0), "MLflow has all of the sweep; there was nothing to deliver."),
+        (Delivery(7, 0, 0), "7 entries delivered to MLflow; nothing is left."),
+        (
+            Delivery(7, 0, 2),
+            "7 entries delivered to MLflow, which refuses 2 values of them; nothing is left.",
+        ),
+        (Delivery(0, 3, 0, "down"), "0 entries delivered to MLflow; 3 are left: down"),
+    ],
+    ids=["nothing", "all", "refused", "down"],
+)
+def test_what_became_of_the_entries_is_told(delivery, text):
+    assert delivery_text(delivery) == text

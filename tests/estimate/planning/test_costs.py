@@ -1,0 +1,61 @@
+import pytest
+from measured_trials import PROFILES, SPACE, profiles_of, timings_of
+
+from tune_tf.estimate.planning.costs import fit_costs
+from tune_tf.estimate.planning.measure_trials import TrialMeasurements
+from tune_tf.estimate.planning.trial_actor import PeakMemory
+
+
+def costs_of(epochs_s=None, *, scale=1, **how):
+    measured = TrialMeasurements(
+        num_slots=2,
+        timings=timings_of(PROFILES, epochs_s, **how),
+        fresh={},
+        grown=PeakMemory(10**9, None),
+        process_s=8.0,
+        num_rows=1000,
+        total_rows=1000 * scale,
+        left_out_bytes=0,
+    )
+    return fit_costs(measured, PROFILES, profiles_of(), process_s=0.0)
+
+
+def test_a_config_that_was_measured_takes_what_it_took():
+    costs = costs_of()
+    assert costs.epoch_s({"width": 64}) == pytest.approx(0.4, rel=0.05)
+    assert costs.epoch_s({"width": 16}) == pytest.approx(0.1, rel=0.05)
+
+
+def test_measurements_that_contradict_each_other_are_met_in_the_middle():
+    costs = costs_of({64: 0.2, 16: 1.0})  # the larger one was faster: the machine was busy
+    for width in (16, 64):
+        assert 0.2 < costs.epoch_s({"width": width}) < 1.0
+
+
+def test_time_grows_with_work_where_batches_are_alike():
+    assert costs_of().epoch_s({"width": 64}) > 3 * costs_of().epoch_s({"width": 16})
+
+
+def test_what_costs_the_same_for_any_model_is_of_the_batches():
+    costs = costs_of({64: 0.2, 16: 0.2})
+    assert costs.epoch_s({"width": 64}) == pytest.approx(costs.epoch_s({"width": 16}), rel=0.02)
+
+
+def test_an_epoch_on_all_rows_takes_longer_than_on_those_that_were_trained():
+    assert costs_of(scale=10).epoch_s({"width": 64}) == pytest.approx(4, rel=0.05)
+
+
+def test_the_first_turn_of_a_process_tells_nothing_of_the_turn_between_two_trials():
+    costs = costs_of(first_start_s=9.0, start_s=0.2)
+    assert costs.start_s == pytest.approx(0.25)  # with its checkpoint
+    assert costs.trace_s == pytest.approx(1.5)
+
+
+def test_structures_are_told_apart_by_the_parameters_that_make_them():
+    costs = costs_of()
+    config = SPACE.active({"width": 16, "dropout": 0.3, "learning_rate": 0.1})
+    other = {**config, "learning_rate": 0.2}
+    assert costs.structure(config) == costs.structure(other)
+    assert costs.structure(config) != costs.structure({**config, "width": 64})
+    assert costs.structure(config) != costs.structure({**config, "dropout": 0.0})
+    assert costs.structure(config) == costs.structure({**config, "dropout": 0.5})

@@ -1,0 +1,289 @@
+"""A sweep read from its folder: while it runs, after its end, and after its driver was killed."""
+
+import json
+
+import pytest
+from sweep_in_progress import START_S
+
+from tune_tf.errors import SweepConflictError, UnknownSweepError, UnknownTrialError
+from tune_tf.inspection import SweepState, SweepView, list_sweeps
+from tune_tf.outcome import Outcome
+
+
+def seen(sweep):
+    return SweepView.of(sweep.folder, clock=lambda: sweep.now)
+
+
+def test_a_running_sweep_tells_what_its_trials_do(sweep):
+    sweep.run(0, 0.5, 0.7)
+    sweep.start(1)
+    sweep.report(1, 0.4, 0.6)
+    sweep.start(2)
+    sweep.report(2, 0.1)
+    sweep.diary.record_pause("63e30f00")
+    view = seen(sweep)
+    assert view.state is SweepState.RUNNING
+    assert view.counts == {"completed": 1, "running": 1, "paused": 1}
+    (running,) = view.active
+    assert (running.number, running.result.iterations) == (1, 2)
+    assert running.result.metrics == {"val_accuracy": 0.6}
+    assert running.node == "node-1 127.0.0.1"
+
+
+def test_the_best_trial_is_the_best_completed_one_by_its_last_value(ended):
+    view = seen(ended)
+    assert view.best.trial_id == "63e30f00"
+    assert view.best_value == 0.8
+    assert view.result.best_config == ended.config_of(2)
+
+
+def test_a_sweep_that_has_ended_says_so_and_how_long_it_took(ended):
+    ended.now += 1000
+    view = seen(ended)
+    assert (view.state, view.left_s) == (SweepState.ENDED, None)
+    assert (view.began_s, view.worked_s) == (START_S, 2.0 * 7)
+    assert view.num_iterations == 7
+
+
+def test_a_sweep_without_its_driver_is_interrupted_and_so_are_its_running_trials(sweep):
+    sweep.run(0, 0.5)
+    sweep.start(1)
+    sweep.report(1, 0.6)
+    sweep.leave()
+    view = seen(sweep)
+    assert view.state is SweepState.INTERRUPTED
+    assert view.counts == {"completed": 1, "interrupted": 1}
+    assert view.trials[1].result.outcome is None
+    assert view.result.interrupted
+
+
+def test_trials_that_wait_for_a_resume_to_take_them_up_are_pending(sweep):
+    for number in (0, 1):
+        sweep.start(number)
+        sweep.report(number, 0.5)
+    sweep.end(0, Outcome.INTERRUPTED)  # Ctrl-C found no time for the other
+    sweep.finish(interrupted=True)
+    sweep.now += 3600
+    sweep.drive()
+    assert seen(sweep).counts == {"pending": 2}
+    sweep.start(0)
+    assert seen(sweep).counts == {"running": 1, "pending": 1}
+    sweep.now += 10
+    assert seen(sweep).worked_s == 2 + 2 + 10  # not the hour between
+
+
+def test_the_time_left_follows_from_the_trials_that_ended(sweep):
+    sweep.run(0, 0.5, 0.7)
+    sweep.run(1, 0.5, 0.7)
+    view = seen(sweep)
+    assert view.trials_per_s == 2 / 8
+    assert view.left_s == (8 - 2) / (2 / 8)
+
+
+def test_a_time_budget_bounds_the_time_left(sweeps):
+    sweep = sweeps(budget={"num_samples": 100, "time_budget_s": 60})
+    sweep.run(0, 0.5, 0.7)
+    assert seen(sweep).left_s == 60 - 4
+
+
+@pytest.mark.parametrize("size", range(0, 1100, 37))
+def test_a_diary_that_is_cut_anywhere_is_read_as_far_as_it_goes(ended, size):
+    path = ended.path / "events.jsonl"
+    path.write_bytes(path.read_bytes()[:size])
+    view = seen(ended)
+    assert [trial.number for trial in view.trials] == [0, 1, 2, 3]
+    assert view.counts == {"completed": 4}  # their reports tell it too
+    assert view.best.trial_id == "63e30f00"
+
+
+@pytest.mark.parametrize("cut", [1, 10, 200])
+def test_a_report_that_is_cut_gives_way_to_the_one_before(sweep, cut):
+    sweep.start(0)
+    sweep.report(0, 0.5, 0.6)
+    path = sweep.path / "trial_00000" / "result.json"
+    path.write_bytes(path.read_bytes()[:-cut])
+    trial = seen(sweep).trials[0]
+    expected = (2, 0.6) if cut == 1 else (1, 0.5)  # only the end of the line is missing
+    assert (trial.result.iterations, trial.result.metrics["val_accuracy"]) == expected
+
+
+def test_a_report_longer_than_what_is_read_first_is_found(sweep):
+    sweep.start(0)
+    sweep.report(0, 0.5, 0.6, note="x" * 40_000)
+    assert seen(sweep).trials[0].result.metrics["val_accuracy"] == 0.6
+
+
+def test_a_diary_goes_on_behind_a_torn_line(sweep):
+    sweep.start(0)
+    sweep.leave()
+    path = sweep.path / "events.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    sweep.drive()
+    sweep.run(1, 0.5)
+    assert seen(sweep).trials[1].state == "completed"
+
+
+def test_a_failed_trial_tells_why(sweep):
+    sweep.start(0)
+    error = "Failure # 1 (occurred at 2026)\nTraceback ...\nValueError: no such activation\n"
+    (sweep.path / "trial_00000" / "error.txt").write_text(f"\x1b[36m{error}\x1b[0m")
+    sweep.end(0, Outcome.ERROR, "ValueError: no such activation")
+    trial = seen(sweep).trials[0]
+    assert (trial.state, trial.result.cause) == ("error", "ValueError: no such activation")
+    assert trial.error == "Traceback ...\nValueError: no such activation"
+
+
+def test_a_trial_without_a_word_in_the_diary_is_read_from_its_folder(sweep):
+    sweep.run(0, 0.5)
+    (sweep.path / "trial_00001").mkdir()
+    (sweep.path / "trial_00001" / "error.txt").write_text("MemoryError: too large")
+    (sweep.path / "events.jsonl").write_text("")
+    view = seen(sweep)
+    assert view.counts == {"completed": 1, "oom": 1}
+    assert view.trials[1].result.cause == "MemoryError: too large"
+
+
+def test_a_trial_that_never_started_is_counted(sweep):
+    sweep.end(0, Outcome.OUT_OF_BUDGET)
+    trial = seen(sweep).trials[0]
+    assert (trial.state, trial.result.iterations, trial.began_s) == ("out_of_budget", 0, None)
+
+
+def test_mlflow_runs_are_known_from_the_reports_and_from_the_end_of_the_sweep(ended):
+    assert [trial.mlflow_run_id for trial in seen(ended).trials] == ["f" * 32, "e" * 32, None, None]
+
+
+def test_the_last_checkpoint_is_the_newest_that_holds_something(ended):
+    paths = [ended.checkpoint(2, 0), ended.checkpoint(2, 1)]
+    (ended.path / "trial_00002" / "checkpoint_000002").mkdir()
+    trial = seen(ended).trials[2]
+    assert list(trial.checkpoints) == paths
+    assert trial.result.checkpoint == paths[-1]
+
+
+def test_checkpoints_that_were_removed_are_none(ended):
+    from tune_tf.errors import CheckpointError
+
+    ended.drive()
+    before = SweepView.of(ended.folder)
+    ended.checkpoint(1, 0)  # a part of it may be left for a moment
+    ended.diary.record_checkpoint_removal("a8f1e000")
+    seen = SweepView.of(ended.folder, before=before)
+    trial = seen.trial("1")
+    assert (trial.result.checkpoint, list(trial.checkpoints)) == (None, [])
+    with pytest.raises(CheckpointError, match=r"trial 1 \(a8f1e000\) was removed.*its 5 best"):
+        seen.result.export_model("a.keras", trial.result)
+    ended.start(1)
+    assert not SweepView.of(ended.folder).trial("1").result.checkpoints_removed
+
+
+def test_a_curve_holds_the_last_value_of_an_iteration_done_again(sweep):
+    sweep.start(0)
+    sweep.report(0, 0.1, 0.2, float("nan"), 0.4)
+    path = sweep.path / "trial_00000" / "result.json"
+    again = json.loads(path.read_text().splitlines()[1]) | {"val_accuracy": 0.25}
+    with path.open("a") as file:
+        file.write(json.dumps(again) + "\n")
+    assert seen(sweep).trials[0].curve("val_accuracy") == {1: 0.1, 2: 0.25, 4: 0.4}
+
+
+@pytest.mark.parametrize("name", ["63e30f00", "63e", "2", "trial_00002"])
+def test_a_trial_is_found_by_its_id_a_beginning_of_it_or_its_number(ended, name):
+    assert seen(ended).trial(name).number == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a8", "prefix of 2 trial ids .* a8624273 .number 0., a8f1e000"),
+        ("63e30f0x", "did you mean '63e30f00'"),
+        ("9", "has no trial '9'; there are 4"),
+        ("", "has no trial ''"),
+    ],
+)
+def test_an_unknown_or_ambiguous_trial_is_refused_with_those_there_are(ended, name, expected):
+    with pytest.raises(UnknownTrialError, match=expected):
+        seen(ended).trial(name)
+
+
+def test_an_unknown_sweep_is_refused_with_a_near_one(ended):
+    storage_path = ended.path.parent
+    with pytest.raises(UnknownSweepError, match=r"'smal'; did you mean 'small'.*those in"):
+        SweepView.open("smal", storage_path)
+
+
+def test_a_folder_that_is_no_sweep_is_refused(ended, tmp_path):
+    other = tmp_path / "photos"
+    other.mkdir()
+    with pytest.raises(UnknownSweepError, match="photos is a folder, but not that of a sweep"):
+        SweepView.open(other, ended.path.parent)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "x"}'])
+def test_a_damaged_folder_is_refused(ended, text):
+    for name in ("sweep-info", ".sweep-info"):
+        (ended.path / name).write_text(text)
+    with pytest.raises(UnknownSweepError, match="sweep-info are damaged"):
+        SweepView.open(ended.path)
+
+
+def test_a_sweep_of_a_newer_version_is_refused(ended):
+    (ended.path / "sweep-info").write_text('{"format": 99, "tune_tf": "9.1"}')
+    with pytest.raises(SweepConflictError, match=r"by tune_tf 9\.1, which is newer than this"):
+        SweepView.open(ended.path)
+
+
+def test_a_list_has_the_newest_sweep_first_and_tells_which_cannot_be_read(sweeps):
+    for name in ("b", "a", "c", "d"):
+        sweeps(name=name).leave()
+    for place, name in enumerate("bac"):
+        (path,) = sweeps.storage_path.glob(f"{name}-*/events.jsonl")
+        path.write_text(path.read_text().replace(str(START_S), str(START_S + 60 * place)))
+    (path,) = sweeps.storage_path.glob("d-*/sweep-info")
+    path.write_text('{"format": 99}')
+    (sweeps.storage_path / "photos").mkdir()
+    found = list_sweeps(sweeps.storage_path)
+    assert [sweep.config.name for sweep in found.sweeps] == ["c", "a", "b"]
+    assert list(found.unreadable) == [path.parent.name]
+    assert "newer" in found.unreadable[path.parent.name]
+
+
+def test_a_list_of_nowhere_is_empty(tmp_path):
+    assert list_sweeps(tmp_path / "nowhere").sweeps == ()
+
+
+def test_a_second_driver_is_refused_with_who_drives(sweep, monkeypatch):
+    monkeypatch.setattr("tune_tf.events.event_log._PAUSE_S", 0.0)
+    with pytest.raises(SweepConflictError, match=r"still running \(process \d+ on .*\): wait"):
+        sweep.drive()
+
+
+def test_a_later_look_reads_only_what_has_not_ended_before(sweep):
+    sweep.run(0, 0.5)
+    sweep.start(1)
+    before = seen(sweep)
+    (sweep.path / "trial_00000" / "result.json").unlink()
+    sweep.report(1, 0.6, done=Outcome.COMPLETED)
+    sweep.end(1)
+    sweep.finish(run_ids={"a8624273": "f" * 32})
+    after = SweepView.of(sweep.folder, lambda: sweep.now, before)
+    assert [trial.result.metrics["val_accuracy"] for trial in after.trials] == [0.5, 0.6]
+    assert after.trials[0].mlflow_run_id == "f" * 32
+    assert after.counts == {"completed": 2}
+
+
+def test_a_trial_that_a_resume_took_up_again_is_read_anew(sweep):
+    sweep.run(0, 0.5)
+    before = seen(sweep)
+    sweep.start(0)  # Tune's own snapshot was older than the trial's end
+    sweep.report(0, 0.6)
+    after = SweepView.of(sweep.folder, lambda: sweep.now, before)
+    assert (after.trials[0].state, after.trials[0].result.iterations) == ("running", 2)
+
+
+def test_a_checkpoint_that_goes_while_it_is_looked_at_is_none(sweep):
+    sweep.run(0, 0.5)
+    kept = sweep.checkpoint(0, 1)
+    kept.with_name("checkpoint_000000").symlink_to("gone")  # listed, and not there any more
+    (trial,) = SweepView.open(sweep.path).trials
+    assert trial.checkpoints == [kept]

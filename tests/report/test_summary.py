@@ -1,0 +1,80 @@
+"""What the report says first."""
+
+import pytest
+from sweeps_on_disk import Told, sweep_on_disk
+
+from tune_tf.outcome import Outcome
+from tune_tf.report.summary import Summary
+from tune_tf.report.sweep_record import SweepRecord
+
+STOPPED = Outcome.PRUNED
+
+
+@pytest.fixture
+def summary(tmp_path):
+    """Return the summary on told trials."""
+
+    def of(*told, **settings):
+        return Summary.of(SweepRecord.of(sweep_on_disk(tmp_path, told, **settings)))
+
+    return of
+
+
+def test_the_best_is_compared_with_the_median_of_the_completed(summary):
+    found = summary(Told([0.5]), Told([0.25]), Told([1.0]), Told([0.0], STOPPED))
+    assert found.headline == "Best val_accuracy: 1, by trial 2."
+    assert found.comparison == "The median of 3 completed trials is 0.5: the best is 0.5 better."
+
+
+def test_better_is_less_where_the_metric_is_minimised(summary):
+    found = summary(Told([3.0]), Told([1.0]), objective={"metric": "loss", "mode": "min"})
+    assert found.comparison.endswith("is 2: the best is 1 better.")
+
+
+def test_one_trial_is_compared_with_nothing(summary):
+    assert summary(Told([1.0])).comparison == "There is no other trial to compare it with."
+
+
+def test_trials_are_counted_by_how_they_ended(summary):
+    found = summary(Told([1.0]), Told([0.1], STOPPED), Told([0.1], STOPPED), Told([], Outcome.OOM))
+    assert found.outcomes == (
+        "4 trials: 1 completed, 1 ran out of memory, 2 stopped early by the scheduler."
+    )
+
+
+def test_what_early_stopping_saved_counts_only_what_the_scheduler_stopped(summary):
+    found = summary(Told([0.1] * 9), Told([0.1] * 3, STOPPED), Told([0.1], Outcome.ERROR))
+    assert found.cost == (
+        "13 iterations trained in 18 s (26 s of training in all trials). Early stopping saved 6 "
+        "iterations: all trials run to their limit of 9 would have taken 27, so it trained 48% of "
+        "that."
+    )
+
+
+def test_nothing_is_said_to_be_saved_where_nothing_was_stopped(summary):
+    assert "saved" not in summary(Told([0.1] * 9)).cost
+
+
+def test_what_failed_alike_is_told_once(summary):
+    found = summary(
+        Told([], Outcome.ERROR, cause="Traceback\nOSError: disk"),
+        Told([], Outcome.ERROR, cause="OSError: disk"),
+        Told([], Outcome.OOM),
+    )
+    told = [(failure.cause, failure.numbers) for failure in found.failures]
+    assert told == [("OSError: disk", (0, 1)), ("no cause is known", (2,))]
+
+
+@pytest.mark.parametrize(
+    ("value", "note"),
+    [
+        (1e-4, "at the lower end of its range: consider widening it"),
+        (1e-2, ""),
+        (0.099, "at the upper end of its range: consider widening it"),
+    ],
+)
+def test_a_best_value_at_an_end_of_its_range_is_noted(summary, value, note):
+    space = {"rate": {"loguniform": [1e-4, 1e-1]}}
+    (setting,) = summary(Told([1.0], config={"rate": value}), space=space).settings
+    assert setting.searched == "0.0001 to 0.1, logarithmic"
+    assert setting.note == note

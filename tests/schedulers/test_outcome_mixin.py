@@ -1,0 +1,219 @@
+"""Outcomes recorded by schedulers that are driven by hand."""
+
+import math
+from unittest.mock import create_autospec
+
+import pytest
+
+from tune_tf.errors import UnknownMetricError
+from tune_tf.objective import Objective
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON
+
+LOSS = Objective("val_loss", "min")
+
+
+def make(name, **settings):
+    from tune_tf.schedulers import scheduler
+
+    return scheduler(name, LOSS, **{"max_t": 9, **settings})
+
+
+def add(scheduler, trial_id="a", stop=None):
+    from ray.tune.experiment import Trial
+
+    trial = Trial("trainable", stub=True, trial_id=trial_id, stopping_criterion=stop)
+    scheduler.on_trial_add(None, trial)
+    return trial
+
+
+def show(scheduler, trial, iteration, value, **extra):
+    """Process a result as Tune does: the trial's own limit first, then the scheduler."""
+    result = {"val_loss": value, "training_iteration": iteration, **extra}
+    decision = "STOP" if trial.should_stop(result) else None
+    decision = decision or scheduler.on_trial_result(None, trial, dict(result))
+    if decision == "STOP":
+        result["done"] = True
+    trial.update_last_result(result)
+    return decision
+
+
+def complete(scheduler, trial):
+    """Complete a trial as Tune does, and return what it says of its end."""
+    scheduler.on_trial_complete(None, trial, dict(trial.last_result))
+    return trial.last_result.get(STOP_REASON), trial.last_result.get(STOP_CAUSE)
+
+
+both = pytest.mark.parametrize("name", ["asha", "fifo"])
+
+
+@both
+def test_a_trial_ends_complete_at_max_t_without_the_scheduler_being_asked(name):
+    scheduler = make(name)
+    trial = add(scheduler)
+    assert trial.stopping_criterion == {"training_iteration": 9}
+    assert show(scheduler, trial, 9, 1.0) == "STOP"
+    assert complete(scheduler, trial) == ("completed", None)
+
+
+def test_asha_records_the_value_at_max_t():
+    scheduler = make("asha")
+    trial = add(scheduler)
+    show(scheduler, trial, 9, 1.0)
+    complete(scheduler, trial)
+    assert "Iter 9.000: -1.0" in scheduler.debug_string()
+
+
+@both
+def test_a_limit_given_to_tune_stays(name):
+    trial = add(make(name), stop={"training_iteration": 4, "acc": 0.9})
+    assert trial.stopping_criterion == {"training_iteration": 4, "acc": 0.9}
+
+
+def test_a_trial_that_asha_ends_at_max_t_is_complete_although_tune_would_have_gone_on():
+    scheduler = make("asha")
+    trial = add(scheduler, stop={"training_iteration": 20})
+    assert show(scheduler, trial, 9, 1.0) == "STOP"
+    assert complete(scheduler, trial) == ("completed", None)
+
+
+def test_a_trial_that_asha_stops_early_is_pruned():
+    scheduler = make("asha")
+    for rank in range(3):
+        show(scheduler, add(scheduler, f"good{rank}"), 1, 0.1)
+    trial = add(scheduler, "bad")
+    assert show(scheduler, trial, 1, 5.0) == "STOP"
+    assert complete(scheduler, trial) == ("pruned", None)
+
+
+@both
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
+def test_a_trial_whose_metric_is_not_finite_is_stopped_and_diverged(name, value):
+    scheduler = make(name)
+    trial = add(scheduler)
+    assert show(scheduler, trial, 3, value) == "STOP"
+    assert complete(scheduler, trial) == ("diverged", f"val_loss is {value} at iteration 3")
+
+
+@both
+def test_a_metric_that_is_not_finite_at_the_limit_is_diverged_too(name):
+    scheduler = make(name)
+    trial = add(scheduler)
+    assert show(scheduler, trial, 9, math.nan) == "STOP"
+    assert complete(scheduler, trial) == ("diverged", "val_loss is nan at iteration 9")
+
+
+@pytest.mark.parametrize("iteration", [3, 9])
+def test_nan_never_enters_the_rungs(iteration):
+    scheduler = make("asha")
+    trial = add(scheduler)
+    show(scheduler, trial, iteration, math.nan)
+    complete(scheduler, trial)
+    assert scheduler.debug_string().count("None") == 3
+
+
+@both
+@pytest.mark.parametrize(
+    ("stamp", "cause"),
+    [("completed", None), ("diverged", "loss exploded"), ("oom", "out of memory")],
+)
+def test_a_reason_that_the_trainable_wrote_stays(name, stamp, cause):
+    scheduler = make(name)
+    trial = add(scheduler)
+    extra = {STOP_REASON: stamp} | ({STOP_CAUSE: cause} if cause else {})
+    show(scheduler, trial, 2, 1.0, done=True, **extra)
+    assert complete(scheduler, trial) == (stamp, cause)
+
+
+@both
+def test_a_trainable_that_calls_nan_complete_is_corrected(name):
+    scheduler = make(name)
+    trial = add(scheduler)
+    show(scheduler, trial, 2, math.nan, done=True, **{STOP_REASON: "completed"})
+    assert complete(scheduler, trial)[0] == "diverged"
+
+
+@both
+@pytest.mark.parametrize(("done", "reason"), [(True, "completed"), (False, "out_of_budget")])
+@pytest.mark.parametrize("guess", ["pruned", "interrupted"])
+def test_a_guess_that_somebody_else_made_is_replaced(name, done, reason, guess):
+    scheduler = make(name)
+    trial = add(scheduler)
+    show(scheduler, trial, 2, 1.0, done=done, **{STOP_REASON: guess})
+    assert complete(scheduler, trial) == (reason, None)
+
+
+@both
+def test_the_reason_of_a_stop_by_hand_stays(name):
+    scheduler = make(name)
+    trial = add(scheduler)
+    stamp = {STOP_REASON: "pruned", STOP_CAUSE: "stopped by hand"}
+    show(scheduler, trial, 1, 1.0, done=True, **stamp)
+    assert complete(scheduler, trial) == ("pruned", "stopped by hand")
+
+
+@both
+def test_a_trial_stopped_from_outside_before_its_first_result_is_out_of_budget(name):
+    scheduler = make(name)
+    assert complete(scheduler, add(scheduler)) == ("out_of_budget", None)
+
+
+@both
+def test_a_trial_stopped_while_it_waits_is_forgotten(name):
+    scheduler = make(name)
+    scheduler.on_trial_remove(None, add(scheduler))
+
+
+@both
+def test_a_result_without_the_metric_is_refused_with_those_that_are_there(name):
+    scheduler = make(name)
+    with pytest.raises(
+        UnknownMetricError, match=r"'val_loss' is not reported.*did you mean 'val_los'"
+    ):
+        scheduler.on_trial_result(None, add(scheduler), {"val_los": 1.0, "training_iteration": 1})
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("seed", range(3))
+def test_decisions_on_finite_metrics_are_rays(mode, seed):
+    import numpy as np
+    from ray.tune.schedulers import AsyncHyperBandScheduler
+
+    from tune_tf.schedulers import scheduler
+
+    ours = scheduler(
+        "asha", Objective("val_loss", mode), max_t=27, grace_period=2, reduction_factor=3
+    )
+    rays = AsyncHyperBandScheduler(
+        "training_iteration", "val_loss", mode, max_t=27, grace_period=2, reduction_factor=3
+    )
+    rng = np.random.default_rng(seed)
+    pairs = [(add(ours, f"t{i}"), add(rays, f"t{i}")) for i in range(40)]
+    decisions = []
+    for _ in range(600):
+        index = int(rng.integers(len(pairs)))
+        mine, his = pairs[index]
+        iteration = mine.last_result.get("training_iteration", 0) + 1
+        value = float(rng.normal(10 / iteration))
+        result = {"val_loss": value, "training_iteration": iteration}
+        # Ours ends a trial through its own limit, Ray's through the scheduler.
+        decision = show(ours, mine, iteration, value)
+        decisions.append((decision, rays.on_trial_result(None, his, result)))
+        if decision == "STOP":
+            complete(ours, mine)
+            rays.on_trial_complete(None, his, result)
+            pairs[index] = (add(ours, f"n{len(decisions)}"), add(rays, f"n{len(decisions)}"))
+    assert [ours for ours, _ in decisions] == [rays for _, rays in decisions]
+    assert {"STOP", "CONTINUE"} <= {rays for _, rays in decisions}
+    assert [b.debug_str() for b in ours._brackets] == [b.debug_str() for b in rays._brackets]
+
+
+def test_the_end_of_a_trial_that_waits_is_put_into_tunes_snapshot():
+    from ray.tune.execution.tune_controller import TuneController
+
+    scheduler, marked = make("asha"), []
+    trial = add(scheduler)
+    stub = create_autospec(TuneController, instance=True)
+    stub._mark_trial_to_checkpoint = marked.append
+    scheduler.on_trial_remove(stub, trial)
+    assert marked == [trial]
+    assert callable(TuneController._mark_trial_to_checkpoint)

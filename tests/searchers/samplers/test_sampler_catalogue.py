@@ -1,0 +1,327 @@
+import logging
+import pickle
+import warnings
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from optuna.samplers import (
+    BaseSampler,
+    BruteForceSampler,
+    CmaEsSampler,
+    GPSampler,
+    GridSampler,
+    NSGAIIISampler,
+    NSGAIISampler,
+    QMCSampler,
+    RandomSampler,
+    TPESampler,
+)
+from optuna.storages import InMemoryStorage
+from optuna.trial import TrialState, create_trial
+from sampler_spaces import CONDITIONAL, FINITE, MIXED, NUMBERS, define
+
+from tune_tf.searchers.samplers.catalogue import (
+    SAMPLERS,
+    NumberedRandomSampler,
+    make_sampler,
+    needs_dense,
+    reseed_sampler,
+    uses_constraints,
+    visibility_for,
+)
+from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler, grid_points
+from tune_tf.searchers.space_adapter import suggest_of
+from tune_tf.searchers.storage.filtered import FilteredStorage
+from tune_tf.searchers.storage.visibility import UNFILTERED, FinalValues, HighestRung, RungValues
+from tune_tf.space import Float, SearchSpace
+
+
+class Own(BaseSampler):
+    """A sampler that is not Optuna's."""
+
+    infer_relative_search_space = sample_relative = sample_independent = None
+
+
+KINDS = {
+    "tpe": (TPESampler, MIXED, lambda seed: TPESampler(seed=seed, multivariate=False)),
+    "tpe_rungs": (TPESampler, NUMBERS, lambda seed: TPESampler(seed=seed)),
+    "random": (NumberedRandomSampler, MIXED, NumberedRandomSampler),
+    "cmaes": (CmaEsSampler, NUMBERS, lambda seed: CmaEsSampler(seed=seed)),
+    "gp": (GPSampler, MIXED, lambda seed: GPSampler(seed=seed)),
+    "nsga2": (NSGAIISampler, MIXED, lambda seed: NSGAIISampler(seed=seed)),
+    "nsga3": (NSGAIIISampler, MIXED, lambda seed: NSGAIIISampler(seed=seed)),
+    "qmc": (QMCSampler, MIXED, lambda seed: QMCSampler(seed=seed)),
+    "grid": (
+        ExhaustiveSampler,
+        FINITE,
+        lambda seed: GridSampler(grid_points(FINITE.distributions()), seed=seed),
+    ),
+    "bruteforce": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
+}
+SEVERAL = [name for name in KINDS if name not in ("tpe_rungs", "cmaes")]
+table = pytest.mark.parametrize("name", KINDS)
+
+
+@pytest.fixture(autouse=True)
+def _packages(request):
+    """Skip what needs a package that is not there: the Gaussian process's are large."""
+    given = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if given.get("name") == "gp" or request.node.get_closest_marker("gp"):
+        for package in ("torch", "greenlet"):
+            pytest.importorskip(package)
+
+
+def loss(params):
+    return abs(params["rate"] - 0.3) + params["units"] / 9
+
+
+def proposals(sampler, storage, suggest, num_trials=30, num_objectives=1):
+    """Return the configs of a study with one trial at a time, a third of them stopped."""
+    directions = ["minimize"] * num_objectives
+    study = optuna.create_study(storage=storage, sampler=sampler, directions=directions)
+    return [told(study, study.ask(), suggest, storage, num_objectives) for _ in range(num_trials)]
+
+
+def told(study, trial, suggest, storage, num_objectives=1):
+    """Draw a trial's parameters, give it a curve and an end, and return its config."""
+    config = suggest(trial)
+    for step in (1, 2, 3):
+        storage.set_trial_intermediate_value(trial._trial_id, step, loss(config) + 1 / step)
+    if trial.number % 3 == 1:
+        study.tell(trial, state=TrialState.PRUNED)
+    else:
+        study.tell(trial, [loss(config)] * num_objectives)
+    return config
+
+
+@table
+def test_a_sampler_is_optunas_of_that_name(name):
+    kind, space, _ = KINDS[name]
+    assert type(make_sampler(name, 1, space=space)) is kind
+
+
+def test_every_sampler_is_in_these_tests():
+    assert set(KINDS) == set(SAMPLERS)
+
+
+@table
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name):
+    _, space, plain = KINDS[name]
+    suggest = suggest_of(space, dense=needs_dense(name))
+    ours = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name))
+    sampler = make_sampler(name, 7, space=space)
+    num_trials = 18 if name == "gp" else 30  # the 10 ended ones that it waits for, and slow ones
+    expected = proposals(plain(7), InMemoryStorage(), suggest, num_trials)
+    assert proposals(sampler, ours, suggest, num_trials) == expected
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_objectives_and_stopped_trials_with_curves_are_no_obstacle(name):
+    _, space, _ = KINDS[name]
+    storage = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name, num_objectives=2))
+    sampler = make_sampler(name, 7, space=space, num_objectives=2)
+    configs = proposals(sampler, storage, suggest_of(space), 16, num_objectives=2)
+    assert len({str(config) for config in configs}) > 10
+
+
+@table
+def test_nothing_is_logged_or_warned_of_to_who_chose_by_name(name, caplog):
+    _, space, _ = KINDS[name]
+    optuna.logging.enable_propagation()
+    try:
+        with warnings.catch_warnings(), caplog.at_level(logging.WARNING, "optuna"):
+            warnings.simplefilter("error")
+            sampler = make_sampler(name, 1, space=space, has_constraints=True)
+            storage = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name))
+            study = optuna.create_study(storage=storage, sampler=sampler)
+            for _ in range(14):
+                trial = study.ask()
+                trial.set_constraint("size", 1.0)
+                told(study, trial, suggest_of(space), storage)
+    finally:
+        optuna.logging.disable_propagation()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_sampler_that_is_made_is_used_as_it_is():
+    sampler = TPESampler()
+    assert make_sampler(sampler, None, space=MIXED) is sampler
+
+
+@pytest.mark.parametrize(
+    ("space", "num_objectives", "joint", "group"),
+    [
+        (MIXED, 1, False, False),
+        (define, 1, False, False),
+        (NUMBERS, 1, None, False),
+        (NUMBERS, 2, False, False),
+        (CONDITIONAL, 1, None, True),
+    ],
+    ids=["choices", "not known", "numbers", "several objectives", "conditional numbers"],
+)
+def test_tpe_is_set_by_what_is_searched(space, num_objectives, joint, group):
+    sampler = make_sampler("tpe", 1, space=space, num_objectives=num_objectives)
+    assert (sampler._multivariate, sampler._group, sampler._constant_liar) == (joint, group, True)
+
+
+DENSE = ["cmaes", "gp", "nsga2", "nsga3", "qmc"]
+
+
+@pytest.mark.parametrize("name", ["tpe", *DENSE, "random", "bruteforce"])
+def test_conditional_spaces_are_searched(name):
+    space = SearchSpace({**CONDITIONAL.parameters, "rate": Float(0, 1, step=0.5)})
+    assert needs_dense(name) is (name in DENSE)
+    suggest = suggest_of(space, dense=needs_dense(name))
+    storage = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name))
+    study = optuna.create_study(storage=storage, sampler=make_sampler(name, 1, space=space))
+    for _ in range(14):
+        trial = study.ask()
+        config = suggest(trial)
+        assert space.validate(config) == []
+        study.tell(trial, config["rate"] + config["depth"])
+
+
+def test_a_dense_sampler_learns_conditional_parameters():
+    def best_widths(dense):
+        suggest = suggest_of(CONDITIONAL, dense=dense)
+        sampler = make_sampler("cmaes", 3, space=CONDITIONAL)
+        study = optuna.create_study(sampler=sampler)
+        widths = []
+        for _ in range(80):
+            trial = study.ask()
+            config = suggest(trial)
+            widths.append(config.get("width", 8))
+            study.tell(trial, -widths[-1])
+        return sum(widths[-20:]) / 20
+
+    assert best_widths(dense=True) > 45 > best_widths(dense=False)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "uses"),
+    [
+        ("tpe", True),
+        ("gp", True),
+        ("nsga2", True),
+        ("nsga3", True),
+        ("cmaes", False),
+        ("random", False),
+        ("grid", False),
+        (TPESampler(), True),
+        (RandomSampler(), False),
+        (GridSampler({}), False),
+        (Own(), True),
+    ],
+    ids=str,
+)
+def test_who_learns_from_constraints_is_known(sampler, uses):
+    assert uses_constraints(sampler) is uses
+
+
+@pytest.mark.parametrize(
+    ("sampler", "num_objectives", "visibility"),
+    [
+        ("tpe", 1, RungValues()),
+        ("tpe", 2, FinalValues()),
+        ("tpe_rungs", 1, HighestRung()),
+        ("gp", 1, UNFILTERED),
+        (TPESampler(), 1, RungValues()),
+        (Own(), 1, UNFILTERED),
+    ],
+    ids=str,
+)
+def test_each_sampler_is_shown_what_it_can_learn_from(sampler, num_objectives, visibility):
+    assert visibility_for(sampler, num_objectives) == visibility
+
+
+def first_draw(sampler):
+    return float(sampler._rng.rng.random())
+
+
+def test_a_renewed_sampler_follows_from_the_seed_and_the_number_of_trials():
+    def draw(seed, num_trials):
+        old = make_sampler("tpe", seed, space=NUMBERS)
+        return first_draw(reseed_sampler(old, "tpe", seed, num_trials, space=NUMBERS))
+
+    fresh = first_draw(make_sampler("tpe", 7, space=NUMBERS))
+    assert draw(7, 5) == draw(7, 5)
+    assert len({draw(7, 5), draw(7, 6), draw(8, 5), fresh}) == 4
+
+
+def drawn(sampler, number, *, paths=("rate", "units")):
+    trial = create_trial(state=TrialState.RUNNING)
+    trial.number = number
+    distributions = NUMBERS.distributions()
+    return [sampler.sample_independent(None, trial, path, distributions[path]) for path in paths]
+
+
+def test_random_configs_follow_from_seed_number_and_name_alone():
+    sampler = make_sampler("random", 7, space=NUMBERS)
+    first = [drawn(sampler, number) for number in range(50)]
+
+    assert drawn(sampler, 3) == first[3]
+    assert drawn(sampler, 3, paths=("units", "rate")) == first[3][::-1]
+    assert drawn(make_sampler("random", 7, space=NUMBERS), 49) == first[49]
+    assert reseed_sampler(sampler, "random", 7, 12, space=NUMBERS) is sampler
+    assert drawn(make_sampler("random", 8, space=NUMBERS), 3) != first[3]
+    assert len({rate for rate, _ in first}) == 50
+
+
+def test_random_configs_without_a_seed_are_the_same_after_a_restore():
+    sampler = make_sampler("random", None, space=NUMBERS)
+    again = pickle.loads(pickle.dumps(sampler))
+
+    assert drawn(again, 5) == drawn(sampler, 5)
+    assert drawn(make_sampler("random", None, space=NUMBERS), 5) != drawn(sampler, 5)
+
+
+def test_random_configs_are_spread_evenly():
+    sampler = make_sampler("random", 1, space={"rate": FloatDistribution(0, 1)})
+    trial, rates = create_trial(state=TrialState.RUNNING), []
+    for trial.number in range(2000):
+        rates.append(sampler.sample_independent(None, trial, "rate", FloatDistribution(0, 1)))
+
+    counts, _ = np.histogram(rates, bins=20, range=(0, 1))
+    assert counts.min() > 60
+    assert counts.max() < 145
+    assert abs(np.corrcoef(rates[:-1], rates[1:])[0, 1]) < 0.06
+
+
+@pytest.mark.parametrize("sampler", ["tpe", RandomSampler(seed=7)], ids=["unseeded", "made"])
+def test_a_sampler_without_a_seed_of_ours_is_seeded_afresh(sampler):
+    old = make_sampler(sampler, None, space=NUMBERS)
+    assert reseed_sampler(old, sampler, None, 5, space=NUMBERS) is old
+    assert first_draw(old) != first_draw(RandomSampler(seed=7))
+
+
+@pytest.mark.parametrize(("rungs", "random"), [((), True), ((1,), False)], ids=["no", "a rung"])
+def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, random):
+    def seventeenth(sampler):
+        storage = FilteredStorage(InMemoryStorage(), lambda: rungs)
+        study = optuna.create_study(storage=storage, sampler=sampler)
+        for _ in range(16):
+            trial = study.ask()
+            trial.report(trial.suggest_float("rate", 0, 1), 1)
+        return study.ask().suggest_float("rate", 0, 1)
+
+    ours = make_sampler("tpe", 1, space={"rate": FloatDistribution(0, 1)})
+    assert (seventeenth(ours) == seventeenth(RandomSampler(seed=1))) is random
+
+
+@pytest.mark.gp
+def test_a_gaussian_process_copes_with_results_that_have_no_constraints():
+    visibility = visibility_for("gp", has_constraints=True)
+    sampler = make_sampler("gp", 1, space=NUMBERS, has_constraints=True)
+    study = optuna.create_study(
+        storage=FilteredStorage(InMemoryStorage(), visibility=visibility), sampler=sampler
+    )
+    for number in range(12):
+        trial = study.ask()
+        suggest_of(NUMBERS)(trial)
+        if number != 3:
+            trial.set_constraint("size", -1.0)
+        study.tell(trial, number)
+    assert NUMBERS.validate(suggest_of(NUMBERS)(study.ask())) == []

@@ -1,0 +1,92 @@
+import pytest
+from optuna.distributions import CategoricalDistribution, IntDistribution
+from optuna.samplers import (
+    CmaEsSampler,
+    TPESampler,
+)
+from sampler_spaces import CONDITIONAL, MIXED, NUMBERS, define
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.searchers.samplers import sampler_kind
+from tune_tf.searchers.samplers.catalogue import make_sampler
+from tune_tf.space import Choice, Float, SearchSpace
+
+
+def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
+    with pytest.raises(
+        InvalidSettingsError,
+        match=r"unknown sampler 'tpes': it must be one of 'bruteforce', .* did you mean 'tpe'",
+    ):
+        make_sampler("tpes", 1, space=MIXED)
+
+
+def test_a_seed_beside_a_sampler_that_is_made_is_refused():
+    with pytest.raises(InvalidSettingsError, match="seed=3 has no effect"):
+        make_sampler(TPESampler(), 3, space=MIXED)
+
+
+REFUSED = {
+    "cmaes-choice": ("cmaes", MIXED, r"^act: is a choice, and sampler 'cmaes' takes numbers only"),
+    "cmaes-choice-in-group": (
+        "cmaes",
+        SearchSpace({"g": {"act": Choice([1, 2])}}),
+        r"^g\.act: is a choice, .*: make it a range, or use 'tpe', .* or 'bruteforce'$",
+    ),
+    "cmaes-choice-in-dict": (
+        "cmaes",
+        {"act": CategoricalDistribution([1, 2])},
+        "^act: is a choice",
+    ),
+    "grid-continuous": ("grid", MIXED, r"^rate: has infinitely many values.* set a step"),
+    "grid-log": ("grid", NUMBERS, r"^rate: is a logarithmic range, .* 'grid' cannot take"),
+    "grid-log-int": ("grid", {"n": IntDistribution(1, 9, log=True)}, "^n: is a logarithmic"),
+    "grid-callable": ("grid", define, "'grid' must know the space beforehand"),
+    "grid-large": (
+        "grid",
+        {name: IntDistribution(1, 101) for name in "abc"},
+        "'grid' would try 1030301 configs, more than 1000000",
+    ),
+    "bruteforce-continuous": ("bruteforce", MIXED, "^rate: has infinitely many values"),
+}
+
+
+@pytest.mark.parametrize(("name", "space", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_space_that_a_sampler_cannot_take_is_refused(name, space, message):
+    with pytest.raises(InvalidSettingsError, match=message):
+        make_sampler(name, 1, space=space)
+
+
+def test_a_grid_of_a_conditional_space_is_refused_and_who_can_is_named():
+    with pytest.raises(InvalidSettingsError, match=r"(?s)width: has a `when`.*bruteforce.*skip:"):
+        make_sampler("grid", 1, space=CONDITIONAL)
+
+
+@pytest.mark.parametrize("name", ["cmaes", "tpe_rungs"])
+def test_several_objectives_are_refused_by_samplers_of_one(name):
+    with pytest.raises(InvalidSettingsError, match=f"'{name}' takes one objective, not 2: .*'tpe'"):
+        make_sampler(name, 1, space=NUMBERS, num_objectives=2)
+
+
+def test_all_that_is_wrong_is_told_at_once(monkeypatch):
+    monkeypatch.setattr(sampler_kind, "find_spec", lambda package: None)
+    with pytest.raises(InvalidSettingsError, match=r"(?s)3 errors.*cmaes.*one objective.*act:"):
+        make_sampler("cmaes", 1, space=MIXED, num_objectives=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cmaes", "needs cmaes, which is not installed: pip install cmaes$"),
+        ("gp", "needs torch and scipy and greenlet, .* are .*: pip install torch scipy greenlet$"),
+        ("qmc", "needs scipy, which is not installed: pip install scipy$"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_command(name, message, monkeypatch):
+    monkeypatch.setattr(sampler_kind, "find_spec", lambda package: None)
+    with pytest.raises(InvalidSettingsError, match=message):
+        make_sampler(name, 1, space=NUMBERS)
+
+
+def test_a_choice_of_one_is_no_obstacle():
+    space = SearchSpace({"act": Choice(["relu"]), "rate": Float(0, 1)})
+    assert isinstance(make_sampler("cmaes", 1, space=space), CmaEsSampler)

@@ -1,0 +1,71 @@
+import math
+
+import pytest
+
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.trial_outcome import TrialOutcome, infer_outcome
+
+LOSS = SearchCriteria((Objective("loss", "min"),))
+
+
+def result(iteration, loss=0.5, **more):
+    return {"training_iteration": iteration, "loss": loss, **more}
+
+
+def judged(last, *, last_seen=2, own_end=False):
+    return infer_outcome(last, LOSS, last_seen=last_seen, own_end=lambda _: own_end)
+
+
+@pytest.mark.parametrize(
+    ("last", "seen", "own_end", "outcome"),
+    [
+        (result(3, done=True), 2, True, Outcome.COMPLETED),
+        (result(3, done=True), 2, False, Outcome.PRUNED),
+        (result(1, done=True), None, False, Outcome.PRUNED),
+        (result(1, done=True), None, True, Outcome.COMPLETED),
+        (result(2, done=True), 2, False, Outcome.COMPLETED),
+        (result(2), 2, False, Outcome.OUT_OF_BUDGET),
+        (None, 2, False, Outcome.PRUNED),
+        (None, None, False, Outcome.OUT_OF_BUDGET),
+        ({"trial_id": "a"}, None, False, Outcome.OUT_OF_BUDGET),
+        (result(3, math.nan, done=True), 2, True, Outcome.DIVERGED),
+        (result(3, math.inf, done=True), 2, False, Outcome.DIVERGED),
+        ({"training_iteration": 3, "done": True}, 2, True, Outcome.DIVERGED),
+        ({"done": True}, None, True, Outcome.DIVERGED),
+    ],
+    ids=[
+        "stopped at its limit",
+        "stopped before its limit",
+        "stopped at its first result",
+        "limit of one",
+        "function returned",
+        "stopped from outside between two results",
+        "stopped while paused",
+        "stopped while waiting",
+        "stopped before its first result",
+        "nan at its limit",
+        "inf at a stop",
+        "metric missing",
+        "returned without a result",
+    ],
+)
+def test_an_end_without_a_reason_is_inferred(last, seen, own_end, outcome):
+    assert judged(last, last_seen=seen, own_end=own_end).outcome is outcome
+
+
+@pytest.mark.parametrize("reason", Outcome, ids=lambda outcome: outcome.value)
+def test_a_reason_that_is_written_is_believed(reason):
+    last = result(3, stop_reason=reason.value, stop_cause="because")
+    assert judged(last) == TrialOutcome(reason, 0.5, 3, "because")
+
+
+def test_a_trial_that_is_called_complete_with_nan_has_diverged():
+    verdict = judged(result(3, math.nan, stop_reason="completed"))
+    assert verdict == TrialOutcome(Outcome.DIVERGED, None, 3, "loss is nan at iteration 3")
+
+
+def test_a_missing_metric_is_told_as_the_cause():
+    verdict = judged({"training_iteration": 3, "done": True})
+    assert verdict.cause == "loss is not reported at iteration 3"

@@ -1,0 +1,292 @@
+import logging
+import math
+
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import InMemoryStorage
+from optuna.trial import TrialState, create_trial
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.objective import Objective
+from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.space_record import check_space
+from tune_tf.searchers.storage.study_storage import open_storage, open_study
+from tune_tf.searchers.warm_start.warm_start import WarmStart, import_trials
+from tune_tf.space import Choice, Float, Int, SearchSpace
+
+GOALS = SearchCriteria((Objective("loss", "min"),))
+SPACE = SearchSpace(
+    {
+        "optimizer": Choice(["adam", "sgd"]),
+        "momentum": Float(0, 0.9, when={"optimizer": "sgd"}),
+        "units": Int(4, 64),
+        "shape": Choice([(1, 2), (3, 4)]),
+        "batch": 32,
+    }
+)
+DISTRIBUTIONS = {
+    "optimizer": CategoricalDistribution(["adam", "sgd", "lion"]),
+    "momentum": FloatDistribution(0, 0.99),
+    "units": IntDistribution(1, 128),
+    "shape": CategoricalDistribution(["(1, 2)", "(3, 4)"]),
+    "other": FloatDistribution(0, 1),
+}
+GOOD = {"optimizer": "adam", "units": 8, "shape": "(1, 2)"}
+
+
+def trial_of(params, state=TrialState.COMPLETE, value=0.5, curve=(), **more):
+    return create_trial(
+        state=state,
+        params=params,
+        distributions={path: DISTRIBUTIONS[path] for path in params},
+        value=value if state is TrialState.COMPLETE else None,
+        intermediate_values=dict(curve),
+        **more,
+    )
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return tmp_path / "study.journal"
+
+
+def earlier(journal, *trials, name="old", criteria=GOALS, space=None):
+    study = open_study(open_storage(journal), name, criteria)
+    if space is not None:
+        check_space(study, space, allow_changed=False)
+    study.add_trials(trials)
+    return study
+
+
+def fresh(criteria=GOALS):
+    return open_study(InMemoryStorage(), "new", criteria)
+
+
+def taken_from(journal, space=SPACE, criteria=GOALS):
+    study = fresh(criteria)
+    return study, import_trials(study, space, criteria, WarmStart(journal))
+
+
+def test_a_sampler_that_sees_inactive_parameters_is_given_values_for_them(journal):
+    earlier(journal, trial_of(GOOD, value=0.25))
+    study = fresh()
+    import_trials(study, SPACE, GOALS, WarmStart(journal), dense=True)
+    (trial,) = study.trials
+    assert trial.params.keys() == SPACE.distributions().keys()
+    assert GOOD.items() <= trial.params.items()
+    assert trial.distributions == SPACE.distributions()
+
+
+def test_trials_become_evaluated_trials_of_the_new_space(journal):
+    earlier(
+        journal,
+        trial_of(GOOD, value=0.25, curve={1: 0.5, 2: 0.25}, user_attrs={"tune_trial_id": "a"}),
+        trial_of(GOOD | {"optimizer": "sgd", "momentum": 0.5}, TrialState.PRUNED, curve={1: 0.75}),
+    )
+    study, taken = taken_from(journal)
+    first, second = study.trials
+    assert (first.state.name, first.value, first.intermediate_values) == (
+        "COMPLETE",
+        0.25,
+        {1: 0.5, 2: 0.25},
+    )
+    assert (second.state.name, second.value, second.params["momentum"]) == ("PRUNED", 0.75, 0.5)
+    assert first.distributions["units"] == IntDistribution(4, 64)
+    assert first.user_attrs == {"warm_start": str(journal), "warm_start_key": "0"}
+    assert (taken.num_imported, taken.skipped) == (2, {})
+
+
+@pytest.mark.parametrize(
+    ("trial", "reason"),
+    [
+        (trial_of(GOOD | {"optimizer": "lion"}), "their optimizer is out of range here"),
+        (trial_of(GOOD | {"units": 100}), "their units is out of range here"),
+        (trial_of(GOOD | {"other": 0.5}), "their other is no parameter here"),
+        (trial_of(GOOD | {"momentum": 0.5}), "their momentum is inactive here"),
+        (trial_of(GOOD | {"optimizer": "sgd"}), "they lack momentum"),
+        (trial_of({"optimizer": "adam", "units": 8}), "they lack shape"),
+        (trial_of(GOOD, TrialState.PRUNED), "they were stopped before a value of loss"),
+        (
+            trial_of(GOOD, TrialState.PRUNED, curve={1: math.nan}),
+            "they were stopped before a value of loss",
+        ),
+    ],
+    ids=["option", "range", "unknown", "inactive", "missing", "absent", "no curve", "nan"],
+)
+def test_a_trial_that_the_space_does_not_hold_is_left_out_with_the_reason(journal, trial, reason):
+    earlier(journal, trial, trial_of(GOOD))
+    study, taken = taken_from(journal)
+    assert len(study.trials) == taken.num_imported == 1
+    assert taken.skipped == {reason: 1}
+
+
+@pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.RUNNING, TrialState.WAITING])
+def test_trials_without_a_result_are_not_looked_at(journal, state):
+    earlier(journal, trial_of(GOOD, state), trial_of(GOOD))
+    assert taken_from(journal)[1].num_imported == 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "num_imported"), [(32, 1), (64, 0), (Int(16, 32), 1), (Choice([16, 32]), 1)]
+)
+def test_constants_of_the_earlier_space_count(journal, batch, num_imported):
+    earlier(journal, trial_of(GOOD), space=SPACE)
+    space = SearchSpace({**SPACE.parameters, "batch": batch})
+    study, taken = taken_from(journal, space)
+    assert taken.num_imported == num_imported
+    assert all(trial.params.get("batch", 32) == 32 for trial in study.trials)
+
+
+def test_what_was_taken_is_logged_once_and_taken_once(journal, caplog):
+    earlier(journal, trial_of(GOOD), trial_of(GOOD | {"units": 100}))
+    study = fresh()
+    with caplog.at_level(logging.INFO):
+        first = import_trials(study, SPACE, GOALS, WarmStart(journal))
+        second = import_trials(study, SPACE, GOALS, WarmStart(journal))
+    [record] = [each for each in caplog.records if each.name.startswith("tune_tf")]
+    assert record.getMessage() == (
+        f"1 earlier trials imported from {journal}; 1 skipped: "
+        "1 because their units is out of range here"
+    )
+    assert first == second
+    assert len(study.trials) == 1
+
+
+def test_a_kill_amid_the_taking_adds_no_trial_twice(journal, monkeypatch):
+    earlier(journal, trial_of(GOOD), trial_of(GOOD), trial_of(GOOD))
+    study = fresh()
+    add, count = optuna.Study.add_trial, iter(range(9))
+
+    def killed(self, trial):
+        if next(count) == 2:
+            raise KeyboardInterrupt
+        add(self, trial)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "add_trial", killed)
+        with pytest.raises(KeyboardInterrupt):
+            import_trials(study, SPACE, GOALS, WarmStart(journal))
+    assert import_trials(study, SPACE, GOALS, WarmStart(journal)).num_imported == 3
+    assert [each.user_attrs["warm_start_key"] for each in study.trials] == ["0", "1", "2"]
+
+
+def test_constraints_come_along_and_trials_without_them_are_left_out(journal):
+    criteria = SearchCriteria.of(Objective("loss", "min"), {"size": "<= 10"})
+    constrained = trial_of(GOOD)
+    constrained.set_constraint("size <= 10", 2.5)
+    earlier(journal, constrained, trial_of(GOOD))
+    study, taken = taken_from(journal, criteria=criteria)
+    [trial] = study.trials
+    assert trial.constraints == {"size <= 10": 2.5}
+    assert taken.skipped == {"they do not report all constrained metrics": 1}
+
+
+def test_trials_of_several_objectives_are_taken(journal):
+    criteria = SearchCriteria((Objective("loss", "min"), Objective("speed", "max")))
+    both = create_trial(
+        params=GOOD, distributions={p: DISTRIBUTIONS[p] for p in GOOD}, values=[1, 2]
+    )
+    earlier(journal, both, criteria=criteria)
+    assert taken_from(journal, criteria=criteria)[0].trials[0].values == [1.0, 2.0]
+
+
+def test_a_study_of_another_direction_is_refused(journal):
+    earlier(journal, criteria=SearchCriteria((Objective("acc", "max"),)))
+    with pytest.raises(InvalidSettingsError, match="directions maximize, not those of min loss"):
+        taken_from(journal)
+
+
+def test_a_study_of_another_metric_is_refused(journal):
+    earlier(journal).set_user_attr("objective", "min val_loss")
+    with pytest.raises(InvalidSettingsError, match="objective is min val_loss, this one's is min"):
+        taken_from(journal)
+
+
+def test_a_sweeps_folder_will_do(journal):
+    earlier(journal, trial_of(GOOD))
+    assert taken_from(journal.parent)[1].num_imported == 1
+
+
+def test_a_study_among_several_is_named(journal):
+    earlier(journal, trial_of(GOOD), name="one")
+    earlier(journal, name="two")
+    assert taken_from(f"{journal}#one")[1].num_imported == 1
+    with pytest.raises(InvalidSettingsError, match="available: 'one', 'two'"):
+        taken_from(journal)
+
+
+@pytest.mark.parametrize(
+    ("source", "match"),
+    [
+        ("nowhere/study.journal", "there is no such file"),
+        ("nowhere", "must be a sweep's folder, a journal file, a database URL or mlflow:"),
+        ("sqlite:////nowhere/at/all.db", "cannot be opened as a database"),
+    ],
+)
+def test_a_source_that_is_not_there_is_refused(source, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        taken_from(source)
+
+
+def test_a_folder_without_a_journal_is_refused(tmp_path):
+    with pytest.raises(InvalidSettingsError, match="expected one journal, found 0"):
+        taken_from(tmp_path)
+
+
+@pytest.mark.parametrize("source", ["", "mlflow:", None, 3])
+def test_a_source_of_no_form_is_refused(source):
+    with pytest.raises(InvalidSettingsError, match="warm_start_from"):
+        WarmStart(source)
+
+
+@pytest.fixture
+def tracked(tmp_path):
+    """An MLflow experiment with the runs of one sweep."""
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    client = MlflowClient(uri)
+    experiment = client.create_experiment("digits", artifact_location=str(tmp_path))
+    parent = client.create_run(experiment).info.run_id
+
+    def run(params, losses, status, size=5.0):
+        made = client.create_run(experiment, tags={"mlflow.parentRunId": parent}).info.run_id
+        for name, value in params.items():
+            client.log_param(made, name, value)
+        points = [Metric("loss", loss, 0, step) for step, loss in enumerate(losses, 1)]
+        client.log_batch(made, [*points, Metric("size", size, 0, 1)])
+        client.set_terminated(made, status)
+        return made
+
+    adam = {"optimizer": "adam", "units": "8", "shape": "(1, 2)", "batch": "32"}
+    runs = [
+        run(adam, [0.5, 0.25], "FINISHED"),
+        run(adam | {"optimizer": "sgd", "momentum": "0.5"}, [0.75], "KILLED", size=20.0),
+        run(adam | {"batch": "64"}, [0.5], "FINISHED"),
+        run(adam | {"units": "many"}, [0.5], "FINISHED"),
+        run(adam, [math.nan], "FAILED"),
+    ]
+    client.set_terminated(parent)
+    return uri, runs
+
+
+@pytest.mark.slow
+def test_runs_of_an_mlflow_experiment_are_taken(tracked):
+    uri, runs = tracked
+    criteria = SearchCriteria.of(Objective("loss", "min"), {"size": "<= 10"})
+    study = fresh(criteria)
+    taken = import_trials(study, SPACE, criteria, WarmStart("mlflow:digits", uri))
+    first, second = study.trials
+    assert first.params == {"optimizer": "adam", "units": 8, "shape": "(1, 2)"}
+    assert (first.value, first.intermediate_values) == (0.25, {1: 0.5, 2: 0.25})
+    assert (second.state.name, second.value, second.params["momentum"]) == ("PRUNED", 0.75, 0.5)
+    assert [trial.constraints["size <= 10"] for trial in study.trials] == [-5.0, 10.0]
+    assert [trial.user_attrs["warm_start_key"] for trial in study.trials] == runs[:2]
+    assert taken.skipped == {
+        "their batch is not 32": 1,
+        "their units is out of range here": 1,
+    }
+    with pytest.raises(InvalidSettingsError, match=r"'mlflow:digit' at .* did you mean 'digits'"):
+        import_trials(study, SPACE, criteria, WarmStart("mlflow:digit", uri))

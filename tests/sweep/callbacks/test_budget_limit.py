@@ -1,0 +1,254 @@
+"""When a sweep ends early, the hooks driven by hand as Tune calls them."""
+
+import pickle
+from types import SimpleNamespace
+
+import pytest
+
+from tune_tf import SweepConfig
+from tune_tf.outcome import Outcome
+
+SWEEP = {
+    "name": "small",
+    "workload": "models:Mine",
+    "objective": {"metric": "loss", "mode": "min"},
+    "constraints": {"size": "<= 10"},
+    "space": {"width": {"int": [1, 9]}},
+}
+
+
+class Sweep:
+    """A sweep whose trials do what the test says, on a clock that only the test moves."""
+
+    def __init__(self, state=None, **budget):
+        from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
+        from tune_tf.sweep.runner import _target
+        from tune_tf.sweep.spending import Spending
+        from tune_tf.sweep.stopper import SweepStopper
+
+        self.now = 100.0
+        config = SweepConfig.from_dict({**SWEEP, "budget": {"num_samples": 50, **budget}})
+        self.end = SweepStopper("small", _target(config))
+        self.outcome_tracker = SimpleNamespace(outcomes={})
+        self.keeper = BudgetLimit(
+            config, self.end, self.outcome_tracker, lambda: Spending(clock=lambda: self.now)
+        )
+        if state is not None:
+            self.keeper.set_state(state)
+        self.keeper.setup()
+        self.trials = []
+
+    def start(self, **reserved):
+        from ray.tune import PlacementGroupFactory
+        from ray.tune.experiment import Trial
+
+        trial = Trial("scripted", stub=True, trial_id=f"id{len(self.trials)}")
+        trial.placement_group_factory = PlacementGroupFactory([reserved or {"CPU": 1}])
+        trial.set_status(Trial.RUNNING)
+        self.trials.append(trial)
+        self.keeper.on_trial_start(1, self.trials, trial)
+        return trial
+
+    def report(self, trial, loss, size=1.0, done=False):
+        """Report as Tune does; return the result as the other callbacks get it."""
+        result = {"loss": loss, "size": size, "training_iteration": 1, "done": done}
+        result["done"] = self.end(trial.trial_id, result) or done
+        self.keeper.on_trial_result(1, self.trials, trial, result)
+        trial.update_last_result(result)
+        return result
+
+    def finish(self, trial, outcome=Outcome.COMPLETED):
+        trial.set_status("TERMINATED")
+        self.keeper.on_trial_complete(1, self.trials, trial)
+        self.outcome_tracker.outcomes[trial.trial_id] = outcome
+
+    def run(self, loss, outcome=Outcome.COMPLETED, **more):
+        trial = self.start()
+        self.report(trial, loss, done=True, **more)
+        self.finish(trial, outcome)
+        return self.step()
+
+    def step(self, seconds=0.0):
+        """Let time pass; return why the sweep is to end."""
+        self.now += seconds
+        self.end.stop_all()
+        self.keeper.on_step_end(1, self.trials)
+        return self.end.reason
+
+
+def test_a_sweep_without_limits_is_resumed():
+    sweep = Sweep()
+    for _ in range(20):
+        assert sweep.run(1.0) is None
+    assert sweep.step(seconds=1e6) is None
+
+
+def test_epochs_of_all_trials_are_counted():
+    sweep = Sweep(epochs=3)
+    first, second = sweep.start(), sweep.start()
+    sweep.report(first, 1.0)
+    sweep.report(second, 1.0)
+    assert sweep.step() is None
+    sweep.report(first, 1.0)
+    assert sweep.step() == "its budget of 3 epochs is spent"
+
+
+@pytest.mark.parametrize(
+    ("limit", "what"), [("cpu_hours", "CPU-hours"), ("gpu_hours", "GPU-hours")]
+)
+def test_hours_of_reserved_devices_are_counted_while_trials_run(limit, what):
+    sweep = Sweep(**{limit: 2})
+    first, second = sweep.start(CPU=2, GPU=2), sweep.start(CPU=1, GPU=1)
+    assert sweep.step(seconds=1800) is None  # 1.5 hours
+    sweep.finish(first)
+    sweep.step()
+    assert sweep.step(seconds=1700) is None  # of the second one alone
+    assert sweep.step(seconds=101) == f"its budget of 2 {what} is spent"
+    assert second.status == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("loss", "size", "ends"),
+    [(0.2, 1, True), (0.1, 1, True), (0.21, 1, False), (0.1, 11, False), (float("nan"), 1, False)],
+    ids=["reached", "better", "not reached", "beyond a constraint", "no number"],
+)
+def test_a_sweep_ends_when_a_trial_reaches_the_target(loss, size, ends):
+    sweep = Sweep(target=0.2)
+    result = sweep.report(sweep.start(), loss, size)
+    assert result["done"] is ends
+    assert result.get("stop_reason") == ("completed" if ends else None)
+    reason = sweep.step()
+    assert reason == (f"a trial's loss {loss:g} reached its target of 0.2" if ends else None)
+
+
+def test_no_trial_is_stopped_before_the_one_has_ended_that_reached_the_target():
+    sweep = Sweep(target=0.2)
+    trial = sweep.start()
+    sweep.report(trial, 0.1)
+    sweep.step()
+    assert not sweep.end.stop_all()  # its checkpoint is being written
+    sweep.finish(trial)
+    assert sweep.end.stop_all()
+
+
+def test_a_trial_that_was_started_again_is_stopped_with_the_others():
+    sweep = Sweep(epochs=1)
+    trial = sweep.start()
+    sweep.report(trial, 0.1, done=True)
+    sweep.step()
+    assert not sweep.end.stop_all()
+    sweep.keeper.on_trial_start(1, sweep.trials, trial)
+    assert sweep.end.stop_all()
+
+
+def test_how_a_trial_ends_by_itself_stays_when_it_reaches_the_target():
+    sweep = Sweep(target=0.2)
+    trial = sweep.start()
+    result = {"loss": 0.1, "size": 1, "done": True, "stop_reason": "completed", "stop_cause": "x"}
+    assert sweep.end(trial.trial_id, result)
+    sweep.keeper.on_trial_result(1, sweep.trials, trial, result)
+    assert result["stop_cause"] == "x"
+
+
+def test_a_sweep_ends_when_trials_bring_no_gain():
+    sweep = Sweep(patience=3)
+    sweep.run(0.5)
+    assert [sweep.run(loss) for loss in (0.6, 0.5)] == [None, None]
+    assert sweep.run(0.4) is None  # a better one
+    assert [sweep.run(loss) for loss in (0.6, 0.4)] == [None, None]
+    assert sweep.run(0.7) == "of the last 3 trials none brought a better loss than 0.4"
+
+
+def test_only_completed_trials_within_the_constraints_are_a_gain():
+    sweep = Sweep(patience=3)
+    sweep.run(0.5)
+    assert sweep.run(0.4, Outcome.PRUNED) is None
+    assert sweep.run(0.3, size=11) is None
+    assert sweep.run(float("nan")) == "of the last 3 trials none brought a better loss than 0.5"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED])
+def test_trials_that_failed_do_not_count_as_tries(outcome):
+    sweep = Sweep(patience=1)
+    sweep.run(0.5)
+    assert sweep.run(0.6, outcome) is None
+
+
+def test_none_completed_is_told():
+    sweep = Sweep(patience=2)
+    sweep.run(0.5, Outcome.PRUNED)
+    assert sweep.run(0.4, Outcome.PRUNED) == "of the last 2 trials none completed"
+
+
+def test_a_resumed_sweep_goes_on_counting():
+    before = Sweep(epochs=4, cpu_hours=1, patience=2)
+    before.run(0.5)
+    before.run(0.6)
+    before.step(seconds=1800)
+    trial = before.start()
+    before.report(trial, 0.7)
+    before.step(seconds=1800)
+
+    state = pickle.loads(pickle.dumps(before.keeper.get_state()))
+    sweep = Sweep(state, epochs=4, cpu_hours=1, patience=2)
+    assert sweep.keeper.spending.epochs == 3
+    assert sweep.keeper.spending.cpu_hours == pytest.approx(0.5)
+    sweep.now += 1e6  # nothing is counted while nobody drives the sweep
+    sweep.keeper.setup()
+    sweep.start()
+    assert sweep.step(seconds=1700) is None
+    assert sweep.step(seconds=101) == "its budget of 1 CPU-hours is spent"
+
+
+def test_a_sweep_that_ended_early_has_ended_when_it_is_resumed():
+    before = Sweep(epochs=1)
+    before.run(0.5)
+    sweep = Sweep(before.keeper.get_state(), epochs=1)
+    assert sweep.end.reason == "its budget of 1 epochs is spent"
+
+
+def test_a_target_that_was_reached_just_before_a_kill_ends_the_resumed_sweep():
+    before = Sweep(target=0.2)
+    stale = before.keeper.get_state()
+    before.run(0.1)
+    assert resumed(before, stale, target=0.2).end.reason == before.end.reason is not None
+
+
+def test_a_target_that_is_new_is_for_the_trials_to_come():
+    before = Sweep()
+    before.run(0.1)
+    assert resumed(before, before.keeper.get_state(), target=0.2).end.reason is None
+
+
+def resumed(before, state, **budget):
+    sweep = Sweep(state, **budget)
+    sweep.trials = before.trials
+    sweep.keeper.on_step_begin(1, sweep.trials)
+    return sweep
+
+
+def test_a_larger_budget_lets_it_go_on():
+    before = Sweep(epochs=2, patience=1)
+    before.run(0.5)
+    assert before.run(0.5) is not None
+    sweep = Sweep(before.keeper.get_state(), epochs=20, patience=2)
+    assert sweep.step() is None
+
+
+def test_a_resumed_sweep_is_ended_by_what_ends_it_now_not_by_what_tune_has_pickled():
+    before = Sweep(target=0.2)
+    before.report(before.start(), 0.1)
+    pickled = pickle.dumps(before.end)
+    sweep = Sweep(target=0.05)
+    assert pickle.loads(pickled) is sweep.end
+    assert not sweep.end.stop_all()
+
+
+def test_time_is_counted_while_the_sweep_is_driven():
+    before = Sweep(time_budget_s=100)
+    assert before.step(seconds=60) is None
+    sweep = Sweep(before.keeper.get_state(), time_budget_s=100)
+    sweep.now += 1e6
+    sweep.keeper.setup()
+    assert sweep.step(seconds=39) is None
+    assert sweep.step(seconds=2) == "its budget of 100 seconds is spent"

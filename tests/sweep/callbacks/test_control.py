@@ -1,0 +1,110 @@
+"""What is asked of a running sweep, and how it heeds it."""
+
+import pytest
+
+from tune_tf.errors import SweepConflictError, UnknownTrialError
+from tune_tf.events import ControlChannel
+from tune_tf.outcome import Outcome
+from tune_tf.sweep import stop_sweep, stop_trials
+
+
+@pytest.fixture
+def heeding():
+    """Return a driver that heeds what is asked of a sweep, and what came of it."""
+    from tune_tf.sweep.callbacks.control import ControlRequests
+    from tune_tf.sweep.stopper import SweepStopper
+
+    def heeding(folder):
+        now = iter(range(0, 1000, 10))
+        told = []
+        end = SweepStopper("small")
+        ControlRequests(
+            ControlChannel(folder), end, lambda: told.append("interrupted"), lambda: next(now)
+        )
+        return lambda: (end.stop_all(), end, told)[1:]
+
+    return heeding
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "interrupted"),
+    [(False, None, ["interrupted"]), (True, "it was ended by hand", [])],
+    ids=["for now", "for good"],
+)
+def test_a_sweep_is_stopped(sweep, heeding, end, reason, interrupted):
+    stop_sweep(sweep.path, end=end, wait=False)
+    found, told = heeding(sweep.path)()
+    assert (found.reason, told) == (reason, interrupted)
+
+
+def test_a_trial_is_stopped_with_its_next_result(sweep, heeding):
+    sweep.start(0)
+    sweep.start(1)
+    stop_trials(sweep.path, ["1"], wait=False)
+    end, _ = heeding(sweep.path)()
+    assert end("a8f1e000", {"val_accuracy": 0.5})
+    assert end.trial_end("a8f1e000") == (Outcome.PRUNED, "stopped by hand")
+    assert not end("a8624273", {"val_accuracy": 0.5})
+    assert not end.stop_all()
+
+
+def test_nothing_asked_changes_nothing(sweep, heeding):
+    end, told = heeding(sweep.path)()
+    assert (end.reason, told) == (None, [])
+
+
+def test_stopping_waits_until_the_sweep_has_stopped(sweep):
+    pauses = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            sweep.finish(interrupted=True)
+
+    seen = stop_sweep(sweep.path, pause=pause)
+    assert seen.state.value == "interrupted"
+    assert len(pauses) == 3
+
+
+def test_stopping_a_trial_waits_until_it_has_ended(sweep):
+    sweep.start(0)
+    sweep.start(1)
+
+    def pause(_seconds):
+        sweep.report(0, 0.5, done=Outcome.PRUNED)
+        sweep.end(0, Outcome.PRUNED, "stopped by hand")
+
+    seen = stop_trials(sweep.path, ["0"], pause=pause)
+    assert [trial.state for trial in seen.trials] == ["pruned", "running"]
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "text"),
+    [
+        (True, "does not run, it is interrupted; `tune-tf resume .*` goes on with it"),
+        (False, r"does not run, it is ended; `tune-tf extend .* --num-samples \+10`"),
+    ],
+    ids=["an interrupted one", "an ended one"],
+)
+def test_a_sweep_that_does_not_run_cannot_be_stopped(sweep, interrupted, text):
+    sweep.run(0, 0.5)
+    sweep.finish(interrupted=interrupted)
+    with pytest.raises(SweepConflictError, match=text):
+        stop_sweep(sweep.path)
+    assert list(ControlChannel(sweep.path).take()) == []
+
+
+def test_a_trial_that_has_ended_cannot_be_stopped(sweep):
+    sweep.run(0, 0.5)
+    sweep.start(1)
+    with pytest.raises(
+        SweepConflictError, match=r"trial 0 \(completed\) of small-.* ended already"
+    ):
+        stop_trials(sweep.path, ["1", "0"])
+    assert list(ControlChannel(sweep.path).take()) == []
+
+
+def test_an_unknown_trial_is_told(sweep):
+    sweep.start(0)
+    with pytest.raises(UnknownTrialError, match="has no trial '7'"):
+        stop_trials(sweep.path, ["7"])

@@ -1,0 +1,185 @@
+"""The best model as a folder that MLflow loads in a process that knows nothing of the sweep."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tune_tf.config import BudgetSettings
+from tune_tf.sweep.model.export_process import (
+    ExportPrestart,
+    ModelExportProcess,
+    _ExportActor,
+    _replace_folder,
+    requirements,
+)
+
+
+class Started:
+    """A writer that notes whether it was started."""
+
+    def __init__(self):
+        self.was_started = False
+
+    def start(self):
+        self.was_started = True
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def trials(num, num_ended):
+    """Return trials of which some have ended."""
+    return [SimpleNamespace(is_finished=lambda e=i < num_ended: e) for i in range(num)]
+
+
+@pytest.mark.parametrize(
+    ("num_ended", "elapsed_s", "time_budget_s", "starts"),
+    [
+        pytest.param(2, 20, None, False, id="80 s are left"),
+        pytest.param(8, 80, None, True, id="20 s are left"),
+        pytest.param(2, 20, 35, True, id="15 s of the budget are left"),
+        pytest.param(2, 2, None, True, id="a short sweep"),
+        pytest.param(10, 1000, None, True, id="the last trial of long ones"),
+    ],
+)
+def test_the_process_is_started_shortly_before_the_end(num_ended, elapsed_s, time_budget_s, starts):
+    writer, clock = Started(), Clock()
+    early = ExportPrestart(
+        writer, BudgetSettings(num_samples=10, time_budget_s=time_budget_s), clock=clock
+    )
+    early.setup()
+    for ended in range(1, num_ended + 1):
+        writer.was_started = False
+        clock.now = elapsed_s * ended / num_ended
+        early.on_trial_complete(0, trials(min(10, ended + 2), ended), None)
+
+    assert writer.was_started is starts
+
+
+def test_a_writer_that_was_never_needed_ends_nothing():
+    with ModelExportProcess():
+        pass
+
+
+def test_what_a_clean_process_needs_is_pinned():
+    import keras
+    import tensorflow as tf
+
+    assert f"keras=={keras.__version__}" in requirements()
+    assert f"tensorflow=={tf.__version__}" in requirements()
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Train a workload for an epoch and write its model's folder."""
+    from tune_tf.tracking.trial_run import leave_trial
+    from tune_tf.training import devices
+
+    monkeypatch.setattr(os, "nice", lambda increment: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(
+        devices, "claim_devices", lambda resources, num: devices.Devices(("CPU:0",))
+    )
+
+    def write(workload, config):
+        from tune_tf.parallelism import Mirrored
+        from tune_tf.resources import TrialResources
+        from tune_tf.trainables import MirroredTrainable
+
+        class Trained(MirroredTrainable):
+            def setup(self, config):
+                super().setup(
+                    config, workload=workload, parallelism=Mirrored(), resources=TrialResources()
+                )
+
+        trainable = Trained(config)
+        trainable.train()
+        checkpoint = tmp_path / "checkpoint"
+        checkpoint.mkdir()
+        trainable.save_checkpoint(str(checkpoint))
+        trainable.stop()
+        leave_trial()
+        return _ExportActor().write(
+            workload, config, checkpoint, tmp_path / "best", {"origin": "s1"}
+        )
+
+    return write
+
+
+LOAD = """
+import sys, mlflow
+path = sys.argv[1]
+model = mlflow.keras.load_model(path)
+served = mlflow.pyfunc.load_model(path)
+example = served.input_example
+told = served.predict(example)
+assert abs(told - model.predict(example, verbose=0)).max() < 1e-6
+assert served.metadata.metadata == {"origin": "s1"}
+print("tune_tf" in sys.modules, told.shape, model.optimizer.name, served.metadata.signature.inputs)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_knows_nothing_of_the_sweep_loads_it(write):
+    from tune_tf.workloads.digits import DigitsMLP
+
+    written = write(DigitsMLP(), {"width": 8, "batch_size": 256})
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, str(written.path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=written.path,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "False (5, 10) adam" in done.stdout
+    assert "Tensor('float32', (-1, 8, 8, 1))" in done.stdout
+    assert (written.custom, written.has_example) == ((), True)
+    lines = (written.path / "requirements.txt").read_text().splitlines()
+    assert set(requirements()) <= set(lines)
+
+
+def test_inputs_by_name_have_a_signature_by_name(write):
+    from input_workloads import TwoInputs
+    from mlflow.models import Model
+
+    written = write(TwoInputs(), {})
+
+    assert Model.load(str(written.path)).signature.inputs.input_names() == ["left", "right"]
+
+
+def test_the_users_own_classes_are_named(write):
+    from input_workloads import OwnLayer
+
+    assert write(OwnLayer(), {}).custom == ("Halved", "own_loss")
+
+
+def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
+    from input_workloads import TwoInputs
+
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / "old").write_text("old")
+    written = write(TwoInputs(), {})
+
+    assert not (written.path / "old").exists()
+    assert (written.path / "MLmodel").exists()
+    assert not list(tmp_path.glob(".best*"))
+
+
+def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path):
+    torn = tmp_path / ".best_model.4711"
+    torn.mkdir()
+    (torn / "MLmodel").write_text("half of ")
+    with _replace_folder(tmp_path / "best_model") as folder:
+        (folder / "MLmodel").write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["best_model"]

@@ -1,0 +1,94 @@
+"""Whether a resume has anything to do, as the sweep's folder tells."""
+
+import pytest
+
+from tune_tf.events import EventLog
+from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER
+
+
+@pytest.fixture
+def settled(ended):
+    """A sweep that has come to its end, with its report."""
+    path = ended.path / "report" / "report.html"
+    path.parent.mkdir()
+    path.write_text("<html></html>")
+    return ended
+
+
+def found(sweep):
+    return settled_result(SweepFolder.open(sweep.path))
+
+
+def test_a_sweep_that_came_to_its_end_is_told_and_not_touched(settled):
+    before = {path: path.read_bytes() for path in settled.path.rglob("*") if path.is_file()}
+    result = found(settled)
+    assert [trial.number for trial in result.trials] == [0, 1, 2, 3]
+    assert result.best_trial.number == 2
+    assert not result.interrupted
+    after = {path: path.read_bytes() for path in settled.path.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def kill_again(sweep):
+    sweep.drive()
+    sweep.leave()
+
+
+def interrupt(sweep):
+    sweep.drive()
+    sweep.finish(interrupted=True)
+
+
+def fail_to_log(sweep):
+    with EventLog(sweep.path) as diary:
+        diary.record_session_end(interrupted=False, run_ids={}, left=["best model"])
+
+
+def fail_to_deliver(sweep):
+    (sweep.path / SPOOL_FOLDER).mkdir()
+
+
+def lose_the_report(sweep):
+    (sweep.path / "report" / "report.html").unlink()
+
+
+def edit(sweep):
+    path = sweep.path / "sweep.yaml"
+    path.write_text(path.read_text().replace("num_samples: 8", "num_samples: 9"))
+
+
+def leave_a_trial(sweep):
+    with EventLog(sweep.path) as diary:
+        diary.record_start("late", 4, sweep.config_of(4))
+        diary.record_session_end(interrupted=False, run_ids={})
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        kill_again,
+        interrupt,
+        fail_to_log,
+        fail_to_deliver,
+        lose_the_report,
+        edit,
+        leave_a_trial,
+    ],
+)
+def test_a_resume_has_work_to_do_after(settled, what):
+    what(settled)
+    assert found(settled) is None
+
+
+def test_a_sweep_that_runs_has_no_result_yet(settled):
+    settled.drive()
+    assert found(settled) is None
+
+
+def test_what_could_not_be_written_down_is_tried_once_more_and_then_left(settled):
+    fail_to_log(settled)
+    settled.drive()
+    settled.finish()
+    assert found(settled) is not None

@@ -1,0 +1,150 @@
+"""The rules of docs/architecture.md that a linter does not know."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "tune_tf"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+PRIVATE_ACCESS = ("tune_internals/", "training/keras_internals.py", "tracking/mlflow_internals.py")
+"""Where private parts of Ray, Keras and MLflow may be used."""
+
+PRIVATE_PACKAGES = ("keras.src", "tensorflow.python", "ray._private", "mlflow.utils")
+
+_JARGON = """
+book carried corners crew dealer desk diarist diary errand errands fault faults goals
+keeper ladder ladders landscape landscapes mailbox mend mended mends outbox outturn
+plainly pretended pulse pulses reckoning rehearsal rehearse rehearsed shown standing stint
+stints surroundings survey surveys told verdict vouched witness
+"""
+JARGON = frozenset(_JARGON.split())
+"""Words that only their author knew: see the glossary of docs/architecture.md for their place."""
+
+LARGE = {
+    "workloads/keras_tuner/recorded_fit.py:fit",  # has the parameters of ``keras.Model.fit``
+    "cli/verbs/resume.py:extend",  # a parameter is an option of the command line
+    "cli/verbs/simulate.py:simulate_command",
+}
+
+
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+def name_of(path):
+    return str(path.relative_to(PACKAGE))
+
+
+def functions_of(path):
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, kinds)]
+
+
+def public_names(path):
+    for node in tree_of(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        else:
+            continue
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def is_docstring(node):
+    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
+
+
+def words_of(identifier):
+    parts = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", identifier)
+    return {part.lower() for part in parts}
+
+
+def test_a_public_name_is_defined_once():
+    places = defaultdict(set)
+    for path in MODULES:
+        for name in public_names(path):
+            places[name].add(name_of(path))
+
+    assert {name: sorted(where) for name, where in places.items() if len(where) > 1} == {}
+
+
+@pytest.mark.parametrize("folder", ["tune_tf", "tests"])
+def test_a_folder_holds_at_most_twenty_modules(folder):
+    crowded = {
+        str(path.relative_to(ROOT)): number
+        for path in [ROOT / folder, *(ROOT / folder).rglob("*")]
+        if path.is_dir() and (number := len(list(path.glob("[!_]*.py")))) > 20
+    }
+
+    assert crowded == {}
+
+
+def test_no_name_is_jargon():
+    found = defaultdict(set)
+    for path in MODULES:
+        if words_of(path.stem) & JARGON:
+            found[name_of(path)].add(path.stem)
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+            if token.type == tokenize.NAME and words_of(token.string) & JARGON:
+                found[name_of(path)].add(token.string)
+
+    assert dict(found) == {}
+
+
+def test_private_parts_of_other_libraries_are_used_where_they_may_be():
+    found = []
+    for path in MODULES:
+        if name_of(path).startswith(PRIVATE_ACCESS):
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                names = [alias.name for alias in node.names]
+                private = any(each.startswith(PRIVATE_PACKAGES) for each in [*modules, *names])
+                if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(
+                    "tune_tf"
+                ):
+                    private |= any(name.startswith("_") for name in names)
+                if private:
+                    found.append(f"{name_of(path)}:{node.lineno}")
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+                name = getattr(node.args[1], "value", None)
+                if isinstance(name, str) and re.match(r"_[a-z]", name):
+                    found.append(f"{name_of(path)}:{node.lineno} {name}")
+
+    assert found == []
+
+
+def test_a_function_fits_a_screen():
+    found = []
+    for path in MODULES:
+        for node in functions_of(path):
+            first = node.body[1:2] if is_docstring(node.body[0]) else node.body[:1]
+            lines = node.end_lineno - first[0].lineno + 1 if first else 0
+            if lines > 60:
+                found.append(f"{name_of(path)}:{node.name} has {lines} lines")
+
+    assert found == []
+
+
+def test_a_signature_has_at_most_nine_parameters():
+    found = []
+    for path in MODULES:
+        for node in functions_of(path):
+            parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            named = [each for each in parameters if each.arg not in ("self", "cls")]
+            if len(named) > 9 and f"{name_of(path)}:{node.name}" not in LARGE:
+                found.append(f"{name_of(path)}:{node.name} has {len(named)}")
+
+    assert found == []

@@ -1,0 +1,391 @@
+"""The MLflow callback in sweeps that Ray Tune runs."""
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from store import Store
+
+from tune_tf.objective import Objective
+from tune_tf.outcome import STOP_REASON
+from tune_tf.tracking import SweepDetails
+
+
+@pytest.fixture
+def sweep(request, callback_of, client, tmp_path):
+    """Run a sweep with Ray Tune, in this process or on a cluster; return what MLflow has of it."""
+    from ray import tune
+
+    request.getfixturevalue(getattr(request, "param", "inline"))
+
+    def sweep(trainable, config, *, callback=None, more=(), **settings):
+        callback = callback or callback_of()
+        settings = {"storage_path": str(tmp_path / "ray"), "name": "exp", "verbose": 0, **settings}
+        tune.run(
+            trainable,
+            config=config,
+            callbacks=[callback, *more],
+            raise_on_failed_trial=False,
+            **settings,
+        )
+        return Store(client)
+
+    return sweep
+
+
+def function_trainable(num_results=3):
+    def train(config):
+        from ray import tune
+
+        for step in range(1, num_results + 1):
+            tune.report({"val_accuracy": config["rate"] * step, "eval": {"auc": 0.5}, "note": "x"})
+
+    return train
+
+
+def class_trainable(fails_at=0, at_step=lambda step: None):
+    from ray import tune
+
+    class Scripted(tune.Trainable):
+        def setup(self, config):
+            self.rate = config["rate"]
+
+        def step(self):
+            at_step(self.iteration + 1)
+            if self.iteration + 1 == fails_at:
+                raise ValueError("boom at last")
+            return {"val_accuracy": self.rate * (self.iteration + 1)}
+
+        def save_checkpoint(self, checkpoint_dir):
+            return {"rate": self.rate}
+
+        def load_checkpoint(self, checkpoint):
+            pass
+
+        def reset_config(self, new_config):
+            self.rate = new_config["rate"]
+            return True
+
+    return Scripted
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        "inline",
+        pytest.param(
+            "ray_cluster", id="on a cluster", marks=[pytest.mark.cluster, pytest.mark.slow]
+        ),
+    ],
+    indirect=True,
+)
+def test_a_sweep_is_a_parent_and_a_child_for_each_trial(sweep, callback_of):
+    from ray import tune
+
+    callback = callback_of(
+        details=SweepDetails(texts={"sweep.yaml": "name: digits"}), tags={"team": "blue"}
+    )
+    config = {"rate": tune.grid_search([1.0, 2.0]), "opt": {"name": "sgd"}}
+    store = sweep(function_trainable(), config, callback=callback)
+    assert store.states("rate") == {
+        "1.0": ("FINISHED", "completed"),
+        "2.0": ("FINISHED", "completed"),
+    }
+    child = store.child(rate=2.0)
+    assert child.data.params == {"rate": "2.0", "opt/name": "sgd"}
+    assert child.data.tags["mlflow.parentRunId"] == store.parent.info.run_id
+    assert child.data.tags["tune_tf.trial_name"] == child.info.run_name
+    assert child.data.metrics.keys() == {"val_accuracy", "eval/auc", "tune/time_total_s"}
+    assert store.points(child, "val_accuracy") == [(1, 2.0), (2, 4.0), (3, 6.0)]
+    assert {run.data.tags["team"] for run in [*store.children, store.parent]} == {"blue"}
+    assert callback.run_ids() == {
+        run.data.tags["tune_tf.trial_id"]: run.info.run_id for run in store.children
+    }
+    assert callback.parent_run_id == store.parent.info.run_id
+
+
+def test_the_parent_shows_the_best_trial_and_the_counts(sweep, callback_of):
+    from ray import tune
+
+    callback = callback_of(details=SweepDetails(texts={"sweep.yaml": "name: digits"}))
+    config = {"rate": tune.grid_search([1.0, 2.0])}
+    store = sweep(class_trainable(), config, callback=callback, stop={"training_iteration": 3})
+    parent, best = store.parent, store.child(rate=2.0)
+    assert parent.info.status == "FINISHED"
+    assert parent.info.run_name == "exp"
+    assert parent.data.params == {"best_rate": "2.0"}
+    assert parent.data.metrics == {
+        "best/val_accuracy": 6.0,
+        "trials/completed": 2.0,
+        "trials/ended": 2.0,
+    }
+    assert parent.data.tags["tune_tf.best_config"] == '{"rate": 2.0}'
+    assert parent.data.tags["tune_tf.best_trial_id"] == best.data.tags["tune_tf.trial_id"]
+    note = parent.data.tags["mlflow.note.content"]
+    assert "finished.** Maximizes `val_accuracy`. 2 trials (2 completed), 6 results." in note
+    assert "Best `val_accuracy`: **6** in `Scripted_" in note
+    values = [value for _, value in store.points(parent, "best/val_accuracy")]
+    assert values == sorted(set(values))
+    files = store.client.list_artifacts(parent.info.run_id)
+    assert {file.path for file in files} == {"sweep.yaml", "environment"}
+
+
+def test_the_best_checkpoint_is_named(sweep):
+    from ray import tune
+
+    checkpoints = tune.CheckpointConfig(checkpoint_at_end=True)
+    store = sweep(
+        class_trainable(),
+        {"rate": 1.0},
+        stop={"training_iteration": 2},
+        checkpoint_config=checkpoints,
+    )
+    assert "/exp/" in store.parent.data.tags["tune_tf.best_checkpoint"]
+
+
+def test_what_rays_asha_stops_is_pruned_and_the_rest_completed(sweep):
+    from ray import tune
+    from ray.tune.schedulers import ASHAScheduler
+
+    asha = ASHAScheduler(
+        metric="val_accuracy", mode="max", grace_period=1, reduction_factor=2, max_t=100
+    )
+    store = sweep(
+        class_trainable(),
+        {"rate": tune.grid_search([2.0, 1.0])},
+        scheduler=asha,
+        stop={"training_iteration": 4},
+        max_concurrent_trials=1,
+    )
+    assert store.states("rate") == {"2.0": ("FINISHED", "completed"), "1.0": ("KILLED", "pruned")}
+    assert store.points(store.child(rate=1.0), "val_accuracy") == [(1, 1.0)]
+
+
+def test_what_hyperband_stops_while_paused_is_pruned(sweep):
+    from ray import tune
+    from ray.tune.schedulers import HyperBandScheduler
+
+    hyperband = HyperBandScheduler(metric="val_accuracy", mode="max", max_t=9, reduction_factor=3)
+    store = sweep(
+        class_trainable(),
+        {"rate": tune.grid_search([float(rate) for rate in range(9)])},
+        scheduler=hyperband,
+        stop={"training_iteration": 9},
+    )
+    assert set(store.states("rate").values()) == {
+        ("FINISHED", "completed"),
+        ("KILLED", "pruned"),
+    }
+    assert store.states("rate")["8.0"] == ("FINISHED", "completed")
+
+
+def test_an_error_is_kept_with_its_cause_and_text(sweep):
+    store = sweep(class_trainable(fails_at=2), {"rate": 1.0})
+    (child,) = store.children
+    assert (child.info.status, child.data.tags["tune_tf.stop_reason"]) == ("FAILED", "error")
+    assert child.data.tags["tune_tf.stop_cause"].endswith("ValueError: boom at last")
+    text = Path(store.client.download_artifacts(child.info.run_id, "error.txt")).read_text()
+    assert text.startswith("Failure # 1")
+    assert "raise ValueError" in text
+    assert store.parent.info.status == "FAILED"
+
+
+def test_a_trial_that_fails_before_it_starts_has_a_failed_run(sweep):
+    from ray import tune
+
+    class Broken(tune.Trainable):
+        def setup(self, config):
+            raise RuntimeError("no data")
+
+    store = sweep(Broken, {"rate": 1.0})
+    assert store.states("rate") == {"1.0": ("FAILED", "error")}
+
+
+def test_a_retried_trial_stands_once_with_every_step_once(sweep, tmp_path):
+    from ray import tune
+
+    marker = tmp_path / "failed"
+
+    def train(config):
+        for step in range(1, 5):
+            tune.report({"val_accuracy": float(step)})
+            if step == 2 and not marker.exists():
+                marker.touch()
+                raise ValueError("once")
+
+    store = sweep(train, {"rate": 1.0}, max_failures=1)
+    assert store.states("rate") == {"1.0": ("FINISHED", "completed")}
+    assert [step for step, _ in store.points(store.children[0], "val_accuracy")] == [1, 2, 3, 4]
+
+
+def test_a_diverged_trial_fails_and_is_never_the_best(sweep):
+    from ray import tune
+
+    def train(config):
+        for _ in range(2):
+            tune.report({"val_accuracy": config["rate"]})
+
+    store = sweep(train, {"rate": tune.grid_search([float("nan"), 1.0])})
+    assert store.states("rate") == {"nan": ("FAILED", "diverged"), "1.0": ("FINISHED", "completed")}
+    assert store.parent.data.metrics["best/val_accuracy"] == 1.0
+
+
+def test_trials_that_ran_out_of_the_time_budget_are_killed_and_told_apart(
+    sweep, tmp_path, monkeypatch
+):
+    over = tmp_path / "over"
+
+    def use_up(step):
+        if step == 3:
+            over.touch()
+
+    later = SimpleNamespace(time=lambda: time.time() + 7200 * over.exists())
+    monkeypatch.setattr("ray.tune.stopper.timeout.time", later)
+    store = sweep(class_trainable(at_step=use_up), {"rate": 1.0}, time_budget_s=3600)
+    assert store.states("rate") == {"1.0": ("KILLED", "out_of_budget")}
+    assert store.parent.info.status == "FINISHED"
+
+
+def test_the_searcher_sees_why_a_trial_stopped(sweep):
+    from ray.tune.search import Searcher
+
+    reasons = {}
+
+    class Recording(Searcher):
+        def suggest(self, trial_id):
+            return {"rate": 1.0}
+
+        def on_trial_complete(self, trial_id, result=None, error=False):
+            reasons[trial_id] = result.get(STOP_REASON)
+
+    sweep(
+        class_trainable(),
+        {},
+        search_alg=Recording(metric="val_accuracy", mode="max"),
+        stop={"training_iteration": 2},
+        num_samples=1,
+    )
+    assert list(reasons.values()) == ["completed"]
+
+
+@pytest.fixture
+def recorded():
+    """A Tune callback that keeps what trials reported: id to steps and values."""
+    from ray import tune
+
+    class Recorded(tune.Callback):
+        def __init__(self):
+            self.points = {}
+
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            point = result["training_iteration"], result["val_accuracy"]
+            self.points.setdefault(trial.trial_id, []).append(point)
+
+    return Recorded()
+
+
+@pytest.fixture
+def population(sweep, recorded):
+    """A sweep of two trials that Ray's PBT clones at each step."""
+    from ray import tune
+    from ray.tune.schedulers import PopulationBasedTraining
+
+    pbt = PopulationBasedTraining(
+        time_attr="training_iteration",
+        metric="val_accuracy",
+        mode="max",
+        perturbation_interval=1,
+        hyperparam_mutations={"rate": lambda: 5.0, "kind": ["slow", "fast"]},
+        resample_probability=1.0,
+        quantile_fraction=0.5,
+    )
+    return sweep(
+        class_trainable(),
+        {"rate": tune.grid_search([1.0, 2.0]), "kind": "plain"},
+        scheduler=pbt,
+        stop={"training_iteration": 8},
+        reuse_actors=True,
+        more=[recorded],
+    )
+
+
+def test_under_pbt_changed_numbers_are_curves_that_start_at_their_first_value(population):
+    states = {run.data.tags["tune_tf.stop_reason"] for run in population.children}
+    assert states == {"completed"}
+    changed = [run for run in population.children if "hp/rate" in run.data.metrics]
+    assert changed
+    for run in changed:
+        values = [value for _, value in population.points(run, "hp/rate")]
+        assert values[0] == float(run.data.params["rate"])
+        assert set(values[1:]) == {5.0}
+        assert run.data.params["kind"] == "plain"
+        assert run.data.tags["hp/kind"] in ("slow", "fast")
+
+
+def test_under_pbt_the_lineage_says_who_went_on_from_whom_and_when(population, tmp_path):
+    parent = population.parent.info.run_id
+    path = population.client.download_artifacts(parent, "lineage.json", str(tmp_path))
+    clones = json.loads(Path(path).read_text())
+    told = [json.loads(line) for line in _pbt_log(tmp_path)]
+    assert len(clones) == len(told) > 0
+    ids = {run.data.tags["tune_tf.trial_id"] for run in population.children}
+    names = {run.data.tags["tune_tf.trial_number"]: run for run in population.children}
+    for clone, (_, _, at, source_at, _, config) in zip(clones, told, strict=True):
+        assert {clone["trial"], clone["source"]} == ids
+        assert clone["source_iteration"] == source_at
+        assert clone["iteration"] in (at, at + 1)  # Ray looks before it has taken up the result
+        assert clone["after"].items() <= config.items()
+    last = {clone["trial"]: clone for clone in clones}
+    for run in names.values():
+        clone = last.get(run.data.tags["tune_tf.trial_id"], {"source": None, "iteration": None})
+        assert run.data.tags.get("tune_tf.cloned_from") == clone["source"]
+
+
+def _pbt_log(tmp_path):
+    """Return what Ray's PBT itself wrote of its exploits."""
+    (path,) = Path(tmp_path, "ray").rglob("pbt_global.txt")
+    return path.read_text().splitlines()
+
+
+def test_under_pbt_every_report_stands_exactly_once(population, recorded):
+    for run in population.children:
+        reported = recorded.points[run.data.tags["tune_tf.trial_id"]]
+        assert population.points(run, "val_accuracy") == sorted(reported)
+
+
+def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_from(sweep, tmp_path):
+    from tune_tf.schedulers import scheduler
+    from tune_tf.searchers import OptunaSearcher
+    from tune_tf.space import Float, SearchSpace
+
+    names = [f"p{number}" for number in range(7)]
+    space = SearchSpace({name: Float(0.1, 10.0) for name in ["rate", *names]})
+    objective = Objective("val_accuracy", "max")
+    settings = {"max_t": 12, "perturbation_interval": 2, "quantile_fraction": 0.5, "synch": True}
+    store = sweep(
+        class_trainable(),
+        {},
+        search_alg=OptunaSearcher(space, objective, "random", seed=1),
+        scheduler=scheduler("pbt", objective, space=space, **settings),
+        num_samples=4,
+        max_concurrent_trials=4,
+        reuse_actors=True,
+    )
+
+    assert {run.info.status for run in (store.parent, *store.children)} == {"FINISHED"}
+    path = store.client.download_artifacts(store.parent.info.run_id, "lineage.json", str(tmp_path))
+    clones = json.loads(Path(path).read_text())
+    children = {run.data.tags["tune_tf.trial_id"]: run for run in store.children}
+    assert {clone["trial"] for clone in clones} | {clone["source"] for clone in clones} <= {
+        *children
+    }
+    last = {clone["trial"]: clone for clone in clones}
+    assert last, "nothing was cloned"
+    for trial_id, run in children.items():
+        assert run.data.params.keys() == set(space.parameters)  # as they were at the start
+        clone = last.get(trial_id, {"source": None, "after": {}})
+        assert run.data.tags.get("tune_tf.cloned_from") == clone["source"]
+        for name, value in clone["after"].items():
+            assert store.points(run, f"hp/{name}")[-1][1] == value

@@ -1,0 +1,139 @@
+"""What the MLflow callback tells of a sweep and its trials."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+from hooks import complete, report, start
+from store import Store
+
+from tune_tf.constraint import Constraint
+from tune_tf.outcome import STOP_REASON
+
+
+def test_an_infeasible_trial_is_tagged_and_never_the_best(callback_of, trial_of, client):
+    callback = callback_of(constraints=[Constraint("val_accuracy", "<=", 2.0)])
+    callback.setup()
+    small, large = trial_of("small", 1.0), trial_of("large", 3.0)
+    start(callback, small, large)
+    for trial in (small, large):
+        report(callback, trial, 1, done=True)
+        callback.on_trial_complete(1, [small, large], trial)
+    state = pickle.loads(pickle.dumps(callback.get_state()))
+    for trial in (small, large):
+        trial.set_status("TERMINATED")
+    callback.on_experiment_end([small, large])
+
+    store = Store(client)
+    assert store.child(rate=3.0).data.tags["tune_tf.feasible"] == "false"
+    assert store.child(rate=1.0).data.tags["tune_tf.feasible"] == "true"
+    assert store.parent.data.metrics["best/val_accuracy"] == 1.0
+    assert [each[-1] for each in state["summary"]["candidates"]] == [True, False]
+
+
+def test_a_value_that_is_too_long_is_cut_and_kept_whole_as_an_artifact(
+    callback_of, trial_of, client, tmp_path
+):
+    callback = callback_of()
+    callback.setup()
+    trial = trial_of("t1")
+    trial.config["layers"] = "x" * 7000
+    start(callback, trial)
+    callback.on_experiment_end([trial])
+    (child,) = Store(client).children
+    assert len(child.data.params["layers"]) == 6000
+    path = client.download_artifacts(child.info.run_id, "params/layers.txt", str(tmp_path))
+    assert Path(path).read_text() == "x" * 7000
+
+
+def test_a_child_tells_its_node_code_rung_and_end(callback_of, trial_of, client):
+    from tune_tf.tracking import SweepDetails
+
+    callback = callback_of(details=SweepDetails(rungs=lambda: (1, 3)))
+    callback.setup()
+    trial = trial_of("t1")
+    start(callback, trial)
+    for step in (1, 2):
+        report(callback, trial, step, hostname="gpu-1", node_ip="10.0.0.7")
+    callback.on_trial_complete(1, [trial], trial)
+    trial.set_status("TERMINATED")
+    callback.on_experiment_end([trial])
+    tags = Store(client).children[0].data.tags
+    assert tags["tune_tf.node"] == "gpu-1 10.0.0.7"
+    assert tags["tune_tf.rung"] == "1"
+    assert tags["mlflow.note.content"].startswith("**Stopped early by the scheduler")
+    assert "Best `val_accuracy`: **2** at iteration 2." in tags["mlflow.note.content"]
+
+
+def test_the_parent_shows_how_the_sweep_stands_while_it_runs(callback_of, trial_of, client):
+    callback = callback_of()
+    callback.setup()
+    first, second = trial_of("first", 2.0), trial_of("second", 1.0)
+    start(callback, first, second)
+    report(callback, first, 1, done=True, **{STOP_REASON: "completed"})
+    callback.on_trial_complete(1, [first, second], first)
+    assert callback.flush(240)
+    parent = Store(client).parent
+    callback.on_experiment_end([first, second])
+    assert parent.info.status == "RUNNING"
+    assert parent.data.metrics == {
+        "best/val_accuracy": 2.0,
+        "trials/completed": 1.0,
+        "trials/ended": 1.0,
+    }
+    assert parent.data.tags["tune_tf.best_config"] == '{"rate": 2.0}'
+    assert (
+        "running.** Maximizes `val_accuracy`. 1 trial (1 completed)"
+        in (parent.data.tags["mlflow.note.content"])
+    )
+
+
+def test_files_are_attached_to_the_parent_of_a_sweep_that_has_ended(
+    callback_of, trial_of, client, tmp_path
+):
+    callback = callback_of()
+    callback.setup()
+    trial = trial_of("t1")
+    complete(callback, trial)
+    callback.on_experiment_end([trial])
+    page = tmp_path / "page.html"
+    page.write_text("<p>all of it</p>")
+    ended = Store(client).parent.info
+
+    callback.attach({"report/report.html": page}, tags={"seen": "yes"}, metrics={"report/s": 2.0})
+
+    parent = Store(client).parent
+    assert (parent.info.status, parent.info.end_time) == ("FINISHED", ended.end_time)
+    assert parent.data.tags["seen"] == "yes"
+    assert parent.data.metrics["report/s"] == 2.0
+    path = client.download_artifacts(parent.info.run_id, "report/report.html", str(tmp_path))
+    assert Path(path).read_text() == "<p>all of it</p>"
+    assert len(Store(client).children) == 1
+
+
+ODD_NAMES = {
+    "long": "x" * 500,
+    "slashes": "../../a/b\\c",
+    "emoji": "🦒 größe\u202e",
+    "quotes": 'it\'s "so" `odd` %s {0} ;--',
+    "leading dot": ".hidden",
+    "line breaks": "a\nb\tc",
+}
+
+
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=list(ODD_NAMES))
+def test_any_name_of_a_sweep_gives_a_run_and_its_files(callback_of, trial_of, client, name):
+    callback = callback_of(sweep_name=name)
+    callback.setup()
+    trial = trial_of("t1")
+    trial.config[name] = "v" * 7000
+    start(callback, trial)
+    report(callback, trial, 1, **{name: 1.0})
+    callback.on_experiment_end([trial])
+    store = Store(client)
+    assert store.parent.info.run_name.isprintable()
+    assert 0 < len(store.parent.info.run_name) <= 250
+    (child,) = store.children
+    assert len(child.data.params) == 2
+    assert len(child.data.metrics) == 3
+    assert len(client.list_artifacts(child.info.run_id, "params")) == 1

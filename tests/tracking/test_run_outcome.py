@@ -1,0 +1,122 @@
+import math
+
+import pytest
+
+from tune_tf.outcome import STOP_REASON, Outcome
+from tune_tf.tracking import run_outcome
+
+METRICS = ("loss",)
+
+
+@pytest.mark.parametrize(
+    ("result", "own_end", "outcome"),
+    [
+        ({"loss": 1.0}, True, Outcome.COMPLETED),
+        ({"loss": 1.0}, False, Outcome.PRUNED),
+        ({"loss": math.nan}, True, Outcome.DIVERGED),
+        ({"loss": math.inf}, False, Outcome.DIVERGED),
+        ({"accuracy": 1.0}, True, Outcome.COMPLETED),
+        ({"loss": math.nan, STOP_REASON: "completed"}, False, Outcome.COMPLETED),
+        ({"loss": 1.0, STOP_REASON: "diverged"}, True, Outcome.DIVERGED),
+    ],
+    ids=[
+        "own end",
+        "stopped",
+        "nan",
+        "inf and stopped",
+        "objective not reported",
+        "stamp before own judgement",
+        "stamp before own end",
+    ],
+)
+def test_a_last_result_tells_how_the_trial_ended(result, own_end, outcome):
+    assert run_outcome.infer_result_outcome(result, own_end=own_end, metrics=METRICS) is outcome
+
+
+def test_without_a_metric_to_judge_no_trial_diverges():
+    assert run_outcome.infer_result_outcome({"loss": math.nan}, own_end=True) is Outcome.COMPLETED
+
+
+DONE = {"loss": 1.0, "done": True}
+GOING_ON = {"loss": 1.0, "done": False}
+
+
+@pytest.mark.parametrize(
+    ("seen", "last_result", "status", "error", "outcome"),
+    [
+        ("completed", DONE, "RUNNING", None, Outcome.COMPLETED),
+        ("completed", DONE | {STOP_REASON: "pruned"}, "RUNNING", None, Outcome.PRUNED),
+        ("completed", DONE | {"loss": math.nan}, "RUNNING", None, Outcome.DIVERGED),
+        ("completed", GOING_ON, "PAUSED", None, Outcome.PRUNED),
+        ("completed", {}, "PENDING", None, Outcome.PRUNED),
+        ("stopped", GOING_ON, "TERMINATED", None, Outcome.OUT_OF_BUDGET),
+        ("stopped", {}, "TERMINATED", None, Outcome.OUT_OF_BUDGET),
+        ("stopped", DONE | {STOP_REASON: "pruned"}, "TERMINATED", None, Outcome.PRUNED),
+        ("stopped", GOING_ON, "ERROR", "", Outcome.ERROR),
+        ("completed", DONE, "ERROR", "ValueError: boom", Outcome.ERROR),
+        ("completed", {}, "ERROR", "ResourceExhaustedError: OOM", Outcome.OOM),
+        ("completed", {}, "ERROR", "ray.exceptions.OutOfMemoryError: killed", Outcome.OOM),
+        ("unfinished", GOING_ON, "TERMINATED", None, Outcome.INTERRUPTED),
+        ("unfinished", GOING_ON, "RUNNING", None, Outcome.INTERRUPTED),
+        ("unfinished", {}, "PENDING", None, Outcome.INTERRUPTED),
+        ("unfinished", GOING_ON, "PAUSED", None, Outcome.INTERRUPTED),
+        ("unfinished", DONE, "TERMINATED", None, Outcome.INTERRUPTED),
+    ],
+)
+def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, error, outcome):
+    got = run_outcome.infer_trial_outcome(
+        seen, last_result, status=status, own_end=False, error=error, metrics=METRICS
+    )
+    assert got is outcome
+
+
+@pytest.mark.parametrize(
+    ("last_result", "own_end", "outcome"),
+    [
+        (GOING_ON, True, Outcome.COMPLETED),
+        (GOING_ON | {STOP_REASON: "completed"}, False, Outcome.COMPLETED),
+        (GOING_ON | {STOP_REASON: "pruned"}, True, Outcome.PRUNED),
+    ],
+    ids=["at its limit", "stamped at its limit", "stamped before it"],
+)
+def test_a_trial_that_is_stopped_while_it_waits_may_have_run_to_its_limit(
+    last_result, own_end, outcome
+):
+    got = run_outcome.infer_trial_outcome(
+        "completed", last_result, status="PAUSED", own_end=own_end
+    )
+    assert got is outcome
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "interrupted", "status"),
+    [
+        ([Outcome.COMPLETED, Outcome.ERROR], False, "FINISHED"),
+        ([Outcome.PRUNED, Outcome.OUT_OF_BUDGET], False, "FINISHED"),
+        ([Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED], False, "FAILED"),
+        ([Outcome.COMPLETED, Outcome.INTERRUPTED], False, "KILLED"),
+        ([Outcome.COMPLETED], True, "KILLED"),
+        ([], False, "FINISHED"),
+    ],
+)
+def test_the_sweep_fails_only_if_every_trial_failed(outcomes, interrupted, status):
+    assert run_outcome.sweep_status(outcomes, interrupted=interrupted) == status
+
+
+def test_the_cause_is_the_last_lines_without_colours_and_markers():
+    error = (
+        '\x1b[36mray::train()\x1b[39m\n  File "a.py"\n    raise x\n    ^^^^^\nValueError: boom\n'
+    )
+    assert run_outcome.error_cause(error) == 'File "a.py"\nraise x\nValueError: boom'
+
+
+def test_what_came_before_the_last_failure_is_not_its_cause():
+    error = (
+        "Failure # 1 (occurred at 2026-01-02_03-04-05)\nResourceExhaustedError: OOM\n"
+        "Failure # 1 (occurred at 2026-01-02_03-04-06)\nValueError: boom\n"
+    )
+    assert run_outcome.last_failure(error).strip() == "ValueError: boom"
+    assert (
+        run_outcome.infer_trial_outcome("completed", {}, status="ERROR", own_end=False, error=error)
+        is Outcome.ERROR
+    )

@@ -1,0 +1,132 @@
+"""The workers of a trial: how they meet, and how one that goes wrong ends all."""
+
+import os
+from pathlib import Path
+
+import pytest
+import ray
+import stand_in_workers
+from processes import have_ended
+from stand_in_workers import NotInstalledHere, Script, StandInActor
+
+from tune_tf.errors import (
+    UnavailableResourcesError,
+    WorkerError,
+    WorkerLostError,
+    WorkloadError,
+)
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.multi_process.heartbeat import Watch
+from tune_tf.trainables.multi_process.worker import PickledWorkload, WorkerAssignment
+from tune_tf.trainables.multi_process.worker_actor import WorkerActor
+from tune_tf.trainables.multi_process.worker_group import WorkerGroup
+
+pytestmark = pytest.mark.cluster
+
+ray.cloudpickle.register_pickle_by_value(stand_in_workers)  # Ray's workers cannot import it
+
+PATIENT = Watch(ping_interval_s=0.2, silent_s=240, node_death_s=60, retry_s=0.1, finish_s=60)
+QUICK = Watch(
+    ping_interval_s=0.2, silent_s=10, node_death_s=2, retry_s=0.1
+)  # where a process is frozen
+
+
+@pytest.fixture
+def reservation(ray_cluster):
+    """A placement group for two workers, which is removed again."""
+    group = ray.util.placement_group([{"CPU": 1.0}] * 2)
+    assert group.wait(240)
+    yield group
+    ray.util.remove_placement_group(group)
+
+
+@pytest.fixture
+def start(reservation, tmp_path):
+    """Return a function that starts two stand-ins of which one goes wrong."""
+    started = []
+
+    def start(fault=None, rank=1, workload=None, actor=StandInActor):
+        group = WorkerGroup(
+            WorkerAssignment(
+                PickledWorkload.of(workload or Script(fault, rank, str(tmp_path))),
+                TrialResources(),
+            ),
+            num_workers=2,
+            placement_group=reservation,
+            watch=QUICK if fault == "freezes" else PATIENT,
+            actor=actor,
+        )
+        started.append(group)
+        return group
+
+    yield start
+    for group in started:
+        group.end()
+
+
+def processes(folder):
+    """Return the ids of all processes that were started, by rank."""
+    return [[int(pid) for pid in Path(folder, str(r)).read_text().split()] for r in (0, 1)]
+
+
+def test_each_worker_is_a_process_of_its_own_until_the_end(start):
+    group = start()
+    pids = group.ask("epoch")
+    group.end(finish=True)
+
+    assert len({os.getpid(), *pids}) == 3
+    assert have_ended(pids)
+    with pytest.raises(WorkerLostError, match="have ended"):
+        group.ask("epoch")
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        pytest.param("dies", WorkerLostError, r"worker 1 died", id="death"),
+        pytest.param(
+            "freezes",
+            WorkerLostError,
+            r"worker 1 has given no sign of life",
+            marks=pytest.mark.slow,
+            id="frozen",
+        ),
+        pytest.param("raises", WorkerError, "worker 1 on .*of the user's making", id="an error"),
+    ],
+)
+def test_one_that_goes_wrong_ends_all(start, tmp_path, fault, error, message):
+    group = start(fault)
+
+    with pytest.raises(error, match=f"(?s){message}"):
+        group.ask("epoch")
+    assert have_ended([pids[0] for pids in processes(tmp_path)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        pytest.param("version", r"tensorflow is not the same.*2\.21\.0.*2\.20\.1", id="version"),
+        pytest.param("gpus", r"same number of GPUs.*0 GPU\(s\).*1 GPU\(s\)", id="gpus"),
+    ],
+)
+def test_workers_that_cannot_train_together_are_refused(start, tmp_path, fault, message):
+    with pytest.raises(UnavailableResourcesError, match=message):
+        start(fault)
+    assert have_ended([pids[0] for pids in processes(tmp_path)])
+
+
+@pytest.mark.slow
+def test_a_port_that_was_taken_is_retried_with_another(start, tmp_path):
+    answers = start("port").ask("epoch")
+
+    tried = processes(tmp_path)
+    assert [len(pids) for pids in tried] == [2, 2]
+    assert answers == [pids[1] for pids in tried]
+    assert have_ended([pids[0] for pids in tried])
+
+
+@pytest.mark.slow
+def test_a_workload_that_a_node_does_not_have_is_told(start):
+    with pytest.raises(WorkloadError, match=r"worker \d on .*only_on_the_laptop.*runtime_env"):
+        start(workload=NotInstalledHere(), actor=WorkerActor)

@@ -1,0 +1,157 @@
+"""State of MLflow's fluent API (``mlflow.log_figure`` ...) in this process, partly private.
+
+``mlflow.start_run(run_id=...)`` sets a run to RUNNING and ends it at its exit; MLflow has no public
+way to activate a run without changing its status. The private stack of active runs and the private
+id of the active experiment are used here only, each with a fallback.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+_URI_VARIABLE = "MLFLOW_TRACKING_URI"
+
+# Integrations that start a run of their own when a model is fitted.
+_FLAVORS = (
+    "keras",
+    "tensorflow",
+    "sklearn",
+    "xgboost",
+    "lightgbm",
+    "statsmodels",
+    "pytorch",
+    "spark",
+)
+
+
+def stop_autologging() -> None:
+    """Disable MLflow's autologging in this process, if MLflow is loaded.
+
+    Covers what the user's code enabled for one library or for all, loaded or not yet.
+    """
+    if "mlflow" not in sys.modules:
+        return
+    import mlflow
+
+    mlflow.autolog(disable=True, silent=True)
+    # Autologging enabled for one library ignores the call above.
+    for flavor in _FLAVORS:
+        module = sys.modules.get(f"mlflow.{flavor}")
+        autolog = getattr(module, "autolog", None)
+        if autolog is not None:
+            autolog(disable=True, silent=True)
+
+
+@contextlib.contextmanager
+def active_run(run: "Run", tracking_uri: str) -> Iterator[None]:
+    """Activate a run for the fluent calls of this thread, without changing its status.
+
+    Args:
+        run: The run.
+        tracking_uri: Its store; the process's own is restored afterwards.
+    """
+    with _TRACKING_URI.set_to(tracking_uri):
+        runs = _active_runs()
+        if runs is None:
+            with _started(run):
+                yield
+            return
+        import mlflow  # already loaded, since there is a run
+
+        entry = mlflow.ActiveRun(run)
+        runs.append(entry)
+        try:
+            yield
+        finally:
+            # User code may have removed it, or left a run of its own above it.
+            runs[:] = [each for each in runs if each is not entry]
+
+
+def default_tracking_uri(tracking_uri: str) -> contextlib.AbstractContextManager[None]:
+    """Set the tracking URI of this process; the earlier one is restored afterwards."""
+    return _TRACKING_URI.set_to(tracking_uri)
+
+
+def active_experiment_id() -> str | None:
+    """Return the id that ``mlflow.set_experiment`` chose; None without one.
+
+    Without the private name, MLflow's own environment variable still tells it.
+    """
+    fluent = sys.modules.get("mlflow.tracking.fluent")
+    chosen = getattr(fluent, "_active_experiment_id", None)
+    return str(chosen) if chosen else None
+
+
+def _active_runs() -> "list[Any] | None":
+    """Return this thread's stack of active runs; None if MLflow keeps it elsewhere."""
+    from mlflow.tracking import fluent
+
+    try:
+        runs = getattr(fluent, "_active_run_stack").get()  # noqa: B009  private, and may be gone
+    except AttributeError:
+        return None
+    return runs if isinstance(runs, list) else None
+
+
+@contextlib.contextmanager
+def _started(run: "Run") -> Iterator[None]:
+    """Activate a run by public calls, and restore its status afterwards.
+
+    Fallback for a version of MLflow with another stack. Overrules whoever ends the run meanwhile.
+    """
+    import mlflow
+
+    before = mlflow.MlflowClient().get_run(run.info.run_id).info.status
+    mlflow.start_run(run_id=run.info.run_id, nested=True, log_system_metrics=False)
+    try:
+        yield
+    finally:
+        mlflow.end_run(before)
+
+
+class _TrackingUri:
+    """Tracking URI of the process, shared by all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._before: str | None = None
+        self._variable: str | None = None
+
+    @contextlib.contextmanager
+    def set_to(self, uri: str) -> Iterator[None]:
+        """Set another URI; the last context to leave restores the process's own."""
+        import mlflow
+
+        with self._lock:
+            if self._depth == 0:
+                self._variable = os.environ.get(_URI_VARIABLE)
+                self._before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+            self._depth += 1
+            mlflow.set_tracking_uri(uri)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._restore()
+
+    def _restore(self) -> None:
+        import mlflow
+
+        mlflow.set_tracking_uri(self._before)
+        # MLflow sets the variable too, for child processes.
+        if self._variable is None:
+            os.environ.pop(_URI_VARIABLE, None)
+        else:
+            os.environ[_URI_VARIABLE] = self._variable
+
+
+_TRACKING_URI = _TrackingUri()
