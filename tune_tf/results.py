@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from tune_tf.training.export import FileFormat
 
 SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite", "onnx": ".onnx"}
-"""Suffix of an exported model's path by format."""
+"""Path suffix of an exported model, by format."""
 
 _NEEDED = {"onnx": ("tf2onnx", "onnx")}
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One trial of a sweep.
+    """Result of one trial.
 
     Args:
         trial_id: Ray Tune's id.
         number: Position in the order of proposal, from 0.
-        config: Sampled values, nested as the space is.
-        outcome: How the trial ended; None if it has not.
+        config: Sampled values, nested like the space.
+        outcome: Outcome; None if the trial has not ended.
         cause: Cause of the outcome, if known.
-        iterations: Number of iterations done.
-        metrics: The last reported metrics.
-        checkpoint: Folder of the last checkpoint; its URI where ``storage_path`` is one.
-        feasible: Whether the last metrics keep the sweep's constraints.
-        checkpoints_removed: Whether its checkpoints were removed, as ``keep_checkpoints`` asks for.
+        iterations: Number of completed iterations.
+        metrics: Last reported metrics.
+        checkpoint: Folder of the last checkpoint, or its URI in remote storage.
+        feasible: Whether the last metrics satisfy the sweep's constraints.
+        checkpoints_removed: Whether ``keep_checkpoints`` removed its checkpoints.
     """
 
     trial_id: str
@@ -67,14 +67,9 @@ class TrialResult:
 def kept_metrics(
     last: Mapping[str, Any], constraints: Sequence[Constraint], objectives: Sequence[Objective]
 ) -> dict[str, float]:
-    """Return the metrics in a trial's last result.
+    """Return the metrics in a trial's last flat result.
 
-    Metrics of the machine's load are left out unless a constraint or an objective names them.
-
-    Args:
-        last: The flat result.
-        constraints: The sweep's constraints.
-        objectives: The sweep's objectives.
+    Metrics of the machine's load are dropped unless a constraint or an objective names them.
     """
     named = {each.metric for each in constraints} | {each.metric for each in objectives}
     return {
@@ -94,12 +89,12 @@ class SweepResult:
         sweep_id: Name of the sweep's folder.
         path: The folder.
         config: The sweep's settings.
-        base_dir: Folder that paths in the settings are relative to.
-        trials: In order of number.
-        mlflow_run_id: The sweep's parent run in MLflow, if there is one.
-        ended_early: Why it ended before all its trials had, like "its budget of 90 epochs is
-            spent"; None if it did not.
-        unasked: Whether it was interrupted before all its trials had been proposed.
+        base_dir: Folder that relative paths in the settings start from.
+        trials: Ordered by number.
+        mlflow_run_id: Id of the sweep's parent run in MLflow, if any.
+        ended_early: Why the sweep ended before all its trials, such as "its budget of 90 epochs
+            is spent"; None if it did not.
+        unasked: Whether it was interrupted before all trials were proposed.
     """
 
     sweep_id: str
@@ -113,23 +108,23 @@ class SweepResult:
 
     @property
     def objective(self) -> Objective:
-        """The objective; with several, the leading one."""
+        """The objective, or the leading one of several."""
         return self.config.leading_objective
 
     @property
     def report_path(self) -> Path:
-        """The HTML report, beside its pictures and tables."""
+        """Path of the HTML report; its figures and tables lie beside it."""
         return self.path / "report" / "report.html"
 
     @property
     def interrupted(self) -> bool:
-        """Whether a resume would have trials to run."""
+        """Whether a resume would run trials."""
         left = any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
         return left or self.unasked
 
     @cached_property
     def best_trial(self) -> TrialResult:
-        """The feasible trial with the best last value, of the completed ones if there are any.
+        """The feasible trial with the best last value; completed trials take precedence.
 
         Raises:
             UnknownMetricError: No feasible trial reported a finite value.
@@ -153,9 +148,9 @@ class SweepResult:
 
     @cached_property
     def pareto_front(self) -> tuple[TrialResult, ...]:
-        """The feasible completed trials that no other trial dominates.
+        """The feasible completed trials that no other trial dominates, ordered by number.
 
-        In order of number. With one objective these are the trials that share the best value.
+        With one objective, these are the trials that share the best value.
         """
         points = {
             trial.number: tuple(
@@ -170,7 +165,7 @@ class SweepResult:
 
     @property
     def best_value(self) -> float:
-        """The objective's metric of the best trial."""
+        """The objective's value of the best trial."""
         return self.objective.value(self.best_trial.metrics)
 
     @property
@@ -180,10 +175,10 @@ class SweepResult:
 
     @property
     def best_checkpoint(self) -> CheckpointLocation:
-        """The folder of the best trial's last checkpoint; its URI where ``storage_path`` is one.
+        """Folder of the best trial's last checkpoint, or its URI in remote storage.
 
         Raises:
-            CheckpointError: The trial has none.
+            CheckpointError: The trial has no checkpoint.
         """
         checkpoint = self.best_trial.checkpoint
         if checkpoint is None:
@@ -195,7 +190,7 @@ class SweepResult:
         return sum(trial.outcome is outcome for trial in self.trials)
 
     def dataframe(self) -> "pd.DataFrame":
-        """Return one row a trial: number, id, outcome, ``config/...`` and metrics."""
+        """Return one row per trial: number, id, outcome, ``config/...`` and metrics."""
         import pandas as pd  # comes with Ray Tune; slow to import
 
         rows = [
@@ -219,26 +214,22 @@ class SweepResult:
         *,
         file_format: "FileFormat" = "keras",
     ) -> Path:
-        """Write a trial's trained model as files that serve it without tune_tf.
+        """Export a trial's trained model for serving without tune_tf.
 
-        What callers see of it is up to :meth:`tune_tf.Workload.serving_model`.
+        :meth:`tune_tf.Workload.serving_model` determines its inputs and outputs.
 
         Args:
-            path: Where to: a file ending in ``.keras``, ``.tflite`` or ``.onnx`` as the format
-                says, or a folder for ``saved_model``.
-            trial: Whose model; the best trial's by default.
+            path: File with the suffix of the format (``.keras``, ``.tflite`` or ``.onnx``), or a
+                folder for ``saved_model``.
+            trial: Trial to export; the best one by default.
             file_format: ``keras`` for ``keras.models.load_model``; ``saved_model`` for TensorFlow
                 Serving and ``tf.saved_model.load``; ``tflite`` for LiteRT; ``onnx`` for ONNX
                 Runtime, which needs the packages of the extra ``onnx``.
 
-        Returns:
-            The file's or folder's path.
-
         Raises:
             CheckpointError: The trial has no checkpoint, or it cannot be read.
-            InvalidSettingsError: The format is unknown, does not go with the path, or needs a
-                package that is not installed.
-            WorkloadError: The model cannot be written in the format.
+            InvalidSettingsError: As for :func:`check_export`.
+            WorkloadError: The model cannot be exported in this format.
         """
         trial = trial or self.best_trial
         if trial.checkpoint is None:
@@ -263,17 +254,17 @@ class SweepResult:
         from tune_tf.training.export import export_trained  # TensorFlow loads here
 
         workload = import_workload(self.config.workload, self.base_dir, self.config.data)
-        with throwaway_run():  # what build_model adds to its trial's MLflow run is there already
+        with throwaway_run():  # the trial's MLflow run already has what build_model logs
             export_trained(workload, trial.config, trial.checkpoint, path, file_format)
         return path
 
 
 def check_export(path: Path, file_format: str) -> None:
-    """Check path and format of an export before the model is built.
+    """Check the path and format of an export without building the model.
 
     Raises:
-        InvalidSettingsError: The format is unknown, needs packages that are not installed, or does
-            not go with the path.
+        InvalidSettingsError: The format is unknown, does not match the path, or needs a package
+            that is not installed.
     """
     if file_format not in SUFFIXES:
         known = list(SUFFIXES)

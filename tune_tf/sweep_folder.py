@@ -1,4 +1,4 @@
-"""Folder of a sweep: its settings and what else a resume needs besides Tune's own files."""
+"""Sweep folder: settings and paths that a resume needs besides Tune's own files."""
 
 import json
 import logging
@@ -17,8 +17,8 @@ from tune_tf.space.document import YamlDocument
 from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"
-_INFO = "sweep-info"  # without .json: Tune copies every .json and .pkl around at a resume
-_INFO_COPY = ".sweep-info"  # a copy, in case one is damaged
+_INFO = "sweep-info"  # no .json suffix: a resume makes Tune copy all .json and .pkl files
+_INFO_COPY = ".sweep-info"  # read if the first is damaged
 _JOURNAL = "study.journal"
 _FORMAT = 1
 _PRIVATE, _SHARED = 0o700, 0o777
@@ -28,21 +28,21 @@ _log = logging.getLogger(__name__)
 TRACKING_VARIABLE = "TUNE_TF_TRACKING_PASSWORD"
 STORAGE_VARIABLE = "TUNE_TF_STORAGE_PASSWORD"
 WARM_START_VARIABLE = "TUNE_TF_WARM_START_PASSWORD"
-"""Environment variables from which a resume reads passwords of the original sweep file."""
+"""Environment variables that give a resume the passwords of the original sweep file."""
 
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """One sweep's folder; its name is the sweep's id.
+    """Folder of a sweep; its name is the sweep's id.
 
     URIs in the settings may refer to environment variables as ``${NAME}``. References are expanded
-    only where a URI is used, so that their values are written nowhere.
+    only where a URI is used, so their values are never written to disk.
 
     Args:
         path: Absolute path.
         config: The sweep's settings.
-        base_dir: Folder that the workload's path is relative to.
-        working_dir: Folder in which the sweep was started; a relative SQLite path starts there.
+        base_dir: Folder that a relative workload path starts from.
+        working_dir: Folder in which the sweep was started; relative SQLite paths start there.
     """
 
     path: Path
@@ -57,30 +57,30 @@ class SweepFolder:
 
     @property
     def study_storage(self) -> str:
-        """Optuna storage: that of the settings, or a journal file in the folder.
+        """Optuna storage of the settings; by default a journal file in the folder.
 
         Raises:
-            InvalidSettingsError: An environment variable that it refers to is not set.
+            InvalidSettingsError: An environment variable in it is not set.
         """
         storage = self.config.searcher.storage or str(self.path / _JOURNAL)
         return expand_references(storage, "searcher.storage")
 
     @property
     def warm_start_from(self) -> str | None:
-        """Earlier results to learn from; None for none.
+        """Earlier results for a warm start, if any.
 
         Raises:
-            InvalidSettingsError: An environment variable that it refers to is not set.
+            InvalidSettingsError: An environment variable in it is not set.
         """
         earlier = self.config.searcher.warm_start_from
         return earlier and expand_references(earlier, "searcher.warm_start_from")
 
     @property
     def tracking_uri(self) -> str | None:
-        """MLflow's store with an absolute path; None where tracking is off.
+        """MLflow tracking URI with an absolute path; None if tracking is off.
 
         Raises:
-            InvalidSettingsError: An environment variable that it refers to is not set.
+            InvalidSettingsError: An environment variable in it is not set.
         """
         if self.config.mlflow is None:
             return None
@@ -94,8 +94,8 @@ class SweepFolder:
     def sweep_file(self) -> str:
         """Text of the sweep file with all defaults and without passwords.
 
-        References to :data:`TRACKING_VARIABLE`, :data:`STORAGE_VARIABLE` and
-        :data:`WARM_START_VARIABLE` take the places of passwords.
+        Passwords become references to :data:`TRACKING_VARIABLE`, :data:`STORAGE_VARIABLE` and
+        :data:`WARM_START_VARIABLE`.
         """
         searcher, mlflow = self.config.searcher, self.config.mlflow
         references = {
@@ -111,7 +111,7 @@ class SweepFolder:
 
     @property
     def masked_file(self) -> str:
-        """The sweep file without values in ``data`` whose names mark them as secret."""
+        """Text of the sweep file with secret values in ``data`` masked."""
         data = self.config.data
         if data is None:
             return self.sweep_file
@@ -126,9 +126,9 @@ class SweepFolder:
         return uri_passwords(uri for uri in uris if uri)
 
     def edited(self) -> SweepConfig | None:
-        """Return the settings of ``sweep.yaml`` if they differ from the sweep's.
+        """Return the edited settings of ``sweep.yaml``; None if unchanged.
 
-        A missing or truncated file is written again.
+        A missing or truncated file is restored.
 
         Raises:
             InvalidSettingsError: The file was edited and is invalid.
@@ -147,14 +147,14 @@ class SweepFolder:
         return None if config.to_dict() == self.config.to_dict() else config
 
     def with_config(self, config: SweepConfig) -> "SweepFolder":
-        """Save new settings, which hold from the next resume on."""
+        """Save new settings, which take effect at the next resume."""
         changed = replace(self, config=config)
         changed.save()
         return changed
 
     @property
     def began_s(self) -> float:
-        """Time of creation in seconds since 1970."""
+        """Creation time in seconds since 1970."""
         return (self.path / _INFO).stat().st_mtime
 
     @classmethod
@@ -170,9 +170,9 @@ class SweepFolder:
 
         Args:
             config: The sweep's settings.
-            base_dir: Folder that the workload's path is relative to.
-            now: Time of creation.
-            private: Whether only the user may read it; otherwise the umask decides.
+            base_dir: Folder that a relative workload path starts from.
+            now: Creation time; the current time by default.
+            private: Whether only the user may read it; otherwise the umask applies.
 
         Raises:
             InvalidSettingsError: The folder cannot be created.
@@ -199,9 +199,8 @@ class SweepFolder:
         """Open the folder of an existing sweep.
 
         Args:
-            sweep: Its path, its id below ``storage_path``, or its name for the latest sweep of that
-                name.
-            storage_path: Where sweeps are looked for by id or name.
+            sweep: Folder, id or name of the sweep; a name selects its latest sweep.
+            storage_path: Folder that is searched for ids and names.
 
         Raises:
             UnknownSweepError: There is no such sweep; the message lists the existing ones.
@@ -214,7 +213,7 @@ class SweepFolder:
                 f"{path} was written by tune_tf {about.get('tune_tf')}, which is newer than this "
                 f"{__version__}: update, then go on"
             )
-        # Opening a sweep runs none of its code.
+        # Opening a sweep must not run its code.
         config = SweepConfig.from_dict(YamlDocument.parse(about["settings"]).data)
         return cls(path.absolute(), config, Path(about["base_dir"]), Path(about["working_dir"]))
 
@@ -222,14 +221,14 @@ class SweepFolder:
         """Write the settings to the folder.
 
         Raises:
-            OSError: They cannot be written; the old ones remain.
+            OSError: Writing failed; the old settings remain.
         """
         about: dict[str, Any] = {
             "format": _FORMAT,
             "tune_tf": __version__,
             "base_dir": str(self.base_dir),
             "working_dir": str(self.working_dir),
-            "settings": self.sweep_file,  # independent of edits of the file
+            "settings": self.sweep_file,  # a copy that edits of sweep.yaml do not change
         }
         text = json.dumps(about, indent=2) + "\n"
         write_atomically(self.path / _CONFIG, self.sweep_file)
@@ -238,7 +237,7 @@ class SweepFolder:
 
 
 def sweep_paths(storage_path: Path) -> list[Path]:
-    """Return the folders of all sweeps under a storage path, in order of their names."""
+    """Return the folders of all sweeps below a storage path, sorted by name."""
     return sorted(path.parent for path in storage_path.glob(f"*/{_INFO}"))
 
 

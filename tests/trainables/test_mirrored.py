@@ -15,6 +15,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.trainables import MirroredTrainable
 from tune_tf.trainables.memory.memory_saving import MemorySaving
 from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
+from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.workload import Data, Workload
 
 THREE_CPUS = PlacementGroupFactory([{"CPU": 3}])
@@ -78,12 +79,10 @@ def begin(monkeypatch):
                 return super().trial_resources if reserved is None else reserved
 
         # The keyword arguments that `tune.with_parameters` would hand to setup.
-        given = {
-            "workload": workload or Small(),
-            "parallelism": Mirrored(num_replicas),
-            "resources": TrialResources(),
-            "seed": 1,
-        } | arguments
+        clock = {"clock": arguments.pop("clock")} if "clock" in arguments else {}
+        parallelism = arguments.pop("parallelism", Mirrored(num_replicas))
+        settings = TrialSettings(parallelism, TrialResources(), **{"seed": 1, **arguments})
+        given = {"workload": workload or Small(), "settings": settings, **clock}
         Named.setup = lambda self, config: MirroredTrainable.setup(self, config, **given)
         made.append(Named(config or {}))
         return made[-1]

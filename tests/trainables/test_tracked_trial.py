@@ -13,6 +13,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import leave_trial
 from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking
 from tune_tf.trainables import MirroredTrainable
+from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.workload import Data, Workload
 
 pytestmark = pytest.mark.tf
@@ -120,12 +121,8 @@ def begin(monkeypatch):
             trial_id = "t1"
 
         # The keyword arguments that `tune.with_parameters` would hand to setup.
-        given = {
-            "workload": workload or Writing(),
-            "parallelism": Mirrored(),
-            "resources": TrialResources(),
-            "seed": 0,
-        } | settings
+        shared = TrialSettings(Mirrored(), TrialResources(), seed=0, **settings)
+        given = {"workload": workload or Writing(), "settings": shared}
         Identified.setup = lambda self, config: MirroredTrainable.setup(self, config, **given)
         Identified.trial_id = trial_id
         begun.append(Identified({"width": 1}))

@@ -1,4 +1,4 @@
-"""A trial's data: prepared and loaded once, checked, and ready to place on devices."""
+"""Preparation, shared loading and validation of a trial's data."""
 
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.node_cache.load_cache import LoadCache

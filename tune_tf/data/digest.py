@@ -39,8 +39,6 @@ def digest(value: Any, known: Mapping[int, bytes] | None = None) -> bytes | None
 
 
 class _Walk:
-    """One traversal of a value."""
-
     def __init__(self, known: Mapping[int, bytes]) -> None:
         self._seen = dict(known)
         self._alive: list[Any] = []  # keeps objects alive, so that no id is reused
@@ -186,7 +184,7 @@ _PARTS: dict[type, Any] = {
 
 
 def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the global values that a function uses, those in modules by their dotted path."""
+    """Yield the global values that a function uses, with their dotted paths."""
     for code in _codes(function.__code__):
         steps = list(dis.get_instructions(code))
         for at, step in enumerate(steps):
@@ -218,7 +216,6 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _module(name: str) -> bytes:
-    """Return the digest of a module: of its name if it is installed, otherwise of its file."""
     if _is_installed(name):
         return _hashed(b"module", name.encode())
     spec = getattr(sys.modules.get(name), "__spec__", None) or importlib.util.find_spec(name)

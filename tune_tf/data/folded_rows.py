@@ -14,20 +14,20 @@ from tune_tf.workload import Data
 
 
 class FoldedRows:
-    """The rows of ``Data.train`` and ``Data.validation`` together, split by scikit-learn.
+    """Cross-validation folds of ``Data.train`` and ``Data.validation``, made by scikit-learn.
 
-    Training rows of a fold have weights where those of ``Data.train`` have, and rows to validate on
-    where those of ``Data.validation`` have; a row without one counts as 1. ``class_weight`` weighs
+    A fold's training rows are weighted if those of ``Data.train`` are, its validation rows if those
+    of ``Data.validation`` are; rows without a weight count as 1. ``class_weight`` applies to
     training rows only.
 
     Args:
-        data: What the workload loaded.
-        folds: How it is split.
-        seed: Of the split; the same for all trials that are to be compared.
-        floatx: What floats become.
+        data: Return value of ``load_data``.
+        folds: Number and kind of the folds.
+        seed: Seed of the split, the same for all trials that are compared.
+        floatx: Dtype that floats are converted to.
 
     Raises:
-        WorkloadError: These rows cannot be split so, or are no rows of arrays.
+        WorkloadError: The rows cannot be split this way, or are not arrays.
     """
 
     def __init__(self, data: Data, folds: Folds, *, seed: int, floatx: str = "float32") -> None:
@@ -49,10 +49,10 @@ class FoldedRows:
         ]
 
     def rows(self, index: int) -> Rows:
-        """Return a fold: its held-out rows as validation rows, all others as training rows.
+        """Return the rows of a fold, with its held-out rows as validation rows.
 
         Args:
-            index: Number of the fold, from 0; those of the next repeat follow on.
+            index: Number of the fold, from 0, counted across repeats.
         """
         held_out = self._held_out[index]
         others = np.ones(self._num_rows, bool)
@@ -86,11 +86,7 @@ def _groups(data: Data, num_rows: int) -> Any:
 
 
 def _split(folds: Folds, seed: int, y: Nested, groups: Any) -> "Iterator[np.ndarray[Any, Any]]":
-    """Yield the row numbers that each fold holds out.
-
-    Raises:
-        WorkloadError: There are more folds than rows, groups or rows of a class.
-    """
+    """Yield the held-out row numbers of each fold."""
     num_rows = len(next(leaves_of("", y))[1])
     if folds.num_folds > num_rows:
         raise WorkloadError(
@@ -115,7 +111,7 @@ def _split(folds: Folds, seed: int, y: Nested, groups: Any) -> "Iterator[np.ndar
 
 
 def _splitter(folds: Folds, seed: int) -> Any:
-    # scikit-learn takes most of a second to import, which only trials in folds pay.
+    # Late: scikit-learn takes most of a second to import.
     from sklearn.model_selection import (
         GroupKFold,
         KFold,
@@ -124,7 +120,7 @@ def _splitter(folds: Folds, seed: int) -> Any:
     )
 
     if folds.grouped and not folds.stratified and folds.num_repeats == 1:
-        return GroupKFold(folds.num_folds)  # unshuffled it makes folds of about equal size
+        return GroupKFold(folds.num_folds)  # unshuffled, its folds are of about equal size
     kind = {
         (False, False): KFold,
         (True, False): StratifiedKFold,

@@ -13,17 +13,17 @@ from tune_tf.workload import Data
 
 
 def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
-    """Return the data set with its validation rows added to the training rows.
+    """Return the data with the validation rows added to the training rows.
 
-    Rows have weights where those of ``Data.train`` have; a row to validate on without one counts
-    as 1. ``class_weight`` weighs all of them. Rows to test on stay as they are.
+    Rows are weighted if those of ``Data.train`` are; validation rows without a weight count as 1.
+    ``class_weight`` applies to all rows. Test rows stay separate.
 
     Args:
-        data: What the workload loaded.
-        floatx: What floats become.
+        data: Return value of ``load_data``.
+        floatx: Dtype that floats are converted to.
 
     Raises:
-        WorkloadError: The parts are no arrays, or their rows of other forms.
+        WorkloadError: The parts are not arrays, or their rows differ in form.
     """
     if not isinstance(data, Data) or data.validation is None:
         return data
@@ -40,11 +40,11 @@ def refuse_pipelines(data: Data, why: str) -> None:
     """Raise an error for data that are not arrays.
 
     Args:
-        data: What the workload loaded.
-        why: What is done with rows, for the message.
+        data: Return value of ``load_data``.
+        why: Reason that arrays are needed, for the message.
 
     Raises:
-        WorkloadError: Tells which part it is.
+        WorkloadError: A part is not a tuple of arrays.
     """
     for name in ("train", "validation"):
         part = getattr(data, name)
@@ -56,10 +56,10 @@ def refuse_pipelines(data: Data, why: str) -> None:
 
 
 def joined_rows(name: str, parts: list[Nested]) -> Nested:
-    """Return nested arrays of several parts, one after another.
+    """Concatenate the nested arrays of one or two parts.
 
     Raises:
-        WorkloadError: They are not nested alike, or a row has another shape or type.
+        WorkloadError: The parts differ in nesting, row shape or dtype.
     """
     if len(parts) == 1:
         return parts[0]
@@ -84,7 +84,7 @@ def joined_rows(name: str, parts: list[Nested]) -> Nested:
 
 
 def joined_weights(parts: list[tuple[Nested, ...]], by_class: bool, floatx: str) -> Any:
-    """Return the user's own weights of all rows, shape ``[rows]``; None where there are none."""
+    """Return the sample weights of all rows, shape ``[rows]``; None if there are none."""
     own = [
         None if len(part) == 2 or (by_class and number == 0) else part[2]
         for number, part in enumerate(parts)

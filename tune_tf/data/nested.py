@@ -1,4 +1,4 @@
-"""Arrays in nested dicts, tuples and lists."""
+"""Operations on nested dicts, tuples and lists of arrays."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ Nested = Any
 
 
 def map_nested(change: Callable[[Any], Any], nested: Nested) -> Nested:
-    """Return the same nesting with every array changed."""
+    """Apply a function to every array and keep the nesting."""
     if isinstance(nested, Mapping):
         return {key: map_nested(change, value) for key, value in nested.items()}
     if is_sequence(nested):
@@ -19,7 +19,7 @@ def map_nested(change: Callable[[Any], Any], nested: Nested) -> Nested:
 
 
 def is_sequence(nested: Nested) -> bool:
-    """Return whether a value is a sequence of arrays; any other list is the rows of one array."""
+    """Return whether a value is a sequence of arrays; other lists are the rows of one array."""
     return isinstance(nested, tuple) or (
         isinstance(nested, list)
         and bool(nested)
@@ -28,7 +28,7 @@ def is_sequence(nested: Nested) -> bool:
 
 
 def leaves_of(label: str, nested: Nested) -> "Iterator[tuple[str, np.ndarray[Any, Any]]]":
-    """Yield the arrays, each with where it stands."""
+    """Yield each array with a label of its position."""
     if isinstance(nested, Mapping):
         for key, value in nested.items():
             yield from leaves_of(f"{label}[{key!r}]", value)

@@ -13,34 +13,36 @@ MEMORY = "memory"
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """Rows that are read, mapped and batched by tf.data while a trial trains.
+    """Rows that tf.data reads, maps and batches while a trial trains.
 
-    For data that do not fit into memory, such as the files of images: a part of
-    :class:`tune_tf.Data` in place of arrays. Every row is read once an epoch, in the order that
-    arrays would have, for any number of replicas and after a restore.
+    Use it instead of arrays in :class:`tune_tf.Data` for data that do not fit into memory, such as
+    image files. Every row is read once per epoch, in the same order as arrays, for any number of
+    replicas and after a restore.
 
     Args:
-        rows: ``(x, y)`` or ``(x, y, sample_weight)``, arrays with rows on the first axis, of what a
-            row is read from: names of files, memory-mapped arrays (``numpy.load(mmap_mode="r")``).
-        map: Makes ``(x, y)`` or ``(x, y, sample_weight)`` of a row, by TensorFlow's operations and
-            always the same, in parallel on the CPUs of the trial; None to take rows as they are.
-        cache: ``"memory"`` or a folder, where rows are kept after ``map`` for later epochs; None to
-            map them anew in each.
-        shuffle_buffer: Rows among which the next one is drawn, where rows come from a cache, which
-            knows their first order only; None for all.
-        prefetch: Batches that are made ready ahead; None lets tf.data choose.
-        augment: Makes another row of one after ``map``, anew in every epoch of training:
-            ``augment(row, seed)`` takes ``(x, y[, sample_weight])`` and a seed, int32 of shape
-            ``[2]``, for ``tf.random.stateless_*``; it is another one for each row and epoch. Runs
-            on the CPUs of the trial, ahead of training, where ``Workload.per_example`` computes
-            with the same seeds on the devices.
-        shared: Whether the trials on a node share ``map`` and ``augment``: a service of tf.data's
-            makes each epoch's rows once for all of them, with the CPUs of the node. All then see
-            the same rows in the same order, whatever their seeds. It pays where making rows costs
-            more than to send them to each trial.
+        rows: ``(x, y)`` or ``(x, y, sample_weight)``, arrays with rows on the first axis that
+            ``map`` reads rows from: file names, memory-mapped arrays
+            (``numpy.load(mmap_mode="r")``).
+        map: Returns ``(x, y)`` or ``(x, y, sample_weight)`` for a row, deterministically, by
+            TensorFlow operations; runs in parallel on the trial's CPUs. None to use the rows as
+            they are.
+        cache: ``"memory"`` or a folder that caches rows after ``map`` for later epochs; None to map
+            them again in each epoch.
+        shuffle_buffer: Number of rows from which the next one is drawn if rows come from a cache,
+            which has a fixed order; None for all rows.
+        prefetch: Number of batches prepared ahead; None lets tf.data choose.
+        augment: Returns a random variant of a row after ``map``, a different one in each training
+            epoch: ``augment(row, seed)`` takes ``(x, y[, sample_weight])`` and a seed for
+            ``tf.random.stateless_*``, int32 of shape ``[2]``, which differs per row and epoch. Runs
+            on the trial's CPUs ahead of training; ``Workload.per_example`` computes with the same
+            seeds on the devices.
+        shared: Whether the trials on a node share ``map`` and ``augment``: a tf.data service makes
+            each epoch's rows once for all of them, on the node's CPUs. All trials then get the same
+            rows in the same order, whatever their seeds. Worthwhile if making rows costs more than
+            sending them to each trial.
 
     Raises:
-        InvalidSettingsError: A setting is wrong.
+        InvalidSettingsError: A setting is invalid.
     """
 
     rows: tuple[Nested, ...]
@@ -82,5 +84,5 @@ class Pipeline:
 
     @property
     def num_rows(self) -> int:
-        """Rows of an epoch."""
+        """Number of rows per epoch."""
         return min((len(leaf) for _, leaf in leaves_of("", self.rows)), default=0)

@@ -102,11 +102,6 @@ def _checked(name: str, part: Any, floatx: str) -> tuple[Any, int]:
 
 
 def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
-    """Return the number of rows.
-
-    Raises:
-        WorkloadError: There are no rows, or the parts differ in length.
-    """
     lengths = {label: len(leaf) for label, leaf in leaves_of(name, part)}
     if not lengths:
         raise WorkloadError(f"Data.{name} holds no arrays at all")
@@ -163,7 +158,7 @@ def class_weights(
 
 
 def class_labels(y: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return integer labels, shape ``[rows]``, from the labels or one-hot rows of an output."""
+    """Return integer labels, shape ``[rows]``, from labels or one-hot rows."""
     if y.ndim > 1:
         y = y.argmax(-1) if y.shape[-1] > 1 else y[..., 0]
     return np.round(y).astype(np.int64)

@@ -1,6 +1,6 @@
-"""Sweeps in virtual time: which searcher and scheduler find a good config in how many epochs.
+"""Simulated sweeps in virtual time: real searchers and schedulers on known learning curves.
 
-The searcher and the scheduler are the real ones; only the training is looked up or computed.
+They measure how many epochs a searcher and a scheduler need to find a good config.
 """
 
 import lazy_loader

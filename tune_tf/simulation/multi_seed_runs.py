@@ -14,13 +14,13 @@ from tune_tf.simulation.virtual_sweep import simulate
 
 @dataclass(frozen=True)
 class MultiSeedRuns:
-    """Simulated sweeps that differ in nothing but the seed.
+    """Simulated sweeps that differ only in the seed.
 
     Args:
-        problem: What was searched.
-        traces: The sweeps.
-        budget_epochs: What each was allowed.
-        real_s: Real seconds that all of them took together.
+        problem: Problem to solve.
+        traces: Traces of the sweeps, by seed.
+        budget_epochs: Budget of each sweep, in epochs.
+        real_s: Real seconds of all simulations together.
     """
 
     problem: Problem
@@ -30,17 +30,17 @@ class MultiSeedRuns:
 
     @property
     def epochs_to_target(self) -> tuple[int | None, ...]:
-        """Epochs to a config among the best 0.1 %, by seed; None where none was found."""
+        """Epochs to a config among the best 0.1 %, by seed; None if none was found."""
         return tuple(trace.epochs_to(self.problem.target) for trace in self.traces)
 
     @property
     def num_found(self) -> int:
-        """Seeds that found one."""
+        """Number of seeds that found a config among the best 0.1 %."""
         return sum(epochs is not None for epochs in self.epochs_to_target)
 
     @property
     def mean_epochs(self) -> float:
-        """Geometric mean of the epochs; the whole budget stands for a seed that found none."""
+        """Geometric mean of the epochs to the target, or of the budget where none was found."""
         spent = [epochs or self.budget_epochs for epochs in self.epochs_to_target]
         return math.exp(statistics.fmean(math.log(epochs) for epochs in spent))
 
@@ -53,12 +53,12 @@ class MultiSeedRuns:
 
     @property
     def num_stalled(self) -> int:
-        """Seeds in which Ray Tune would have hung."""
+        """Number of seeds for which Ray Tune would have hung."""
         return sum(trace.end is End.STALLED for trace in self.traces)
 
     @property
     def speed(self) -> float:
-        """Virtual seconds in a real one."""
+        """Virtual seconds per real second."""
         return sum(trace.virtual_s for trace in self.traces) / self.real_s
 
 
@@ -70,13 +70,13 @@ def run_seeds(
     num_workers: int,
     budget_epochs: int,
 ) -> MultiSeedRuns:
-    """Simulate sweeps with seeds 0, 1, and so on.
+    """Simulate sweeps with the seeds 0, 1, and so on.
 
     Args:
-        problem: What is searched.
-        make: Makes a searcher and a scheduler for a seed.
-        num_seeds: Sweeps.
-        num_workers: Trials that run at a time.
+        problem: Problem to solve.
+        make: Function that returns a searcher and a scheduler for a seed.
+        num_seeds: Number of sweeps.
+        num_workers: Number of concurrent trials.
         budget_epochs: Iterations of all trials of a sweep together.
     """
     started = time.perf_counter()

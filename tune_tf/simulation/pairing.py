@@ -16,12 +16,7 @@ from tune_tf.simulation.problem import Problem
 
 @dataclass(frozen=True)
 class Pairing:
-    """A searcher and a scheduler that are made for each other.
-
-    Args:
-        searcher: Proposes configs.
-        scheduler: Stops trials.
-    """
+    """Searcher that proposes configs, and scheduler that stops trials."""
 
     searcher: Searcher
     scheduler: TrialScheduler
@@ -35,17 +30,17 @@ def make_pairing(
     seed: int | None = None,
     **settings: Any,
 ) -> Pairing:
-    """Return tune_tf's searcher and scheduler of these names for a problem.
+    """Return tune_tf's searcher and scheduler for a problem, by name.
 
     Args:
-        problem: What they are to search; its ``max_t`` is the scheduler's.
+        problem: Problem to solve; its ``max_t`` is the scheduler's.
         sampler: As in ``OptunaSearcher``.
         scheduler: As in ``tune_tf.schedulers.scheduler``.
         seed: Seed of the sampler.
-        settings: What that scheduler understands besides, such as ``grace_period``.
+        settings: Further settings of the scheduler, such as ``grace_period``.
 
     Raises:
-        InvalidSettingsError: A name is not known, or settings are wrong.
+        InvalidSettingsError: A name is unknown, or settings are invalid.
     """
     stops = make_scheduler(
         scheduler, problem.objective, space=problem.space, max_t=problem.max_t, **settings
@@ -61,11 +56,11 @@ def make_ray_pairing(
     reduction_factor: float = 3,
     seed: int | None = None,
 ) -> Pairing:
-    """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem, as their users do.
+    """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem.
 
     Args:
-        problem: What they are to search.
-        sampler: None for the one that ``OptunaSearch`` takes by itself; or ``"random"``.
+        problem: Problem to solve.
+        sampler: ``"random"``, or None for the default of ``OptunaSearch``.
         grace_period: As in ``ASHAScheduler``.
         reduction_factor: As in ``ASHAScheduler``.
         seed: Seed of the sampler.
@@ -93,4 +88,4 @@ CONTESTANTS: Final[dict[str, Callable[[Problem, int], Pairing]]] = {
     "random": lambda problem, seed: make_pairing(problem, "random", seed=seed),
     "ray": lambda problem, seed: make_ray_pairing(problem, seed=seed),
 }
-"""Pairings with ASHA by name: ours with three samplers, and Ray's own."""
+"""Pairings with ASHA by name: tune_tf's with three samplers, and Ray's own."""

@@ -1,9 +1,10 @@
-"""Benchmark problems by name, frozen so that results compare over versions.
+"""Benchmark problems by name, frozen so that results are comparable across versions.
 
-Each is a loss at full fidelity and a curve that comes to it, in 27 iterations or another ``max_t``.
-The curves were set by how short runs rank configs. One was changed by what searchers did:
-``misleading`` was made milder, as at first hardly anyone found its target. The held out ones were
-not touched after the first run. The targets are the 0.001 quantiles of ten million random configs.
+Each consists of a loss at full fidelity and a learning curve that ends there, by default after 27
+iterations. The curves were designed by how well short runs rank configs, not by the results of
+searchers, with one exception: ``misleading`` was made milder, because hardly any searcher found
+its first target. Held-out problems have not changed since their first use. Targets are the 0.001
+quantiles of ten million random configs.
 """
 
 from collections.abc import Callable
@@ -117,7 +118,7 @@ def _rosenbrock(values: Values, progress: float) -> Any:
     units = [(each + 2) / 4 for each in x]
     loss = np.log1p(test_functions.rosenbrock(x) / 10)
     loss = loss + test_functions.offset(values["kind"], _ROSENBROCK_KINDS)
-    # High and slow where it is good: what a short run shows is partly the wrong way round.
+    # Good configs start high and improve slowly, so short runs partly rank configs in reverse.
     loss = loss + 6 / (1 + loss) * test_functions.falling(progress, 0.1 + 0.3 / (1 + loss))
     return loss + test_functions.rough(units, progress, 0.05)
 
@@ -219,18 +220,14 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
 }
 
 PROBLEMS: Final = tuple(_KNOWN)
-"""Names of all problems, the held out ones last."""
+"""Names of all problems, the held-out ones last."""
 
 
 def make_problem(name: str, *, max_t: int = 27) -> Problem:
-    """Return the problem of a name.
-
-    Args:
-        name: One of :data:`PROBLEMS`.
-        max_t: Iterations of a trial that runs to its limit.
+    """Return the problem of a name, one of :data:`PROBLEMS`, with full runs of ``max_t`` iterations.
 
     Raises:
-        InvalidSettingsError: The name is not known, or ``max_t`` is no whole number above 0.
+        InvalidSettingsError: The name is unknown, or ``max_t`` is not a positive whole number.
     """
     if name not in _KNOWN:
         raise InvalidSettingsError(

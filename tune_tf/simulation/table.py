@@ -21,24 +21,19 @@ _MAX_CODE: Final = 65535
 
 @dataclass(frozen=True)
 class _Axis:
-    """The grid's values of one parameter.
-
-    Args:
-        parameter: What it is drawn from.
-        values: Grid values; ascending, unless it is a choice.
-    """
+    """Grid values of one parameter, ascending unless it is a choice."""
 
     parameter: Choice | Float | Int
     values: Sequence[Any]
 
     def nearest(self, value: Any) -> int:
-        """Return the index of the nearest grid value, on a log scale where it is drawn on one."""
+        """Return the index of the nearest grid value, on the scale of the parameter."""
         if isinstance(self.parameter, Choice):
             return self.values.index(value)
         return int(np.searchsorted(self._borders(), self._scaled(value)))
 
     def shares(self) -> npt.NDArray[np.float64]:
-        """Return how likely each grid value is the nearest of a random value."""
+        """Return the probability that each grid value is the nearest to a random value."""
         if isinstance(self.parameter, Choice):
             return np.full(len(self.values), 1 / len(self.values))
         low, high = (self._scaled(end) for end in (self.parameter.low, self.parameter.high))
@@ -56,12 +51,7 @@ class _Axis:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Curves by grid point.
-
-    Args:
-        axes: Grid values by path.
-        curves: The metric, ``[*axes, iteration - 1]``.
-    """
+    """Grid values by path, and learning curves ``[*axes, iteration - 1]``."""
 
     axes: Mapping[str, _Axis]
     curves: npt.NDArray[np.float64]
@@ -72,9 +62,9 @@ class _Grid:
         return float(self.curves[(*point, iteration - 1)])
 
     def target(self, objective: Objective, max_t: int) -> float:
-        """Return the value that the best 0.1 % of random configs reach at full fidelity, exactly.
+        """Return the value that exactly the best 0.1 % of random configs reach at full fidelity.
 
-        Where one grid point makes up more than that, it is the best point's value.
+        If one grid point makes up more than that, it is the value of the best point.
         """
         shares = np.ones(())
         for axis in self.axes.values():
@@ -86,19 +76,19 @@ class _Grid:
 
 
 def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
-    """Return the problem that a table of learning curves holds.
+    """Read a problem from a table of learning curves.
 
-    The file is one of ``numpy.savez``: ``curves``, whole numbers of 16 bits ``[*axes, iteration]``
-    that stand for the metric's logarithm between two bounds; and ``description``, a JSON text with
-    ``name``, ``source``, ``metric``, ``mode``, ``log_low``, ``log_high``, ``space`` (as in a sweep
-    file), ``axes`` (grid values by path) and, if nothing may be tuned on it, ``held_out``.
+    The file is written by ``numpy.savez``. ``curves``, of type uint16 and shape ``[*axes, iteration]``,
+    encodes the logarithm of the metric between two bounds. ``description`` is JSON with ``name``,
+    ``source``, ``metric``, ``mode``, ``log_low``, ``log_high``, ``space`` (as in a sweep file), ``axes``
+    (grid values by path) and optionally ``held_out``.
 
     Args:
         path: The file.
-        max_t: Iterations of a trial that runs to its limit; all that the table has if None.
+        max_t: Iterations of a full run; all iterations of the table if None.
 
     Raises:
-        InvalidSettingsError: The file cannot be read, is no such table, or has fewer iterations.
+        InvalidSettingsError: The file is unreadable, not such a table, or has fewer iterations.
     """
     try:
         with np.load(path, allow_pickle=False) as file:

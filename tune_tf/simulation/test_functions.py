@@ -1,6 +1,6 @@
-"""Optimization test functions and learning-curve shapes.
+"""Optimization test functions and learning-curve shapes; lower is better.
 
-All take NumPy arrays as well as single values. Lower is better.
+All functions accept NumPy arrays and single values.
 """
 
 import itertools
@@ -33,7 +33,7 @@ _HARTMANN6_ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
 
 
 def branin(x1: Any, x2: Any) -> Any:
-    """Branin's function on [-5, 10] x [0, 15]; three minima of :data:`BRANIN_MINIMUM`.
+    """Branin function on [-5, 10] x [0, 15]; three minima of :data:`BRANIN_MINIMUM`.
 
     Source: Dixon and Szego, Towards Global Optimisation 2, 1978;
     https://www.sfu.ca/~ssurjano/branin.html
@@ -43,7 +43,7 @@ def branin(x1: Any, x2: Any) -> Any:
 
 
 def hartmann6(x: Sequence[Any]) -> Any:
-    """Hartmann's function of six dimensions on [0, 1]; minimum :data:`HARTMANN6_MINIMUM`.
+    """Six-dimensional Hartmann function on [0, 1]; minimum :data:`HARTMANN6_MINIMUM`.
 
     Source: Dixon and Szego, 1978; https://www.sfu.ca/~ssurjano/hart6.html
     """
@@ -55,7 +55,7 @@ def hartmann6(x: Sequence[Any]) -> Any:
 
 
 def levy(x: Sequence[Any]) -> Any:
-    """Levy's function, on [-10, 10] in each dimension; minimum 0 at all ones.
+    """Levy function on [-10, 10] per dimension; minimum 0 at all ones.
 
     Source: Levy and Montalvo, SIAM J. Sci. Stat. Comput. 6, 1985;
     https://www.sfu.ca/~ssurjano/levy.html
@@ -68,7 +68,7 @@ def levy(x: Sequence[Any]) -> Any:
 
 
 def rosenbrock(x: Sequence[Any]) -> Any:
-    """Rosenbrock's valley, on [-2, 2] in each dimension; minimum 0 at all ones.
+    """Rosenbrock function on [-2, 2] per dimension; minimum 0 at all ones.
 
     Source: Rosenbrock, The Computer Journal 3, 1960; https://www.sfu.ca/~ssurjano/rosen.html
     """
@@ -79,14 +79,14 @@ def rosenbrock(x: Sequence[Any]) -> Any:
 
 
 def offset(option: Any, offsets: Mapping[str, float]) -> Any:
-    """Return the number that belongs to an option, or an array of them for an array of options."""
+    """Return the number of an option, or an array of numbers for an array of options."""
     if isinstance(option, str):
         return offsets[option]
     return np.vectorize(offsets.__getitem__, otypes=[float])(option)
 
 
 def falling(progress: float, tau: Any) -> Any:
-    """Return what is left of the start's excess: exp(-p / tau), moved to 0 at the end.
+    """Return the excess loss that is left: exp(-p / tau), shifted to reach 0 at the end.
 
     Args:
         progress: Share of the iterations done, above 0 to 1.
@@ -96,10 +96,10 @@ def falling(progress: float, tau: Any) -> Any:
 
 
 def crossing(units: Sequence[Any], progress: float) -> Any:
-    """Return an excess that starts and falls differently in each region, so that curves cross.
+    """Return an excess loss whose start and decay differ by region, so that curves cross.
 
-    Start and speed are smooth waves over the space that have nothing to do with the quality: the
-    start from 0.2 to 1.8, tau from 0.08 to 0.5 of the iterations.
+    Both are smooth waves over the space, independent of the quality of a config: the start ranges
+    from 0.2 to 1.8, tau from 0.08 to 0.5 of the iterations.
 
     Args:
         units: Parameters scaled to [0, 1].
@@ -111,9 +111,10 @@ def crossing(units: Sequence[Any], progress: float) -> Any:
 
 
 def rough(units: Sequence[Any], progress: float, size: float) -> Any:
-    """Return noise that a config always has at an iteration; none at full fidelity.
+    """Return noise that is fixed per config and iteration, and 0 at full fidelity.
 
-    The usual hash of a sine, as in shaders; uniform with standard deviation ``size`` at the start.
+    Computed by the sine hash common in shaders; uniform, with standard deviation ``size`` at the
+    start.
     """
     seed = sum((12.9898 + 7.233 * number) * unit for number, unit in enumerate(units))
     hashed = np.sin(seed * 1e3 + 78.233 * progress) * 43758.5453

@@ -9,31 +9,31 @@ from tune_tf.objective import Objective
 
 
 class End(enum.Enum):
-    """Why a simulated sweep ended."""
+    """Reason why a simulated sweep ended."""
 
     FOUND = "found"
-    """A trial ran to its limit with a value that was good enough."""
+    """A full run reached the requested value."""
 
     OUT_OF_BUDGET = "out_of_budget"
-    """The epochs were used up."""
+    """The budget of epochs was used up."""
 
     FINISHED = "finished"
-    """All trials that were asked for have ended."""
+    """All requested trials have ended."""
 
     STALLED = "stalled"
-    """Nothing runs and nothing will: the scheduler holds paused trials, and the searcher may not
-    propose more. Ray Tune would wait for ever."""
+    """No trial can run: the scheduler holds paused trials, and the searcher has reached its limit of
+    concurrent trials. Ray Tune would wait forever."""
 
 
 class Event(NamedTuple):
-    """A result of a trial.
+    """Result of a trial.
 
     Args:
         time_s: Virtual seconds since the start.
-        trial: Number of the trial, in the order of proposal, from 0.
-        iteration: The trial's iteration, from 1.
-        value: The metric.
-        epochs: Iterations that all trials have run by then, this one included.
+        trial: Number of the trial in order of proposal, from 0.
+        iteration: Iteration of the trial, from 1.
+        value: Value of the metric.
+        epochs: Iterations of all trials up to this one, inclusive.
     """
 
     time_s: float
@@ -45,12 +45,12 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class VirtualTrial:
-    """A trial of a simulated sweep.
+    """Trial of a simulated sweep.
 
     Args:
-        number: In the order of proposal, from 0.
-        config: Its config, the last one if a scheduler changed it.
-        status: Ray Tune's word for its state when the sweep ended.
+        number: Number in order of proposal, from 0.
+        config: Config; the last one if a scheduler changed it.
+        status: Ray Tune's status at the end of the sweep.
     """
 
     number: int
@@ -60,14 +60,14 @@ class VirtualTrial:
 
 @dataclass(frozen=True)
 class Trace:
-    """A simulated sweep.
+    """Trace of a simulated sweep.
 
     Args:
-        objective: The metric of the values.
-        max_t: Iterations of a trial that runs to its limit.
-        events: All results, in the order of time.
-        trials: All trials, in the order of proposal.
-        end: Why the sweep ended.
+        objective: Metric and direction of the values.
+        max_t: Iterations of a full run.
+        events: All results in order of time.
+        trials: All trials in order of proposal.
+        end: Reason why the sweep ended.
     """
 
     objective: Objective
@@ -78,7 +78,7 @@ class Trace:
 
     @property
     def epochs(self) -> int:
-        """Iterations that all trials have run together."""
+        """Iterations of all trials together."""
         return len(self.events)
 
     @property
@@ -87,19 +87,19 @@ class Trace:
         return self.events[-1].time_s if self.events else 0.0
 
     def full_runs(self) -> tuple[Event, ...]:
-        """Return the last results of the trials that ran to their limit."""
+        """Return the last results of the full runs."""
         return tuple(event for event in self.events if event.iteration >= self.max_t)
 
     @property
     def best_value(self) -> float | None:
-        """The best value of a trial that ran to its limit; None if none did."""
+        """Best value of a full run; None if no trial ran in full."""
         values = [event.value for event in self.full_runs()]
         if not values:
             return None
         return max(values) if self.objective.mode == "max" else min(values)
 
     def best_by_epochs(self) -> tuple[tuple[int, float], ...]:
-        """Return ``(epochs, value)`` of each full run that was the best so far."""
+        """Return ``(epochs, value)`` of each full run that improved on the best value."""
         steps: list[tuple[int, float]] = []
         for event in self.full_runs():
             if not steps or self.objective.better(event.value, steps[-1][1]):
@@ -107,10 +107,9 @@ class Trace:
         return tuple(steps)
 
     def epochs_to(self, target: float) -> int | None:
-        """Return the epochs until a trial had run to its limit with a value at least that good.
+        """Return the epochs until a full run reached a target; None if none did.
 
-        That is what a user gets: a config that was proposed and stopped again, or that looked good
-        on the way, is not found. None if it did not happen.
+        Trials that were stopped early do not count, even if they looked good or had a good config.
         """
         for epochs, value in self.best_by_epochs():
             if not self.objective.better(target, value):

@@ -1,9 +1,9 @@
-"""Ray Tune's controller without Ray: the same calls in the same order, in virtual time.
+"""Ray Tune controller in virtual time: the same calls in the same order, without a Ray cluster.
 
-Follows ``ray.tune.execution.tune_controller.TuneController`` of Ray 2.60, whose interface to
-schedulers and searchers is what the names below belong to. Training, saving and restoring take no
-real time; the last two no virtual time either. A trial that is stopped or paused frees its slot at
-once, and the next one starts at once.
+Follows ``ray.tune.execution.tune_controller.TuneController`` of Ray 2.60, including the names that
+schedulers and searchers use. Training takes virtual time but no real time; saving and restoring
+take neither. A trial that is stopped or paused frees its slot at once, and the next one starts
+at once.
 """
 
 import heapq
@@ -26,40 +26,40 @@ _JITTER: Final = 0.1
 
 @dataclass(frozen=True)
 class VirtualCheckpoint:
-    """What a simulated trial goes on from.
+    """Checkpoint of a simulated trial.
 
     Args:
-        metrics: The result it was saved at; its iteration is all there is to a state, as a curve
-            depends on nothing but the config and the iteration.
+        metrics: Result at which it was saved. Its iteration is the whole state, because a curve
+            depends only on the config and the iteration.
     """
 
     metrics: dict[str, Any]
 
     @property
     def checkpoint(self) -> "VirtualCheckpoint":
-        """Itself: Tune keeps a checkpoint and its metrics side by side."""
+        """The checkpoint itself, which Tune expects beside the metrics."""
         return self
 
 
 @dataclass(frozen=True)
 class VirtualStorage:
-    """Where Ray's population based schedulers write notes.
+    """Storage folder for the notes of Ray's population based schedulers.
 
     Args:
-        experiment_driver_staging_path: A folder; Ray's name for it.
+        experiment_driver_staging_path: The folder, by Ray's name.
     """
 
     experiment_driver_staging_path: str
 
 
 class VirtualSearch:
-    """Stands for Tune's ``SearchGenerator``: makes trials of what the searcher proposes.
+    """Replacement for Tune's ``SearchGenerator`` that creates trials from the searcher's proposals.
 
     Args:
-        searcher: The searcher, limited in how many trials it may have at a time.
-        num_samples: Trials to make; None for as many as there is time for.
-        max_t: Iteration at which Tune stops a trial, as by ``tune.run(stop=...)``.
-        storage: Where schedulers may write.
+        searcher: Searcher with a limit of concurrent trials.
+        num_samples: Number of trials to create; None for no limit.
+        max_t: Iteration at which Tune stops a trial, as with ``tune.run(stop=...)``.
+        storage: Storage for schedulers.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class VirtualSearch:
         return str(self.searcher.metric)
 
     def is_finished(self) -> bool:
-        """Return whether no further trial will be made."""
+        """Return whether no further trial will be created."""
         return self._finished or self._num_made == self._num_samples
 
     def next_trial(self) -> Trial | None:
-        """Return a new trial, or None if the searcher has none at this time."""
+        """Return a new trial, or None if the searcher has no proposal now."""
         trial_id = f"{self._num_made:08d}"
         config = self.searcher.suggest(trial_id)
         if config == Searcher.FINISHED:
@@ -109,13 +109,7 @@ class VirtualSearch:
 
 @dataclass
 class _Run:
-    """A trial in a slot.
-
-    Args:
-        trial: The trial.
-        iteration: The iteration that it is at.
-        running_s: Virtual seconds that it has run, in all its runs.
-    """
+    """Run of a trial in a slot; ``running_s`` counts the virtual seconds of all its runs."""
 
     trial: Trial
     iteration: int
@@ -123,16 +117,16 @@ class _Run:
 
 
 class VirtualController:
-    """What schedulers know as the controller, over an event queue.
+    """Replacement for Tune's controller, driven by an event queue.
 
     Args:
-        problem: Gives the metrics.
-        search: Makes the trials.
-        scheduler: Decides on them.
-        num_workers: Trials that run at a time.
-        rng: Draws how much an iteration's duration differs from the problem's, up to 10 %.
-        on_event: Is told the time in seconds, the trial, the iteration and the value of each
-            result, and returns whether to go on.
+        problem: Source of the metrics.
+        search: Source of the trials.
+        scheduler: Scheduler that decides on the trials.
+        num_workers: Number of concurrent trials.
+        rng: Generator that varies the duration of iterations by up to 10 %.
+        on_event: Called with the time in seconds, the trial, the iteration and the value of each
+            result; returns whether to continue.
     """
 
     def __init__(
@@ -162,10 +156,10 @@ class VirtualController:
         self._num_queued = 0
 
     def run(self) -> bool:
-        """Run until nothing is left to do, or ``on_event`` says no.
+        """Run until all trials have ended, the sweep stalls, or ``on_event`` returns False.
 
         Returns:
-            Whether all trials have ended; False if it was interrupted or has stalled.
+            Whether all trials have ended.
         """
         while True:
             while self._fill():
@@ -176,15 +170,15 @@ class VirtualController:
             if not self._process_result(run):
                 return False
 
-    @property  # type: ignore[misc]  # object's may be set; nobody sets this one
+    @property  # type: ignore[misc]  # object's is writable, this one is not
     def __class__(self) -> type:
-        """Ray's controller, as with a mock that has a spec.
+        """Ray's controller class, as with a mock that has a spec.
 
-        tune_tf's searcher looks for it among its callers, and asks it what Tune does not tell.
+        tune_tf's searcher looks for a controller among its callers to read what Tune does not pass.
         """
         return TuneController
 
-    # What schedulers call.
+    # Interface for schedulers.
 
     def get_trials(self) -> list[Trial]:
         """Return all trials."""
@@ -195,11 +189,11 @@ class VirtualController:
         return self._live.keys()
 
     def get_trial(self, trial_id: str) -> Trial | None:
-        """Return the trial of an id, or None."""
+        """Return the trial with an id, or None."""
         return next((trial for trial in self._trials if trial.trial_id == trial_id), None)
 
     def stop_trial(self, trial: Trial) -> None:
-        """Stop a trial in any state, and tell scheduler and searcher."""
+        """Stop a trial in any state, and notify scheduler and searcher."""
         if trial.is_finished():
             return
         searcher = self.search_alg.searcher
@@ -213,7 +207,7 @@ class VirtualController:
         self._live.pop(trial, None)
 
     def pause_trial(self, trial: Trial, should_checkpoint: bool = True) -> None:
-        """Take a running trial off its slot, to go on later from its last result."""
+        """Pause a running trial, which frees its slot."""
         if trial not in self._runs:
             return
         if should_checkpoint:
@@ -223,15 +217,18 @@ class VirtualController:
     def _schedule_trial_save(
         self, trial: Trial, result: dict[str, Any] | None = None
     ) -> VirtualCheckpoint:
-        """Save a trial at once. Population based training calls it by this name."""
+        """Save a trial at once.
+
+        The name is Ray's, which population based training calls.
+        """
         saved = VirtualCheckpoint(dict(result or trial.last_result))
         trial.run_metadata.checkpoint_manager.register_checkpoint(saved)
         return saved
 
-    # One step of Tune's loop: ask for trials, start some, process a result.
+    # Steps of Tune's loop: create trials, start one, process a result.
 
     def _fill(self) -> bool:
-        """Ask for trials, let the scheduler choose, start one; return whether anything changed."""
+        """Add new trials, start one that the scheduler chooses; return whether anything changed."""
         changed = False
         for trial in self._new_trials():
             self._trials.append(trial)
@@ -249,13 +246,13 @@ class VirtualController:
             self._staged.setdefault(trial, None)
         self._pending.clear()
         if self._staged and len(self._runs) < self._num_workers:
-            # As with reuse_actors=True: a free actor goes to the trial that the scheduler wants.
+            # As with reuse_actors=True: a free actor runs the trial that the scheduler chose.
             self._start(chosen if chosen in self._staged else next(iter(self._staged)))
             changed = True
         return changed
 
     def _new_trials(self) -> Iterator[Trial]:
-        """Yield new trials while the searcher may have more waiting."""
+        """Yield new trials until the searcher has no proposal or enough trials are pending."""
         search = self.search_alg
         most = search.searcher.max_concurrent
         while not search.is_finished():
@@ -267,7 +264,7 @@ class VirtualController:
             yield trial
 
     def _start(self, trial: Trial) -> None:
-        """Put a trial into a slot, at the iteration that it was saved at."""
+        """Run a trial in a slot, from its last checkpoint."""
         del self._staged[trial]
         trial.set_status(Trial.RUNNING)
         saved = trial.latest_checkpoint_result
@@ -276,7 +273,7 @@ class VirtualController:
         self._train(run)
 
     def _train(self, run: _Run) -> None:
-        """Let a trial run its next iteration."""
+        """Schedule the next iteration of a trial."""
         jitter = 1 + self._rng.uniform(-_JITTER, _JITTER)
         seconds = self._problem.seconds(run.trial.config) * jitter
         run.iteration += 1
@@ -285,7 +282,7 @@ class VirtualController:
         self._num_queued += 1
 
     def _next_run(self) -> _Run | None:
-        """Go to the time of the next result, and return whose it is; None if there is none."""
+        """Advance to the next result and return its run; None if there is none."""
         while self._queue:
             self._now_s, _, run = heapq.heappop(self._queue)
             if self._runs.get(run.trial) is run:
@@ -293,7 +290,7 @@ class VirtualController:
         return None
 
     def _process_result(self, run: _Run) -> bool:
-        """Ask about a result in Tune's order, and do as is decided; return whether to go on."""
+        """Handle a result in Tune's order of calls; return whether to continue."""
         trial, value = run.trial, self._problem.value(run.trial.config, run.iteration)
         result = {
             self._problem.objective.metric: value,

@@ -1,4 +1,4 @@
-"""A whole sweep in virtual time."""
+"""Simulation of a whole sweep in virtual time."""
 
 import random
 import tempfile
@@ -28,26 +28,25 @@ def simulate(
     until: float | None = None,
     seed: int = 0,
 ) -> Trace:
-    """Run a sweep without training: real decisions, metrics from a problem, virtual time.
+    """Simulate a sweep: real decisions, metrics from a problem, virtual time, no Ray cluster.
 
-    No Ray cluster is needed. The searcher and the scheduler are used up, as by ``tune.run``.
+    Like ``tune.run``, it modifies the searcher and the scheduler, which cannot be reused.
 
     Args:
-        problem: What is searched.
-        searcher: Any Ray Tune searcher that has its space, metric and mode.
-        scheduler: Any Ray Tune scheduler that has its metric and mode, and does not change
-            resources.
-        num_workers: Trials that run at a time; at least 1.
-        budget_epochs: Iterations of all trials together after which the sweep is over.
-        num_samples: Trials; one of the two must be given.
-        max_concurrent_trials: Trials that may be unfinished at a time, as in ``tune.run``; paused
-            ones count. ``num_workers`` if None.
-        until: Stop at the first trial that runs to its limit with a value at least that good.
-        seed: Seed of the durations, which differ by up to 10 %, and of Python's and NumPy's global
-            generators, which Ray's schedulers draw from; both are put back afterwards.
+        problem: Problem to solve.
+        searcher: Ray Tune searcher that has its space, metric and mode.
+        scheduler: Ray Tune scheduler that has its metric and mode, and does not change resources.
+        num_workers: Number of concurrent trials, at least 1.
+        budget_epochs: Iterations of all trials together after which the sweep ends.
+        num_samples: Number of trials; this or ``budget_epochs`` is required.
+        max_concurrent_trials: Unfinished trials at most, including paused ones, as in ``tune.run``;
+            ``num_workers`` if None.
+        until: Value that ends the sweep as soon as a full run reaches it.
+        seed: Seed of the durations, which vary by up to 10 %, and of the global generators of
+            Python and NumPy, which Ray's schedulers use; both are restored afterwards.
 
     Raises:
-        InvalidSettingsError: A number is out of range, or there is no end; all errors at once.
+        InvalidSettingsError: A number is out of range, or no end is given; lists all errors.
     """
     concurrent = num_workers if max_concurrent_trials is None else max_concurrent_trials
     numbers = {
@@ -105,8 +104,8 @@ def simulate(
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the generators that Ray's schedulers share with the process; put them back."""
-    kept = random.getstate(), np.random.get_state()  # noqa: NPY002 - Ray draws from it
+    """Seed the global generators, which Ray's schedulers use, and restore them afterwards."""
+    kept = random.getstate(), np.random.get_state()  # noqa: NPY002 - Ray uses it
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     try:

@@ -1,4 +1,4 @@
-"""A choice among options."""
+"""Categorical parameter."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Choice(Parameter):
     """One of several options, in no order.
 
     Args:
-        options: The options, at least one and no two equal; lists and dicts are allowed.
+        options: At least one option, no two equal; lists and dicts are allowed.
         when: Values of other parameters under which this one is active, None for always.
 
     Raises:
-        InvalidSettingsError: There is no option, two are equal, or they are no list.
+        InvalidSettingsError: The options are not a list, are empty, or contain equal ones.
     """
 
     options: Sequence[Any]
@@ -49,7 +49,6 @@ class Choice(Parameter):
         object.__setattr__(self, "options", tuple(self.options))
 
     def _repeated(self) -> list[ErrorDetail]:
-        """Return an error for each option that equals an earlier one."""
         first: dict[Any, Any] = {}
         errors = []
         for option in self.options:
@@ -70,7 +69,7 @@ class Choice(Parameter):
         return hash((hashable(self.options), self.when))
 
     def error_for(self, value: Any) -> str | None:
-        """Return why a value is not among the options, or None where it is."""
+        """Return why a value is not among the options, or None if it is."""
         if hashable(value) in {hashable(option) for option in self.options}:
             return None
         texts = [option for option in self.options if isinstance(option, str)]
@@ -79,7 +78,7 @@ class Choice(Parameter):
         return f"must be one of {options}, not {value!r}{near}"
 
     def draw(self, rng: "np.random.Generator") -> Any:
-        """Return a random option, each as likely as the others."""
+        """Return a random option; all are equally likely."""
         return self.options[int(rng.integers(len(self.options)))]
 
     @property

@@ -1,4 +1,4 @@
-"""When a parameter is part of a config."""
+"""Condition under which a parameter is active."""
 
 import math
 from collections.abc import Mapping
@@ -10,21 +10,20 @@ from tune_tf.space.paths import slashed
 
 
 class Condition(FrozenMapping[tuple[Any, ...]]):
-    """Values of other parameters under which a parameter is active; all must hold.
+    """Values of other parameters, all of which must hold for a parameter to be active.
 
     Args:
-        when: Path of a parameter, from the root, to the value or to a list of the values it may
-            have: ``{"optimizer": "sgd"}``, ``{"model/depth": [3, 4]}``. ``model.depth`` is
-            understood too. A value that is a list itself stands in a list.
+        when: Path of a parameter, from the root, to its required value or a list of allowed values:
+            ``{"optimizer": "sgd"}``, ``{"model/depth": [3, 4]}``. ``model.depth`` works too. Put a
+            value that is itself a list into a list.
 
     Raises:
-        InvalidSettingsError: It is not such a mapping, or allows no value.
+        InvalidSettingsError: ``when`` is not such a mapping, or allows no value.
     """
 
     __slots__ = ()
 
     def __init__(self, when: Mapping[str, Any]) -> None:
-        """Refuse bad values when made."""
         if not isinstance(when, Mapping):
             raise InvalidSettingsError(
                 [f"`when` must map a parameter to its value, like {{optimizer: sgd}}, not {when!r}"]
@@ -54,14 +53,14 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
         return type(self), (dict(self),)
 
     def holds(self, active: Mapping[str, Any]) -> bool:
-        """Return whether it holds, given the values of the active parameters by path."""
+        """Return whether the condition holds for the values of active parameters by path."""
         return all(
             path in active and any(_alike(active[path], value) for value in allowed)
             for path, allowed in self.items()
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as it is written in a sweep file."""
+        """Return the ``when`` mapping of a sweep file."""
         return {
             path: allowed[0]
             if len(allowed) == 1 and not isinstance(allowed[0], _MANY)
@@ -71,9 +70,9 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
 
 
 def _alike(value: Any, allowed: Any) -> bool:
-    """Return whether two values are the same, up to the rounding of a stepped float.
+    """Return whether two values are equal, up to the rounding of a stepped float.
 
-    Samplers count steps, and three of 0.1 are 0.30000000000000004.
+    Samplers multiply steps: three of 0.1 are 0.30000000000000004.
     """
     if isinstance(value, float) and isinstance(allowed, float):
         return math.isclose(value, allowed, rel_tol=1e-9, abs_tol=1e-15)
@@ -83,4 +82,4 @@ def _alike(value: Any, allowed: Any) -> bool:
 _MANY = (list, tuple, set, frozenset)
 
 ALWAYS = Condition({})
-"""The condition of a parameter that every config has."""
+"""Condition of an unconditional parameter."""

@@ -1,7 +1,7 @@
-"""How a search space is written in a sweep file.
+"""Parser and writer of the ``space`` section of a sweep file.
 
 ``{loguniform: [1.0e-4, 1.0e-1]}`` declares a parameter; the key is its kind. A value without a kind
-is a constant, a mapping without one a group.
+is a constant, a mapping without a kind is a group.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,12 +37,12 @@ WHEN = "when"
 
 @dataclass
 class Declarations:
-    """The parameters that a mapping declares, and what is wrong with the others.
+    """Parameters that a mapping declares, and the errors of invalid declarations.
 
     Attributes:
         parameters: Parameters by path.
         errors: Errors by dotted path.
-        faulty: Conditions, by path, of the parameters that have an error.
+        faulty: Conditions of the invalid parameters, by path.
     """
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Declarations:
         try:
             self.faulty[path] = Condition(declared.get(WHEN) or {})
         except InvalidSettingsError:
-            self.faulty[path] = ALWAYS  # that it is wrong is told already
+            self.faulty[path] = ALWAYS  # the error is already reported
 
 
 def _misspelt(declared: Mapping[Any, Any]) -> str | None:
@@ -113,7 +113,6 @@ def _misspelt(declared: Mapping[Any, Any]) -> str | None:
 
 
 def _parameter(declared: Mapping[Any, Any]) -> Parameter:
-    """Return the parameter that a mapping with a kind declares."""
     kinds = [kind for kind in KINDS if kind in declared]
     errors = [
         f"unknown key {name!r} beside {kinds[0]!r}{did_you_mean(name, [WHEN])}: "
@@ -144,7 +143,6 @@ def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
 
 
 def _declaration(parameter: Parameter) -> Any:
-    """Return how one parameter is written."""
     value = _kind_and_value(parameter)
     if parameter.when is not None:
         return {**value, WHEN: parameter.condition.to_dict()}

@@ -1,4 +1,4 @@
-"""Which parameter depends on which."""
+"""Dependencies between conditional parameters."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,11 +11,11 @@ from tune_tf.space.paths import dotted
 def condition_errors(
     parameters: Mapping[str, Parameter], unjudged: dict[str, Condition] | None = None
 ) -> list[ErrorDetail]:
-    """Return what is wrong with the conditions of parameters.
+    """Return the errors of the conditions of parameters.
 
     Args:
         parameters: Parameters by path.
-        unjudged: Conditions, by path, of parameters that exist but are faulty themselves.
+        unjudged: Conditions, by path, of parameters that are invalid for other reasons.
     """
     errors = []
     unjudged = unjudged or {}
@@ -47,7 +47,6 @@ def condition_errors(
 
 
 def _cycle_errors(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
-    """Return an error for each ring of parameters that wait for each other."""
     errors = []
     done: set[str] = set()
 
@@ -69,7 +68,7 @@ def _cycle_errors(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
 
 
 def in_dependency_order(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """Return parameters so that each stands after those it depends on, else as they were."""
+    """Sort parameters stably so that each comes after those that it depends on."""
     ordered: dict[str, Parameter] = {}
 
     def visit(path: str) -> None:
@@ -84,7 +83,7 @@ def in_dependency_order(parameters: Mapping[str, Parameter]) -> dict[str, Parame
 
 
 def ancestors(parameters: Mapping[str, Parameter], path: str) -> list[str]:
-    """Return the paths that a parameter depends on, directly or through others."""
+    """Return the paths that a parameter depends on, directly or indirectly."""
     found: dict[str, None] = {}
 
     def visit(path: str) -> None:

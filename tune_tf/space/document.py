@@ -1,4 +1,4 @@
-"""A YAML file as plain data that knows its lines."""
+"""YAML document as plain data with line numbers for errors."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 
 OVERRIDE = "--set"
-"""How the command line calls an override."""
+"""Name of the command line's override option."""
 
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """What a YAML text holds, and where.
+    """Plain data of a YAML mapping, with the line of each key.
 
     Args:
-        data: Its mapping, as plain data.
+        data: The mapping.
         lines: 1-based line of each key, by dotted path.
-        source: The file it was read from, None for a text.
+        source: The file that was read, None for a text.
         errors: Errors found so far: duplicate keys.
-        overridden: Dotted paths that were set from outside, with the text that did it.
+        overridden: Override text by the dotted path that it set.
     """
 
     data: dict[Any, Any]
@@ -35,10 +35,10 @@ class YamlDocument:
 
     @classmethod
     def load(cls, source: str | Path) -> "YamlDocument":
-        """Read a file or a text; one line that ends in ``.yaml`` or ``.yml`` names a file.
+        """Load a file or a text; a single line that ends in ``.yaml`` or ``.yml`` is a file.
 
         Raises:
-            InvalidSettingsError: There is no such file, or it is not a YAML mapping.
+            InvalidSettingsError: The file is missing or not a YAML mapping.
         """
         if isinstance(source, str) and not (
             "\n" not in source and source.strip().endswith((".yaml", ".yml"))
@@ -48,10 +48,10 @@ class YamlDocument:
 
     @classmethod
     def read(cls, path: Path) -> "YamlDocument":
-        """Read a file.
+        """Load a file.
 
         Raises:
-            InvalidSettingsError: There is no such file, or it is not a YAML mapping.
+            InvalidSettingsError: The file is missing or not a YAML mapping.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -64,10 +64,10 @@ class YamlDocument:
 
     @classmethod
     def parse(cls, text: str, source: str | None = None) -> "YamlDocument":
-        """Read a text.
+        """Load a text.
 
         Raises:
-            InvalidSettingsError: It is not YAML, or not a mapping.
+            InvalidSettingsError: The text is not a YAML mapping.
         """
         try:
             data, node = _loader().load(text), _loader().compose(text)
@@ -91,11 +91,11 @@ class YamlDocument:
     def overriding(
         self, overrides: Iterable[str], exclusive: Collection[str] = ()
     ) -> "YamlDocument":
-        """Return the document with values set from outside.
+        """Return the document with overrides applied.
 
         Args:
             overrides: Texts ``dotted.key=value``; the value is YAML.
-            exclusive: Keys of which a mapping holds only one; setting one drops the others.
+            exclusive: Mutually exclusive keys: setting one in a mapping removes the others.
         """
         data = _copied(self.data)
         errors = list(self.errors)
@@ -122,7 +122,7 @@ class YamlDocument:
         return YamlDocument(data, self.lines, self.source, tuple(errors), overridden)
 
     def placed(self, errors: Iterable[ErrorDetail]) -> list[ErrorDetail]:
-        """Return the errors with their lines, in file order; overrides come last."""
+        """Return the errors with their lines, in file order; those of overrides come last."""
         found = [self._placed(detail) for detail in errors]
         return sorted(found, key=lambda detail: (detail.line is None, detail.line or 0))
 
@@ -132,7 +132,7 @@ class YamlDocument:
         path = detail.where
         for key, override in self.overridden.items():
             below = path == key or path.startswith(f"{key}.")
-            # What is wrong with a part may be told of the whole, as for the ends of a range.
+            # The error of a part may be reported for the whole, such as the ends of a range.
             parent = path == key.rpartition(".")[0]
             above = key.startswith(f"{path}.") and path not in self.lines
             if below or parent or above:
@@ -150,12 +150,12 @@ _CIRCLE = "holds itself through an alias: write it out"
 
 
 def _within(key: str, path: str) -> str:
-    """Return the part of a path below a key, as the opening of a sentence."""
+    """Return the part of a path below a key, as the start of an error text."""
     return f"{path[len(key) + 1 :]}: " if path.startswith(f"{key}.") else ""
 
 
 def _loader() -> YAML:
-    """Return a reader of plain data only; keys given twice are found by :func:`_walk`."""
+    """Return a loader of plain data; :func:`_walk` finds duplicate keys."""
     yaml = YAML(typ="safe", pure=True)
     yaml.allow_duplicate_keys = True
     return yaml
@@ -166,7 +166,6 @@ def _line(node: Node) -> int:
 
 
 def _syntax_error(error: YAMLError) -> ErrorDetail:
-    """Return what a YAML reader complains about, in one line."""
     if not isinstance(error, MarkedYAMLError):
         return ErrorDetail("", f"is not YAML: {error}")
     text = ", ".join(part for part in (error.problem, error.context) if part)
@@ -177,7 +176,6 @@ def _syntax_error(error: YAMLError) -> ErrorDetail:
 
 
 def _repeated_in(text: str) -> list[ErrorDetail]:
-    """Return an error for each key that a YAML value holds twice."""
     errors: list[ErrorDetail] = []
     node = _loader().compose(text)
     if node is not None:
@@ -192,7 +190,7 @@ def _walk(
     errors: list[ErrorDetail],
     above: tuple[Node, ...],
 ) -> None:
-    """Note the line of each key, and find keys that stand twice in one mapping."""
+    """Record the line of each key, and find duplicate keys and circular aliases."""
     if any(node is each for each in above):
         errors.append(ErrorDetail(prefix, _CIRCLE, lines.get(prefix, _line(node))))
     elif isinstance(node, SequenceNode):
@@ -213,7 +211,7 @@ def _walk(
 
 
 def _copied(value: Any) -> Any:
-    """Return data with its mappings copied, so that they can be set."""
+    """Copy the mappings in data, so that they can be changed."""
     if isinstance(value, dict):
         return {key: _copied(entry) for key, entry in value.items()}
     return value
@@ -222,7 +220,7 @@ def _copied(value: Any) -> Any:
 def _assign(
     data: dict[Any, Any], names: list[str], value: Any, exclusive: Collection[str]
 ) -> str | None:
-    """Set a value below a mapping; return why it cannot be, or None where it is done."""
+    """Set a value in nested mappings; return an error text, or None on success."""
     *parents, last = names
     group = data
     for depth, name in enumerate(parents, 1):

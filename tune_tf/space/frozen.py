@@ -1,4 +1,4 @@
-"""A mapping that cannot change."""
+"""Immutable mapping and hashable keys."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -7,16 +7,15 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class FrozenMapping(Mapping[str, V_co]):
-    """An immutable mapping that keeps its order, can be hashed and pickled, and equals a dict.
+    """Immutable, ordered, hashable and picklable mapping that equals a dict.
 
     Args:
-        entries: What it holds; copied.
+        entries: Copied contents.
     """
 
     __slots__ = ("_entries",)
 
     def __init__(self, entries: Mapping[str, V_co]) -> None:
-        """Copy the entries."""
         self._entries = dict(entries)
 
     def __getitem__(self, key: str) -> V_co:
@@ -32,18 +31,18 @@ class FrozenMapping(Mapping[str, V_co]):
         return len(self._entries)
 
     def __hash__(self) -> int:
-        """Hash by content, whatever the order."""
+        """Hash by content, regardless of order."""
         return hash(hashable(self._entries))
 
     def __repr__(self) -> str:
-        """Show it as the dict that it equals."""
+        """Return the ``repr`` of the equal dict."""
         return repr(self._entries)
 
 
 def hashable(value: Any) -> Hashable:
-    """Return a key that is equal for equal values; a list and a tuple of the same count as equal.
+    """Return a hashable key that is equal for equal values; a list equals a tuple.
 
-    JSON and YAML do not tell the two apart, and a config may have passed through either.
+    JSON and YAML do not distinguish the two, and a config may have passed through either.
     """
     if isinstance(value, Mapping):
         return frozenset((key, hashable(entry)) for key, entry in value.items())

@@ -1,4 +1,4 @@
-"""A search space in Optuna's terms."""
+"""Conversion of search spaces to Optuna."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from tune_tf.space.search_space import SearchSpace
 
 Label = None | bool | int | float | str
-"""What Optuna can store of an option."""
+"""Types of a categorical choice that Optuna can store."""
 
 
 @dataclass(frozen=True)
 class OptunaSpace:
-    """Asks an Optuna trial for the values of a search space, define-by-run.
+    """Define-by-run function that asks an Optuna trial for a config of a search space.
 
-    Only active parameters are suggested, in dependency order, under their path. Works as the
-    ``space`` of Ray's ``OptunaSearch`` as well.
+    Only active parameters are suggested, in dependency order, under their path. It also works as
+    the ``space`` of Ray's ``OptunaSearch``.
 
-    Samplers that learn from vectors of one length (CMA-ES, Gaussian processes, NSGA, quasi-random
-    sequences) silently draw a parameter that some trials lack at random, and never learn of it. The
-    dense form has every parameter suggested in every trial for them; what is inactive is left out
-    of the config all the same.
+    Samplers that need vectors of one length (CMA-ES, Gaussian processes, NSGA, quasi-random
+    sequences) silently draw a parameter that some trials lack at random and never learn it. For
+    these, the dense form suggests every parameter in every trial; the config still omits inactive
+    ones.
 
     Args:
         space: The search space.
-        dense: Whether inactive parameters are suggested as well.
+        dense: Whether inactive parameters are suggested too.
 
     Raises:
-        InvalidSettingsError: An option has no name that stays the same from run to run.
+        InvalidSettingsError: An option has no text that is stable between runs.
     """
 
     space: "SearchSpace"
     dense: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse options that cannot be stored."""
+        """Reject options that cannot be stored."""
         errors: list[ErrorDetail] = []
         for path, parameter in self.space.parameters.items():
             try:
@@ -55,7 +55,7 @@ class OptunaSpace:
             raise InvalidSettingsError(errors)
 
     def __call__(self, trial: "optuna.trial.BaseTrial") -> dict[str, Any]:
-        """Return the flat config that Optuna suggests for a trial, constants included."""
+        """Return the flat config that Optuna suggests, with constants."""
         values: dict[str, Any] = {}
         for path, parameter in self.space.parameters.items():
             active = parameter.condition.holds(values)
@@ -82,7 +82,7 @@ def _suggest(trial: "optuna.trial.BaseTrial", path: str, parameter: Parameter) -
 
 
 def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":
-    """Return the Optuna distribution of a parameter that is searched."""
+    """Return the Optuna distribution of a parameter other than a constant."""
     from optuna import distributions  # late: the vocabulary loads no framework
 
     match parameter:
@@ -96,10 +96,10 @@ def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution
 
 
 def labels(options: Sequence[Any]) -> list[Label]:
-    """Return what Optuna stores for each option.
+    """Return the value that Optuna stores for each option.
 
-    None, bool, int, float and str stay as they are. Anything else becomes a readable text that is
-    the same in every process, so that a study can be taken up again.
+    None, bool, int, float and str are stored as they are. Any other option becomes a readable text
+    that is the same in every process, so that a study can be resumed.
 
     Raises:
         InvalidSettingsError: An option has no such text.
@@ -121,12 +121,11 @@ def labels(options: Sequence[Any]) -> list[Label]:
 
 
 def decoded(label: Label, options: Sequence[Any]) -> Any:
-    """Return the option that a label of :func:`labels` stands for."""
+    """Return the option that belongs to a label of :func:`labels`."""
     return options[labels(options).index(label)]
 
 
 def _text(option: object) -> str:
-    """Return a text for an option that is the same in every process."""
     if hasattr(option, "__qualname__") and hasattr(option, "__module__"):
         text = f"{option.__module__}.{option.__qualname__}"
         stable = "<" not in text

@@ -1,4 +1,4 @@
-"""What every searched value has in common, and the value that is not searched."""
+"""Interface of search space parameters, and constants."""
 
 import abc
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Parameter(abc.ABC):
-    """One entry of a search space: frozen, comparable and picklable.
+    """Entry of a search space: frozen, comparable and picklable.
 
     Attributes:
         when: Values of other parameters under which this one is active, None for always.
@@ -23,18 +23,17 @@ class Parameter(abc.ABC):
 
     @property
     def condition(self) -> Condition:
-        """Return ``when`` as a condition, which always holds where there is none."""
+        """``when`` as a condition, which always holds if ``when`` is None."""
         return self.when if isinstance(self.when, Condition) else ALWAYS
 
     def _freeze_when(self) -> None:
-        """Turn what the caller gave as ``when`` into a condition."""
         given = self.when
         condition = None if given is None else Condition(given)
         object.__setattr__(self, "when", condition or None)
 
     @abc.abstractmethod
     def error_for(self, value: Any) -> str | None:
-        """Return why a value is none of this parameter's, or None where it is."""
+        """Return why a value does not belong to this parameter, or None if it does."""
 
     @abc.abstractmethod
     def draw(self, rng: "np.random.Generator") -> Any:
@@ -43,15 +42,15 @@ class Parameter(abc.ABC):
     @property
     @abc.abstractmethod
     def smallest(self) -> float | None:
-        """Return the smallest number among the values, or None where there is no number."""
+        """Return the smallest number among the values, or None if there is none."""
 
 
 @dataclass(frozen=True)
 class Constant(Parameter):
-    """A value that is the same in every config.
+    """Value that is the same in every config.
 
     Args:
-        value: Any value; it should be plain data if the space is to be written to a file.
+        value: Any value; plain data if the space is written to a file.
         when: Values of other parameters under which this one is active, None for always.
 
     Raises:
@@ -62,7 +61,7 @@ class Constant(Parameter):
     when: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate ``when``."""
         self._freeze_when()
 
     def __hash__(self) -> int:
@@ -70,7 +69,7 @@ class Constant(Parameter):
         return hash((hashable(self.value), self.when))
 
     def error_for(self, value: Any) -> str | None:
-        """Return why a value is not the constant, or None where it is."""
+        """Return why a value is not the constant, or None if it is."""
         if hashable(value) == hashable(self.value):
             return None
         return f"must be {self.value!r}, not {value!r}"
@@ -91,5 +90,5 @@ def is_number(value: object) -> bool:
 
 
 def smallest_number(values: "list[Any]") -> float | None:
-    """Return the smallest number among values, None where there is none."""
+    """Return the smallest number among values, or None if there is none."""
     return min((value for value in values if is_number(value)), default=None)

@@ -1,7 +1,7 @@
 """Paths of parameters: ``optimizer/learning_rate`` is ``learning_rate`` in group ``optimizer``.
 
-Flat configs, Optuna and Ray join groups by ``/``; sweep files and errors by a dot. No name may hold
-either, so one turns into the other without a doubt.
+Flat configs, Optuna and Ray join groups by ``/``, sweep files and errors by a dot. No name may
+contain either, so the two forms convert exactly.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,11 +13,11 @@ SEPARATOR = "/"
 
 
 def flat(config: Mapping[str, Any], leaves: Collection[str] = ()) -> dict[str, Any]:
-    """Return a nested config as ``path -> value``.
+    """Flatten a nested config to ``path -> value``.
 
     Args:
-        config: Groups of groups of values. An empty group is kept as a value.
-        leaves: Paths whose value is a mapping itself, not a group.
+        config: Nested groups of values. An empty group is kept as a value.
+        leaves: Paths whose value is itself a mapping, not a group.
     """
     values: dict[str, Any] = {}
 
@@ -34,10 +34,10 @@ def flat(config: Mapping[str, Any], leaves: Collection[str] = ()) -> dict[str, A
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``path -> value`` as a nested config, the inverse of :func:`flat`.
+    """Nest ``path -> value``, the inverse of :func:`flat`.
 
     Raises:
-        InvalidSettingsError: A path is a value and a group at once.
+        InvalidSettingsError: A path is both a value and a group.
     """
     config: dict[str, Any] = {}
     groups = {"": config}
@@ -61,22 +61,22 @@ _BOTH = "is given as a value and as a group: rename one of the two"
 
 
 def join(group: str, name: str) -> str:
-    """Return the path of a name in a group; ``group`` is empty for the root."""
+    """Return the path of a name in a group, which is empty for the root."""
     return f"{group}{SEPARATOR}{name}" if group else name
 
 
 def dotted(path: str) -> str:
-    """Return a path as sweep files and errors write it."""
+    """Return a path with dots, as in sweep files and errors."""
     return path.replace(SEPARATOR, ".")
 
 
 def slashed(path: str) -> str:
-    """Return a path, written with dots or slashes, as flat configs write it."""
+    """Return a path with slashes, as in flat configs."""
     return path.replace(".", SEPARATOR)
 
 
 def name_error(name: object) -> str | None:
-    """Return what is wrong with a parameter's or group's name, or None."""
+    """Return what is wrong with the name of a parameter or group, or None."""
     if not isinstance(name, str):
         return f"a name must be text, not {name!r}: put it in quotes"
     if not name or "." in name or SEPARATOR in name:

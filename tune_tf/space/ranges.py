@@ -1,4 +1,4 @@
-"""Ranges of numbers."""
+"""Float and integer ranges."""
 
 import math
 from collections.abc import Mapping
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     import numpy as np
 
 TOLERANCE = 1e-9
-"""Relative rounding that a float may show after ``exp(log(x))`` or ``k * step``."""
+"""Relative rounding error of a float after ``exp(log(x))`` or ``k * step``."""
 
 
 @dataclass(frozen=True)
 class Float(Parameter):
-    """A number between two ends, both included.
+    """Real number between two ends, both included.
 
     Args:
         low: Smallest value.
         high: Largest value.
-        log: Search the logarithm evenly; ``low`` must then be above 0.
-        step: Distance between two values, counted from ``low``; None for any value between. The
-            range must be a whole number of steps, so that ``high`` is one of the values.
+        log: Whether values are uniform on a logarithmic scale; ``low`` must then be above 0.
+        step: Distance between values, counted from ``low``; None for a continuous range. ``high -
+            low`` must be a multiple of it, so that ``high`` is one of the values.
         when: Values of other parameters under which this one is active, None for always.
 
     Raises:
-        InvalidSettingsError: The ends or the step do not fit together.
+        InvalidSettingsError: The ends or the step are invalid or do not fit together.
     """
 
     low: float
@@ -40,7 +40,7 @@ class Float(Parameter):
     when: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the range."""
         numbers = {"low": self.low, "high": self.high}
         if self.step is not None:
             numbers["step"] = self.step
@@ -48,7 +48,7 @@ class Float(Parameter):
         for name, number in numbers.items():
             object.__setattr__(self, name, float(number))
         if self.step:
-            # 0.1 * 17 is a little above 1.7, which Optuna would not take for a multiple of 0.1.
+            # 0.1 * 17 is slightly above 1.7, which Optuna does not accept as a multiple of 0.1.
             low, step = (Decimal(f"{number:.15g}") for number in (self.low, self.step))
             high = low + self.num_steps * step
             for name, end in {"low": low, "high": high, "step": step}.items():
@@ -56,11 +56,11 @@ class Float(Parameter):
 
     @property
     def num_steps(self) -> int:
-        """Return how many steps lie between the ends; 0 without a step."""
+        """Number of steps between the ends; 0 without a step."""
         return round((self.high - self.low) / self.step) if self.step else 0
 
     def error_for(self, value: Any) -> str | None:
-        """Return why a value is not in the range, or None where it is."""
+        """Return why a value is not in the range, or None if it is."""
         slack = TOLERANCE * max(abs(self.low), abs(self.high))
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number or not self.low - slack <= value <= self.high + slack:
@@ -70,7 +70,7 @@ class Float(Parameter):
         return None
 
     def draw(self, rng: "np.random.Generator") -> float:
-        """Return a random value, evenly over the range or its logarithm."""
+        """Return a random value, uniform over the range or its logarithm."""
         if self.step:
             value = self.low + self.step * int(rng.integers(self.num_steps, endpoint=True))
         elif self.log:
@@ -87,18 +87,18 @@ class Float(Parameter):
 
 @dataclass(frozen=True)
 class Int(Parameter):
-    """A whole number between two ends, both included.
+    """Integer between two ends, both included.
 
     Args:
         low: Smallest value.
         high: Largest value.
-        log: Search the logarithm evenly; ``low`` must then be above 0.
-        step: Distance between two values, counted from ``low``. The range must be a whole number
-            of steps, so that ``high`` is one of the values.
+        log: Whether values are uniform on a logarithmic scale; ``low`` must then be above 0.
+        step: Distance between values, counted from ``low``. ``high - low`` must be a multiple of
+            it, so that ``high`` is one of the values.
         when: Values of other parameters under which this one is active, None for always.
 
     Raises:
-        InvalidSettingsError: The ends or the step do not fit together.
+        InvalidSettingsError: The ends or the step are invalid or do not fit together.
     """
 
     low: int
@@ -108,7 +108,7 @@ class Int(Parameter):
     when: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the range."""
         numbers = {"low": self.low, "high": self.high, "step": self.step}
         _check(self, numbers, whole=True)
         for name, number in numbers.items():
@@ -116,11 +116,11 @@ class Int(Parameter):
 
     @property
     def num_steps(self) -> int:
-        """Return how many steps lie between the ends."""
+        """Number of steps between the ends."""
         return (self.high - self.low) // self.step
 
     def error_for(self, value: Any) -> str | None:
-        """Return why a value is not in the range, or None where it is."""
+        """Return why a value is not in the range, or None if it is."""
         number = isinstance(value, Integral) and not isinstance(value, bool)
         if not number or not self.low <= value <= self.high:
             return f"must be a whole number from {self.low} to {self.high}, not {value!r}"
@@ -129,7 +129,7 @@ class Int(Parameter):
         return None
 
     def draw(self, rng: "np.random.Generator") -> int:
-        """Return a random value, evenly over the range or its logarithm."""
+        """Return a random value, uniform over the range or its logarithm."""
         if not self.log:
             return self.low + self.step * int(rng.integers(self.num_steps, endpoint=True))
         value = math.floor(math.exp(rng.uniform(math.log(self.low), math.log(self.high + 1))))
@@ -142,10 +142,10 @@ class Int(Parameter):
 
 
 def _check(range_: Float | Int, numbers: Mapping[str, Any], *, whole: bool) -> None:
-    """Refuse a range whose parts are wrong, with all that is wrong at once."""
+    """Raise one error with everything that is wrong with a range."""
     errors: list[ErrorDetail | str] = []
     try:
-        range_._freeze_when()  # noqa: SLF001  # the parameter's own part
+        range_._freeze_when()  # noqa: SLF001  # part of the constructor
     except InvalidSettingsError as error:
         errors.extend(error.details)
     if not isinstance(range_.log, bool):
@@ -159,7 +159,7 @@ def _check(range_: Float | Int, numbers: Mapping[str, Any], *, whole: bool) -> N
 
 
 def _wrong(name: str, value: object, *, whole: bool) -> str | None:
-    """Return why a value cannot be an end or a step, or None where it can."""
+    """Return why a value cannot be an end or a step, or None if it can."""
     kind = "a whole number" if whole else "a number"
     if isinstance(value, bool) or not isinstance(value, Real):
         hint = f": write {name} without quotes" if isinstance(value, str) else ""
@@ -172,7 +172,7 @@ def _wrong(name: str, value: object, *, whole: bool) -> str | None:
 
 
 def _misfits(range_: Float | Int) -> list[str]:
-    """Return what is wrong between the parts of a range, each of which is right by itself."""
+    """Return the conflicts between the individually valid parts of a range."""
     low, high, step = range_.low, range_.high, range_.step
     errors = []
     if low > high:

@@ -1,7 +1,7 @@
-"""A search space in Ray Tune's terms.
+"""Conversion between search spaces and Ray Tune domains.
 
-Ray's ``randint`` and ``lograndint`` exclude their upper end and ``qrandint`` includes it; Ray's
-grids are the multiples of ``q``, ours start at ``low``. The conversions here are exact in both
+Ray's ``randint`` and ``lograndint`` exclude the upper end, ``qrandint`` includes it; Ray's grids
+are the multiples of ``q``, those of a space start at ``low``. The conversions are exact in both
 directions at both ends.
 """
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from tune_tf.space.search_space import SearchSpace
 
 _MAX_LISTED = 100_000
-"""Values of a grid that Ray cannot express otherwise than by listing them."""
+"""Maximum number of values in a grid that Ray can only express as a list."""
 
 
 @dataclass(frozen=True)
 class Conditional:
-    """A parameter together with all that must hold for it to be active.
+    """Ray sampler of a conditional parameter.
 
     Args:
         parameter: The parameter.
-        conditions: Its own condition and those of the parameters it depends on.
+        conditions: Its condition and those of the parameters that it depends on.
     """
 
     parameter: Parameter
     conditions: tuple[Condition, ...]
 
     def __call__(self, spec: Mapping[str, Any]) -> Any:
-        """Return a value for a config that is resolved so far; None if inactive."""
+        """Return a value for a partly resolved config; None if inactive."""
         return self.sample(self, spec)
 
     def sample(
         self, domain: Any, config: Any = None, size: int = 1, random_state: Any = None
     ) -> Any:
-        """Return a value as a Ray sampler does, drawn from Ray's own random state.
+        """Return a value as a Ray sampler does, drawn from Ray's random state.
 
-        A plain ``sample_from`` is not given the random state, and so ignores the seed.
+        A plain ``sample_from`` does not get the random state and so ignores the seed.
         """
         from ray.tune.search.sample import Domain
         from ray.tune.search.variant_generator import RecursiveDependencyError
@@ -57,7 +57,7 @@ class Conditional:
             for path in condition:
                 value = _looked_up(config, path)
                 if isinstance(value, Domain):
-                    # Ray's word for "not yet": it comes back after the others.
+                    # Ray then retries after the other parameters.
                     raise RecursiveDependencyError(f"{path!r} is not sampled yet")
                 values[path] = value
         if not all(condition.holds(values) for condition in self.conditions):
@@ -69,7 +69,7 @@ class Conditional:
 
 
 def _looked_up(spec: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a path of a config, or of the experiment spec that holds the config."""
+    """Return the value at a path of a config or of the experiment spec that contains it."""
     names = path.split(SEPARATOR)
     value = spec if names[0] in spec else spec["config"]
     for name in names:
@@ -78,7 +78,7 @@ def _looked_up(spec: Mapping[str, Any], path: str) -> Any:
 
 
 def to_domain(parameter: Parameter) -> Any:
-    """Return the Ray domain of a parameter, whatever its condition; a constant is itself."""
+    """Return the Ray domain of a parameter without its condition; a constant is its value."""
     from ray import tune  # late: takes two seconds to import
 
     match parameter:
@@ -145,7 +145,7 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
     """Return parameters by path from the nested ``config`` of ``tune.run``.
 
     Raises:
-        InvalidSettingsError: A domain has no counterpart here.
+        InvalidSettingsError: A domain has no counterpart.
     """
     parameters = {}
     errors: list[ErrorDetail] = []

@@ -1,4 +1,4 @@
-"""The values that trials are sampled from."""
+"""Search space of a sweep: parameters, groups and conditions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What may be searched: parameters by name, in groups, some only under conditions.
+    """Parameters by name, in groups, some of them conditional.
 
     Args:
-        parameters: Parameter by name. A mapping is a group of parameters, anything else a
-            constant. A ``when`` names other parameters by their path from the root.
+        parameters: Parameter by name. A mapping is a group of parameters, anything else a constant.
+            A ``when`` refers to other parameters by their path from the root.
 
     Attributes:
-        parameters: Parameter by path, ``optimizer/learning_rate``, in an order in which each
-            stands after those it depends on.
+        parameters: Parameter by path, such as ``optimizer/learning_rate``, each after the
+            parameters that it depends on.
 
     Raises:
-        InvalidSettingsError: Names or conditions are wrong.
+        InvalidSettingsError: A name or condition is invalid.
     """
 
     parameters: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate names and conditions."""
         if not isinstance(self.parameters, Mapping):
             raise InvalidSettingsError(
                 [f"a search space is a mapping of names to parameters, not {self.parameters!r}"]
@@ -53,15 +53,15 @@ class SearchSpace:
 
     @property
     def conditional(self) -> bool:
-        """Return whether configs differ in which parameters they have."""
+        """Whether some parameter is conditional."""
         return any(parameter.when for parameter in self.parameters.values())
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> "SearchSpace":
-        """Return the space that the ``space`` section of a sweep file declares.
+        """Return the space of the ``space`` section of a sweep file.
 
         Raises:
-            InvalidSettingsError: With all errors, each placed by the parameter's dotted path.
+            InvalidSettingsError: With all errors, each at the dotted path of its parameter.
         """
         found = Declarations.read(mapping)
         errors = [*found.errors, *condition_errors(found.parameters, found.faulty)]
@@ -71,11 +71,10 @@ class SearchSpace:
 
     @classmethod
     def from_yaml(cls, source: str | Path) -> "SearchSpace":
-        """Return the space that a YAML file or text declares.
+        """Return the space of a YAML file or text.
 
         Args:
-            source: A path, or YAML text. A text of one line that ends in ``.yaml`` or ``.yml`` is
-                a path.
+            source: A path or YAML text. A single line that ends in ``.yaml`` or ``.yml`` is a path.
 
         Raises:
             InvalidSettingsError: With all errors, each with its line.
@@ -91,7 +90,7 @@ class SearchSpace:
         return space
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the space as :meth:`from_dict` reads it."""
+        """Return the ``space`` section that :meth:`from_dict` reads."""
         return declared(self.parameters)
 
     @classmethod
@@ -108,29 +107,29 @@ class SearchSpace:
     def to_ray(self) -> dict[str, Any]:
         """Return the space as the ``config`` of ``tune.run``.
 
-        Ray's own random search can read all of it. It cannot leave a value out, so an inactive
-        parameter comes as None: :meth:`active` takes those away. A grid that does not start at a
-        multiple of its step becomes a choice among its values. Ray's other searchers take no
-        conditions; give ``OptunaSearch`` what :meth:`to_optuna` returns.
+        Ray's random search supports all of it. Ray cannot omit a value, so inactive parameters are
+        None; :meth:`active` removes them. A grid that does not start at a multiple of its step
+        becomes a choice of its values. Ray's other searchers support no conditions; pass the result
+        of :meth:`to_optuna` to ``OptunaSearch``.
         """
         from tune_tf.space.ray_form import to_ray
 
         return to_ray(self)
 
     def to_optuna(self) -> "Callable[[optuna.Trial], dict[str, Any]]":
-        """Return a picklable function from an Optuna trial to its flat config, constants included.
+        """Return a picklable function from an Optuna trial to its flat config with constants.
 
-        Also the ``space`` of Ray's ``OptunaSearch``.
+        It also works as the ``space`` of Ray's ``OptunaSearch``.
 
         Raises:
-            InvalidSettingsError: An option cannot be stored by Optuna.
+            InvalidSettingsError: Optuna cannot store an option.
         """
         from tune_tf.space.optuna_form import OptunaSpace
 
         return OptunaSpace(self)
 
     def distributions(self) -> "dict[str, optuna.distributions.BaseDistribution]":
-        """Return the Optuna distribution of each parameter but the constants, by path."""
+        """Return the Optuna distribution of each parameter except constants, by path."""
         from tune_tf.space.optuna_form import distribution
 
         return {
@@ -158,9 +157,9 @@ class SearchSpace:
         return nested({**values, **unknown})
 
     def validate(self, config: Mapping[str, Any]) -> list[ErrorDetail]:
-        """Return what is wrong with a nested config; nothing if this space holds it.
+        """Return the errors of a nested config; empty if the space contains it.
 
-        None is valid for an inactive parameter: Ray cannot leave a value out.
+        None is valid for an inactive parameter, because Ray cannot omit a value.
         """
         given = flat(config, self.parameters)
         groups = {path.rsplit(SEPARATOR, 1)[0] for path in self.parameters if SEPARATOR in path}
@@ -187,9 +186,9 @@ class SearchSpace:
 def _collect(
     group: Mapping[Any, Any], prefix: str, found: dict[str, Parameter], errors: list[ErrorDetail]
 ) -> None:
-    """Gather the parameters of a group by path, and what is wrong with their names."""
+    """Collect the parameters of a group by path, and the errors of their names."""
     for name, entry in group.items():
-        # A path of two names is the same as a group; so a flat mapping is a space as well.
+        # A path of several names is the same as groups, so a flat mapping works too.
         names = name.split(SEPARATOR) if isinstance(name, str) else [name]
         wrong = [text for part in names if (text := name_error(part))]
         path = join(prefix, name) if isinstance(name, str) else prefix
@@ -212,7 +211,7 @@ def _collect(
 
 
 def _overlaps(found: Mapping[str, Parameter]) -> list[ErrorDetail]:
-    """Return an error for each parameter that is a group as well."""
+    """Return an error for each parameter that is also a group."""
     groups = {
         SEPARATOR.join(names[:end])
         for names in (path.split(SEPARATOR) for path in found)

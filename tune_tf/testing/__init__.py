@@ -1,6 +1,6 @@
-"""Contracts that Trainables, schedulers, searchers and callbacks keep, for one's own tests.
+"""Contract test suites for Trainables and schedulers, with their searchers and callbacks.
 
-They need pytest, and run real trials on the Ray cluster that is connected.
+They need pytest, and run real trials on the connected Ray cluster.
 """
 
 from tune_tf.testing.scheduler_contract import SchedulerContract

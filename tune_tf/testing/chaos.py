@@ -1,7 +1,4 @@
-"""Chaos test that kills processes of a sweep at random times and resumes it.
-
-The sweep runs from the command line; processes get ``SIGKILL``, as if their machine failed.
-"""
+"""Chaos test that kills processes of a sweep with ``SIGKILL`` at random times and resumes it."""
 
 import json
 import random
@@ -27,32 +24,31 @@ if TYPE_CHECKING:
     import psutil
 
 KINDS: Final = ("driver", "trial", "raylet", "server")
-"""What can be killed: who drives the sweep, the process of a trial, Ray's own of the machine, and
-the MLflow server."""
+"""Kinds of processes to kill: the sweep's driver, a trial, the raylet, the MLflow server."""
 
 _POLL_S = 0.05
-_WITHOUT_RAYLET_S = 3  # then the driver is ended as well, as by who starts Ray again
-_BETWEEN = 0.01  # of the sweep, that kills do not all come when a resume took long
-_LAST = 0.9  # of the sweep: while the last trial ends there may be none to kill
+_WITHOUT_RAYLET_S = 3  # then the driver is killed too, as when Ray is restarted
+_BETWEEN = 0.01  # least fraction of the sweep between kills, even after a slow resume
+_LAST = 0.9  # latest kill, as a fraction of the sweep: later, no trial may be running
 
 
 class Server(Protocol):
-    """An MLflow server that can be killed and started again under the same address."""
+    """MLflow server that can be killed and restarted at the same address."""
 
     def start(self) -> None:
-        """Start it; return once it answers."""
+        """Start the server; return once it responds."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the server."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill.
+    """Kill of one process of a sweep.
 
     Args:
         kind: One of :data:`KINDS`.
-        at: When, as the part of the sweep's iterations that has been done, 0 to 1.
+        at: Time, as the completed fraction of the sweep's iterations, from 0 to 1.
     """
 
     kind: str
@@ -60,11 +56,11 @@ class Kill:
 
 
 def draw_kills(counts: Mapping[str, int], seed: int) -> list[Kill]:
-    """Return kills at random moments of a sweep, in order.
+    """Return kills at random times of a sweep, in order.
 
     Args:
-        counts: How many of each kind.
-        seed: The same seed gives the same kills.
+        counts: Number of kills by kind.
+        seed: Seed of the random times.
     """
     draw = random.Random(seed)
     kinds = [kind for kind, count in counts.items() for _ in range(count)]
@@ -74,15 +70,15 @@ def draw_kills(counts: Mapping[str, int], seed: int) -> list[Kill]:
 
 
 class ChaosDrill:
-    """Runs a sweep from the shell, and kills what belongs to it.
+    """Runner of a sweep from the command line that kills its processes.
 
     Args:
-        command: What runs the command line, such as ``["tune-tf"]``.
-        sweep_file: The sweep; all its trials run to ``max_t``.
-        folder: Working directory; the sweep's ``storage_path`` lies in it.
-        server: The MLflow server that it is tracked to; None if there is none to kill.
-        seed: Which of several trials is killed.
-        timeout_s: Seconds in which the sweep has to make some progress, a resume included.
+        command: Command, such as ``["tune-tf"]``.
+        sweep_file: Sweep file; all its trials run to ``max_t``.
+        folder: Working directory, which contains the sweep's ``storage_path``.
+        server: The sweep's MLflow server; None if it is not killed.
+        seed: Seed of the choice between several trials.
+        timeout_s: Seconds in which the sweep must make progress, including a resume.
     """
 
     def __init__(
@@ -106,10 +102,10 @@ class ChaosDrill:
         self._output = folder / "chaos.log"
 
     def run(self, kills: Sequence[Kill] = ()) -> SweepView:
-        """Run the sweep to its end, with kills on the way; return what became of it.
+        """Run the sweep to its end, with kills on the way.
 
         Raises:
-            AssertionError: It does not go on, or ends otherwise than by a kill.
+            AssertionError: The sweep makes no progress, or fails other than by a kill.
         """
         self._start("run", str(self._sweep_file))
         try:
@@ -128,7 +124,7 @@ class ChaosDrill:
 
     @property
     def view(self) -> SweepView:
-        """The sweep as its folder shows it."""
+        """View of the sweep's folder."""
         return SweepView.open(self.path)
 
     @property
@@ -137,7 +133,7 @@ class ChaosDrill:
         return max(self._folder.glob("sweeps/*/sweep-info")).parent
 
     def progress(self) -> float:
-        """Return which part of the sweep's iterations has been done, 0 to 1."""
+        """Return the completed fraction of the sweep's iterations, from 0 to 1."""
         try:
             folder = SweepFolder.open(self.path)
         except ValueError:
@@ -158,7 +154,7 @@ class ChaosDrill:
         self._process("raylet").kill()
         driver = self._running()
         try:
-            driver.wait(_WITHOUT_RAYLET_S)  # Ray ends a driver without it, sooner or later
+            driver.wait(_WITHOUT_RAYLET_S)  # Ray eventually ends a driver without a raylet
         except subprocess.TimeoutExpired:
             driver.kill()
             driver.wait()
@@ -178,10 +174,10 @@ class ChaosDrill:
             server.start()
 
         self._starting = threading.Thread(target=kill)
-        self._starting.start()  # the sweep goes on meanwhile
+        self._starting.start()  # the sweep continues meanwhile
 
     def _log(self, what: str) -> None:
-        """Add a line to what the sweep prints."""
+        """Append a line to the sweep's output."""
         with self._output.open("a") as log:
             log.write(f"[{time.strftime('%H:%M:%S')}] {what}\n")
 
@@ -202,7 +198,7 @@ class ChaosDrill:
         return self._driver
 
     def _process(self, *words: str) -> "psutil.Process":
-        """Return a process of the sweep whose command has all of some words."""
+        """Return a process of the sweep whose command contains all ``words``."""
         import psutil  # comes with Ray
 
         deadline = time.monotonic() + self._timeout_s
@@ -210,7 +206,7 @@ class ChaosDrill:
             found = []
             with suppress(psutil.NoSuchProcess):
                 for child in psutil.Process(self._running().pid).children(recursive=True):
-                    with suppress(psutil.NoSuchProcess):  # it has ended, or nobody asked how
+                    with suppress(psutil.NoSuchProcess):  # ended, or a zombie
                         command = " ".join(child.cmdline())[:200]
                         if all(word in command for word in words):
                             found.append(child)
@@ -250,9 +246,9 @@ def read_trial_states(folder: SweepFolder, client: "mlflow.MlflowClient") -> dic
 
     Args:
         folder: The sweep's folder.
-        client: Reads the MLflow store.
+        client: Client of the MLflow store.
     """
-    import optuna  # only who asks for it needs it
+    import optuna  # imported late: only this function needs it
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -276,17 +272,17 @@ def assert_same_as_undisturbed(
 ) -> None:
     """Assert that a disturbed sweep has the results of an undisturbed one.
 
-    Every trial stands once in each system, in the same state in all; each trial has the config and
-    the curve, without gaps, of the undisturbed one of its number; and the same trial is the best.
+    Every trial exists once in each system, with the same state in all; config and complete curve
+    equal those of the undisturbed trial with the same number; and the same trial is the best.
 
-    That must be so where training is deterministic, the searcher does not learn (``random``) and
-    the scheduler stops nobody (``fifo``): a trial's config follows from the sampler's seed and its
-    number, its curve from both and the sweep's seed, and so does who is the best.
+    Valid only for deterministic training, a searcher that does not learn (``random``) and a
+    scheduler that stops no trial (``fifo``): seeds and trial number then determine config, curve
+    and best trial.
 
     Args:
-        faulty: The sweep with faults.
-        quiet: One of the same settings without any.
-        client: Reads the MLflow store of the first.
+        faulty: The disturbed sweep.
+        quiet: An undisturbed sweep with the same settings.
+        client: Client of the disturbed sweep's MLflow store.
     """
     found = read_trial_states(faulty.folder, client)
     assert_consistent_states(found)

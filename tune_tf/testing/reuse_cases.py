@@ -1,8 +1,8 @@
-"""Every class of Keras that a model can be made of, with each of its arguments varied.
+"""Keras classes with each of their arguments varied, as cases of the reuse contract.
 
-The classes and their arguments are read from Keras itself. Other values of an argument come from
-its default's type and from tables by its name; what cannot be built and trained is left out, and
-an argument without any other value is listed by name (:attr:`Subject.values`).
+Classes and arguments are read from Keras. The values of an argument come from the type of its
+default and from the tables of :mod:`~tune_tf.testing.reuse_values`. Values that cannot be trained
+are skipped; arguments without another value are listed as :attr:`Reuse.unvaried`.
 """
 
 import copy
@@ -47,7 +47,7 @@ _BASES: Mapping[str, tuple[Any, type]] = {
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of input, and how a layer is called on them."""
+    """Input rows, and whether a layer takes several inputs as a list."""
 
     shape: tuple[int, ...]
     kind: str = "normal"
@@ -87,7 +87,7 @@ NUM_ROWS = 20
 
 @functools.cache
 def _drawn(rows: _Rows, labels: str) -> Data:
-    """Return a few rows with labels of a kind."""
+    """Return a few random rows with one kind of labels."""
     rng = np.random.default_rng(0)
     shape = (NUM_ROWS, *rows.shape)
     x: Any = [
@@ -111,10 +111,10 @@ def _drawn(rows: _Rows, labels: str) -> Data:
 
 @dataclass(frozen=True)
 class KerasSubject:
-    """A class of Keras and a model in which it stands.
+    """Keras class under test, and a model that contains it.
 
     Args:
-        kind: Folder of Keras, such as ``"layers"``.
+        kind: Keras module, such as ``"layers"``.
         made: The class.
     """
 
@@ -123,12 +123,12 @@ class KerasSubject:
 
     @property
     def name(self) -> str:
-        """Name of the class in Keras."""
+        """Name of the class, such as ``layers.Dense``."""
         return f"{self.kind}.{self.made.__name__}"
 
     @property
     def parameters(self) -> list[inspect.Parameter]:
-        """What the class is made with, and for layers what all layers are."""
+        """Parameters of the constructor; for layers, also those common to all layers."""
         given = inspect.signature(self.made.__init__).parameters.values()
         named = [p for p in given if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)][1:]
         names = {p.name for p in named}
@@ -141,7 +141,7 @@ class KerasSubject:
         return named
 
     def candidates(self, parameter: inspect.Parameter) -> list[Any]:
-        """Return other values that an argument may take, not all of which need to work."""
+        """Return other values of an argument, not all of which need to work."""
         name, default = parameter.name, parameter.default
         of_class = OF_CLASS.get(self.made.__name__, {})
         if name in of_class:
@@ -158,7 +158,7 @@ class KerasSubject:
         return [default + 1, default + 2] if isinstance(default, int) else []
 
     def arguments(self, config: Config) -> dict[str, Any]:
-        """Return what the class is made with for a config of :meth:`configs`."""
+        """Return the constructor's arguments for a config of :meth:`configs`."""
         given = self._given(config.get("argument"))
         if "index" in config:
             parameter = next(p for p in self.parameters if p.name == config["argument"])
@@ -166,7 +166,7 @@ class KerasSubject:
         return {name: _new(value) for name, value in given.items()}
 
     def _given(self, argument: str | None) -> dict[str, Any]:
-        """Return what the class is made with beside an argument."""
+        """Return the constructor's arguments other than the varied one."""
         given = dict(ORDINARY.get(self.made.__name__, {}))
         names = set()
         for parameter in self.parameters:
@@ -178,10 +178,10 @@ class KerasSubject:
 
     @functools.cached_property
     def workload(self) -> BuiltWorkload:
-        """A workload around the class, with the first kind of rows that it can be trained on.
+        """Workload of the class, with the first kind of rows that can be trained on.
 
         Raises:
-            ValueError: There is none.
+            ValueError: The class trains on no kind of rows.
         """
         errors = []
         for rows, labels in self._problems():
@@ -215,7 +215,7 @@ class KerasSubject:
         """Return configs that vary one argument each, and the arguments without another value.
 
         Args:
-            chosen: Tells of an argument whether it is to be varied.
+            chosen: Returns whether to vary an argument.
         """
         found: list[dict[str, Any]] = [{}]
         unvaried = []
@@ -232,14 +232,14 @@ class KerasSubject:
             works = [config for config in tried if _error_of(self.workload, config) is None]
             if not works:
                 unvaried.append(name)
-            plain: dict[str, Any] = {"argument": name}  # what stands beside it, without it
+            plain: dict[str, Any] = {"argument": name}  # its companion arguments alone
             if works and ALONGSIDE.get(name) and _error_of(self.workload, plain) is None:
                 works.insert(0, plain)
             found += works
         return found, unvaried
 
     def label(self, config: Config) -> str:
-        """Return a config in words."""
+        """Return a description of a config."""
         if "index" not in config:
             return "default" if not config else f"default beside {config['argument']}"
         value = self.arguments(config)[config["argument"]]
@@ -250,7 +250,7 @@ class KerasSubject:
 
 
 def subjects() -> list[KerasSubject]:
-    """Return all public classes of Keras that the contract varies."""
+    """Return all public Keras classes that the contract covers."""
     found = {
         (kind, made)
         for kind, (module, base) in _BASES.items()
@@ -264,12 +264,12 @@ def subjects() -> list[KerasSubject]:
 def compare_arguments(
     subject: KerasSubject, chosen: Callable[[str], bool] = lambda argument: True, **how: Any
 ) -> Reuse:
-    """Return what reuse makes of each argument of a class.
+    """Compare reused with fresh processes for each argument of a class.
 
     Args:
         subject: The class.
-        chosen: Tells of an argument whether it is to be varied.
-        how: As for :func:`~tune_tf.testing.reuse_contract.compare_runs`.
+        chosen: Returns whether to vary an argument.
+        how: Arguments of :func:`~tune_tf.testing.reuse_contract.compare_runs`.
     """
     configs, unvaried = subject.configs(chosen)
     labels = [subject.label(config) for config in configs]
@@ -290,7 +290,7 @@ def _new(value: Any) -> Any:
 
 
 def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
-    """Return why Keras cannot train a config by itself, or None."""
+    """Return the error of training a config with Keras alone; None if it works."""
     import tensorflow as tf
 
     def train() -> Exception | None:
@@ -302,7 +302,7 @@ def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
             logs = model.train_step(batch)
             if not np.isfinite(float(logs["loss"])):
                 return ValueError(f"the loss is {float(logs['loss'])}")
-        except Exception as error:  # noqa: BLE001  whatever it is, it does not work
+        except Exception as error:  # noqa: BLE001  any error means that it does not work
             return error
         return None
 
@@ -312,7 +312,7 @@ def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
 
 
 def _build(subject: KerasSubject, rows: _Rows, labels: str, config: Config) -> keras.Model:
-    """Return a small model in which an object of a class stands."""
+    """Return a small model that contains an object of the class."""
     made = subject.made(**subject.arguments(config))
     dense: dict[str, Any] = {}
     loss: Any = {"one-hot": "mse", "classes": "sparse_categorical_crossentropy"}.get(labels)

@@ -1,7 +1,7 @@
-"""What every workload keeps: a trial's numbers do not depend on the trials before it.
+"""Contract test of workloads: reusing a process does not change a trial's results.
 
-A process keeps traced programs and trains later trials of the same structure with them. A trial in
-such a process has to be, bit for bit, the trial of a fresh process::
+A process caches traced programs and trains later trials of the same structure with them. The
+results must equal those of a fresh process bit for bit::
 
     from tune_tf.testing.reuse_contract import assert_reuse_is_exact
 
@@ -36,18 +36,18 @@ Result = TypeVar("Result")
 SWITCH = "TUNE_TF_REUSE_CHECK"
 
 FIT_TOLERANCE = 1e-6
-"""By how much a trial may differ from ``keras.Model.fit``, relative to values above 1."""
+"""Largest allowed difference from ``keras.Model.fit``, relative to values above 1."""
 
 
 @dataclass(frozen=True)
 class ContractRun:
-    """What one trial gave.
+    """Results of one trial.
 
     Args:
-        history: Metrics by name, one mapping an epoch.
-        values: Final values of the model's and then of the optimizer's variables.
-        names: Their paths.
-        num_model: How many of them are the model's.
+        history: Metrics by name, one mapping per epoch.
+        values: Final values of the model's variables, then of the optimizer's.
+        names: Paths of these variables.
+        num_model: Number of the model's variables.
     """
 
     history: list[dict[str, Any]]
@@ -57,14 +57,15 @@ class ContractRun:
 
     @property
     def bits(self) -> tuple[Any, ...]:
-        """A form that is equal only where every bit is."""
+        """Results in a form that is equal only if every bit is."""
         history = [sorted((k, np.asarray(v).tobytes()) for k, v in h.items()) for h in self.history]
         return (history, [(value.shape, value.tobytes()) for value in self.values])
 
     def distance(self, other: "ContractRun") -> float:
-        """Return the largest difference, relative to values above 1; infinity for other metrics.
+        """Return the largest difference, relative to values above 1.
 
-        Slots that only one run has are left out: ``fit`` makes none for what a callback froze.
+        Infinity if the runs differ in metric names or model variables. Optimizer slots of only one
+        run are ignored: ``fit`` creates none for variables that a callback froze.
         """
         if [sorted(h) for h in self.history] != [sorted(h) for h in other.history]:
             return float("inf")
@@ -81,7 +82,7 @@ class ContractRun:
 
     @property
     def by_path(self) -> dict[tuple[bool, str, int], Any]:
-        """Values by whether they are the optimizer's, path, and how often that was there before."""
+        """Values by (of the optimizer, path, number of earlier variables with this path)."""
         seen = [(i >= self.num_model, path) for i, path in enumerate(self.names)]
         keys = [(*key, seen[:i].count(key)) for i, key in enumerate(seen)]
         return dict(zip(keys, self.values, strict=True))
@@ -89,15 +90,15 @@ class ContractRun:
 
 @dataclass
 class Reuse:
-    """What became of some configs of a workload, one after the other in one process.
+    """Comparison of configs trained one after the other in one process with fresh processes.
 
     Args:
-        name: What was varied.
-        labels: The configs, in words.
-        programs: Number of the program that served each of them.
-        errors: Descriptions of what is wrong; none where reuse is exact.
-        refused: Configs that fail in a fresh process as well, with the error.
-        num_distinct: Configs that train otherwise than the first.
+        name: Name of the varied subject.
+        labels: Descriptions of the configs.
+        programs: Number of the program that trained each config.
+        errors: Descriptions of the differences; empty if reuse is exact.
+        refused: Errors by label, of configs that fail in a fresh process too.
+        num_distinct: Number of configs whose results differ from those of the first.
         unvaried: Arguments for which no other value works.
     """
 
@@ -111,12 +112,12 @@ class Reuse:
 
     @property
     def num_pairs(self) -> int:
-        """Pairs of one config after another."""
+        """Number of pairs of consecutive configs."""
         return max(0, len(self.labels) - 1)
 
     @property
     def sharing(self) -> list[list[str]]:
-        """Configs by the program that serves several of them."""
+        """Groups of labels whose configs share a program."""
         groups: dict[int, list[str]] = {}
         for label, program in zip(self.labels, self.programs, strict=True):
             groups.setdefault(program, []).append(label)
@@ -132,22 +133,20 @@ def assert_reuse_is_exact(
     replicas: Replicas | None = None,
     by_fit: bool = True,
 ) -> Reuse:
-    """Assert that trials of a workload are the same after others as in a fresh process.
+    """Assert that trials in a reused process have the results of a fresh process.
 
     Args:
-        workload: What is trained; its rows should be few.
-        configs: Trials, run one after the other in one process; the first one twice more at last.
-        seed: Of all trials but the last.
-        epochs: Length of a trial.
-        replicas: What trains; one CPU by default.
-        by_fit: Whether ``keras.Model.fit`` has to give the same; False where it trains by other
-            rules, as with a rule of the workload's own for the order of rows.
-
-    Returns:
-        What was found, among it which configs share a program.
+        workload: The workload; should have few rows.
+        configs: Configs, trained one after the other in one process; the first is repeated twice
+            at the end.
+        seed: Seed of all trials but the last.
+        epochs: Epochs per trial.
+        replicas: Devices to train on; one CPU by default.
+        by_fit: Whether to compare with ``keras.Model.fit``; False if the workload trains
+            differently, for example with its own order of rows.
 
     Raises:
-        AssertionError: Some trial depends on those before it, or differs from ``fit``.
+        AssertionError: A trial depends on earlier ones, differs from ``fit``, or fails.
     """
     found = compare_runs(
         workload, configs, seed=seed, epochs=epochs, replicas=replicas, by_fit=by_fit
@@ -170,20 +169,22 @@ def compare_runs(
     not_by_fit: Collection[str] = (),
     shared_only: bool = False,
 ) -> Reuse:
-    """Return where trials after others differ from those of a fresh process and from ``fit``.
+    """Compare trials in a reused process with those of a fresh process and with ``fit``.
+
+    See :func:`assert_reuse_is_exact` for the other arguments.
 
     Args:
-        workload: What is trained.
-        configs: As for :func:`assert_reuse_is_exact`, as all that follows.
-        labels: The configs in words.
-        name: What is varied.
-        seed: Of all trials.
-        epochs: Length of a trial.
-        replicas: What trains.
+        workload: The workload.
+        configs: Configs of the trials.
+        labels: Descriptions of the configs.
+        name: Name of the varied subject.
+        seed: Seed of all trials but the last.
+        epochs: Epochs per trial.
+        replicas: Devices to train on.
         by_fit: Whether to compare with ``fit``.
-        not_by_fit: Labels of configs that are not.
-        shared_only: Train only configs that share a program: the others are traced anew, as in a
-            fresh process. Much faster, as most values change the graph.
+        not_by_fit: Labels of configs that are not compared with ``fit``.
+        shared_only: Whether to train only configs that share a program; the others are traced anew
+            as in a fresh process. Much faster, since most values change the graph.
     """
     on = replicas or Replicas(Devices(("CPU:0",)))
     found = Reuse(name or type(workload).__name__, list(labels or map(repr, configs)))
@@ -200,11 +201,11 @@ def compare_runs(
     trained = [i for i in chosen if isinstance(fresh[i], ContractRun)]
     found.refused |= {found.labels[i]: repr(fresh[i]) for i in chosen if i not in trained}
     order = [*trained, *trained[:1]]
-    if trained:  # and once more with other weights and draws
+    if trained:  # repeat the first with another seed
         order.append(len(configs))
         trials[len(configs)] = (configs[trained[0]], seed + 1)
         fresh[len(configs)] = _apart(lambda: attempt([trials[len(configs)]]))[0]
-    with mock.patch.dict(os.environ, {SWITCH: "raise"}):  # what a check finds is an error, too
+    with mock.patch.dict(os.environ, {SWITCH: "raise"}):  # a failed check raises
         warm = _apart(lambda: attempt([trials[i] for i in order]))
     labels = [*found.labels, f"{found.labels[trained[0]]} with another seed" if trained else ""]
     for position, (i, run) in enumerate(zip(order, warm, strict=True)):
@@ -222,7 +223,7 @@ def compare_runs(
 
 
 def write_table(found: Iterable[Reuse]) -> str:
-    """Return as text which values share programs and which are traced anew."""
+    """Format comparisons as a table: configs, programs, configs that share one, and errors."""
     rows = sorted(found, key=lambda reuse: reuse.name)
     pairs = sum(reuse.num_pairs for reuse in rows)
     num_distinct = sum(reuse.num_distinct for reuse in rows)
@@ -243,13 +244,13 @@ def write_table(found: Iterable[Reuse]) -> str:
 
 
 class BuiltWorkload(Workload):
-    """A workload of a function that builds its model, and of its data.
+    """Workload from a model-building function and data.
 
     Args:
-        build: From a config to a compiled model.
-        data: Its data.
-        batch_size: Rows of a batch, unless the config has a ``batch_size``.
-        callbacks: From a config to Keras callbacks.
+        build: Returns the compiled model of a config.
+        data: The data.
+        batch_size: Batch size, unless the config has a ``batch_size``.
+        callbacks: Returns the Keras callbacks of a config.
     """
 
     def __init__(
@@ -278,14 +279,14 @@ class BuiltWorkload(Workload):
         return self._make_callbacks(config)
 
     def global_batch_size(self, config: Config) -> int:
-        """Return the rows of a batch."""
+        """Return the batch size."""
         return int(config.get("batch_size", self._batch_size))
 
 
 def _judge(
     found: Reuse, label: str, run: Any, truth: ContractRun, tolerance: float | None = None
 ) -> None:
-    """Note a fault if a run is not another one: within a tolerance, or in every bit."""
+    """Record an error if a run differs from the truth by more than a tolerance, or in any bit."""
     if not isinstance(run, ContractRun):
         found.errors.append(f"{found.name}: {label} fails: {run!r}"[:600])
         return
@@ -297,7 +298,7 @@ def _judge(
 def _attempt(
     workload: Workload, trials: Sequence[tuple[Config, int]], epochs: int, replicas: Replicas
 ) -> list[Any]:
-    """Run trials in one loop; return what each gave, or its error."""
+    """Run trials in one loop; return the results or the error of each."""
     runs: list[Any] = []
     loop = GraphLoop(workload, replicas)
     for config, seed in trials:
@@ -309,7 +310,7 @@ def _attempt(
             values, names = [*state.model, *state.optimizer], [name.path for name in state.names]
             runs.append(ContractRun(history, values, names, len(state.model)))
             loop.finish()
-        except Exception as error:  # noqa: BLE001  it is part of what is compared
+        except Exception as error:  # noqa: BLE001  errors are compared too
             runs.append(error)
     return runs
 
@@ -317,7 +318,7 @@ def _attempt(
 def _programs(
     workload: Workload, configs: Sequence[Config], seed: int, replicas: Replicas
 ) -> list[Any]:
-    """Return the number of the program that would serve each config, or its error; trace none."""
+    """Return the number of each config's program, or its error, without tracing."""
     served: list[Program] = []
 
     class Recorded(Program):
@@ -341,7 +342,7 @@ def _programs(
                 dict(config), place_rows(rows_of(workload.load_data(config)), replicas), seed
             )
             loop.finish()
-        except Exception as error:  # noqa: BLE001  it is part of what is compared
+        except Exception as error:  # noqa: BLE001  errors are compared too
             numbers.append(error)
             continue
         if served[-1] not in kept:
@@ -351,7 +352,7 @@ def _programs(
 
 
 def _fit(workload: Workload, config: Config, seed: int, epochs: int) -> Any:
-    """Run a trial by ``keras.Model.fit``; return what it gave, or its error."""
+    """Train a trial with ``keras.Model.fit``; return its results or its error."""
     import tensorflow as tf
 
     rows = rows_of(workload.load_data(config))
@@ -378,7 +379,7 @@ def _fit(workload: Workload, config: Config, seed: int, epochs: int) -> Any:
     def keep(epoch: int, logs: Any) -> None:
         final[:] = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
 
-    # At the end of an epoch, because at that of a trial fit puts averages in the weights' place.
+    # On each epoch's end: at the end of training, fit replaces the weights with their averages.
     last = keras.callbacks.LambdaCallback(on_epoch_end=keep)
     try:
         logs = model.fit(
@@ -391,7 +392,7 @@ def _fit(workload: Workload, config: Config, seed: int, epochs: int) -> Any:
             shuffle=False,
             verbose=0,
         ).history
-    except Exception as error:  # noqa: BLE001  it is part of what is compared
+    except Exception as error:  # noqa: BLE001  errors are compared too
         return error
     history = [{name: _plain(values[i]) for name, values in logs.items()} for i in range(epochs)]
     names = [name.path for name in variable_names(model)]
@@ -399,12 +400,12 @@ def _fit(workload: Workload, config: Config, seed: int, epochs: int) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a metric of ``fit``, which leaves one of a type that Python has not as a tensor."""
+    """Convert a metric of ``fit``, which keeps types that Python lacks as tensors."""
     return value.numpy() if hasattr(value, "numpy") else value
 
 
 def _apart(act: Callable[[], Result]) -> Result:
-    """Run in a new thread, in which Keras counts names and draws as in a new process."""
+    """Run in a new thread, where Keras counts names and random draws as in a new process."""
     policy = keras.config.dtype_policy()
 
     def run() -> Result:

@@ -1,6 +1,6 @@
-"""Values of the arguments of Keras' classes, for trying each of them.
+"""Argument values of Keras classes, for the reuse contract.
 
-A function without arguments stands for what it returns, made anew for each model.
+A function without arguments stands for its return value, created anew for each model.
 """
 
 import inspect
@@ -32,7 +32,7 @@ NOT_BUILT: Mapping[str, str] = {
     "optimizers.Optimizer": "abstract",
     "schedules.LearningRateSchedule": "abstract",
 }
-"""Public classes that are left out, with the reason."""
+"""Public classes that are excluded, with the reason."""
 
 
 NOT_BY_FIT: Mapping[str, str] = {
@@ -45,7 +45,7 @@ NOT_BY_FIT: Mapping[str, str] = {
     # Keras 3.15: its momentum starts from the weights only if it is built before fit is called.
     "optimizers.ScheduleFreeAdamW": "fit begins by replacing the weights with its own first update",
 }
-"""Classes and arguments that ``fit`` need not train alike, with the reason."""
+"""Classes and arguments that are not compared with ``fit``, with the reason."""
 
 
 def _dense(units: int = 4) -> Any:
@@ -73,7 +73,7 @@ def _error(y: Any, p: Any) -> Any:
 
 
 def names_of_functions(module: Any) -> list[str]:
-    """Return the names by which the functions of a folder of Keras are called."""
+    """Return the names of the functions of a Keras module."""
     other = ("deserialize", "get", "serialize")
     found = {n for n, f in vars(module).items() if inspect.isfunction(f) and n not in other}
     return sorted(found)
@@ -262,7 +262,7 @@ BY_NAME: dict[str, list[Any]] = {
     "width_factor": _FACTORS,
     "window": ["hamming", None],
 }
-"""Values by the name of an argument; of a required one the first is its ordinary value."""
+"""Values by argument name; the first is the ordinary value of a required argument."""
 
 BY_SUFFIX: dict[str, list[Any]] = {
     "_constraint": [
@@ -279,7 +279,7 @@ BY_SUFFIX: dict[str, list[Any]] = {
         *[lambda rate=rate: keras.regularizers.L1(rate) for rate in (0.1, 0.3)],
     ],
 }
-"""The same by the end of a name."""
+"""Values by the suffix of an argument's name."""
 
 OF_CLASS: dict[str, dict[str, list[Any]]] = {
     "Activation": {"activation": names_of_functions(keras.activations)},
@@ -302,7 +302,7 @@ OF_CLASS: dict[str, dict[str, list[Any]]] = {
     "RandomPerspective": {"scale": [0.5, 0.9]},
     "Hashing": {"mask_value": [1, 2]},
 }
-"""The same for single classes."""
+"""Values by class and argument name."""
 
 
 ALONGSIDE: dict[str, dict[str, Any]] = {
@@ -324,7 +324,7 @@ ALONGSIDE: dict[str, dict[str, Any]] = {
     "warmup_target": {"warmup_steps": 3},
     "zero_output_for_mask": {"return_sequences": True},
 }
-"""What an argument needs beside it to have an effect."""
+"""Companion arguments without which an argument has no effect."""
 
 
 ORDINARY: dict[str, dict[str, Any]] = {
@@ -348,4 +348,4 @@ ORDINARY: dict[str, dict[str, Any]] = {
     "TopKCategoricalAccuracy": {"k": 1},
     "ContrastLimitedAdaptiveHistogramEqualization": {"tile_grid_size": (2, 2)},
 }
-"""Optional arguments that a class cannot do without, or does nothing without."""
+"""Optional arguments without which a class fails or has no effect."""

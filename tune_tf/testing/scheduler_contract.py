@@ -1,4 +1,4 @@
-"""What every scheduler keeps: a trial's end is the same in Tune, Optuna and MLflow."""
+"""Contract tests of a scheduler: a trial's outcome is the same in Tune, Optuna and MLflow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _BAD = 9.0
 
 @dataclass(frozen=True)
 class NumberedSpace:
-    """Proposes the numbers of scripts, one after the other, and a rate that can be mutated."""
+    """Search space with the numbers of the scripts, in order, and a mutable ``rate``."""
 
     num_scripts: int
 
@@ -35,15 +35,15 @@ class NumberedSpace:
 
 
 class SchedulerContract:
-    """The contract of a scheduler, to be subclassed by a test class that makes one.
+    """Contract tests of a scheduler; a test class that subclasses it runs them.
 
     Attributes:
-        objective: What the scripted trials report.
-        scripts: One trial each, in the order of proposal; the first is the best by far, one is the
-            worst by far.
-        max_t: Iterations that trials run at most; the scheduler is to be made with it.
-        stops_trials: Whether the scheduler stops trials that fall behind.
-        max_concurrent_trials: Trials at a time.
+        objective: Objective of the scripted trials.
+        scripts: Scripts of the trials, in order of suggestion; the first is by far the best, and
+            one is by far the worst.
+        max_t: Most iterations of a trial; the scheduler must use it too.
+        stops_trials: Whether the scheduler stops poor trials.
+        max_concurrent_trials: Number of parallel trials.
     """
 
     objective: ClassVar[Objective] = Objective("loss", "min")
@@ -68,13 +68,13 @@ class SchedulerContract:
 
     @classmethod
     def make_store(cls, folder: Path) -> str:
-        """Return the URI of an MLflow store without runs, which may be made in a folder."""
+        """Return the URI of an empty MLflow store, which may be created in ``folder``."""
         return f"sqlite:///{folder / 'mlflow.db'}"
 
     @pytest.fixture(scope="class")
     @classmethod
     def stood(cls, tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, TrialStates]:
-        """Where the trial of each script stands after a sweep; a Ray cluster is connected."""
+        """States of each script's trial after a sweep; needs a connected Ray cluster."""
         import mlflow
         import optuna
 
@@ -114,40 +114,40 @@ class SchedulerContract:
     def test_every_trial_stands_once_and_alike_in_tune_optuna_and_mlflow(
         self, stood: Mapping[int, TrialStates]
     ) -> None:
-        """One trial a script, each in one state of the table of outcomes."""
+        """Each script has one trial, with the same outcome in all systems."""
         assert sorted(stood) == list(range(len(self.scripts)))
         assert_consistent_states({str(number): state for number, state in stood.items()})
 
     def test_the_best_trial_runs_to_its_limit_and_is_completed(
         self, stood: Mapping[int, TrialStates]
     ) -> None:
-        """Nothing stops the first script."""
+        """No scheduler stops the first script."""
         assert stood[0].outcome is Outcome.COMPLETED
         assert len(stood[0].curve) == self.max_t
 
     def test_the_worst_trial_is_pruned_where_the_scheduler_stops_trials(
         self, stood: Mapping[int, TrialStates]
     ) -> None:
-        """It comes after enough others to be compared with, whatever a scheduler's way."""
+        """Enough trials precede it for any scheduler to compare it."""
         worst = stood[max(stood, key=lambda number: self.scripts[number].level)]
         assert worst.outcome is (Outcome.PRUNED if self.stops_trials else Outcome.COMPLETED)
         assert (max(worst.curve) < self.max_t) == self.stops_trials
 
     def test_a_trial_that_reports_nan_has_diverged(self, stood: Mapping[int, TrialStates]) -> None:
-        """It fails in Optuna and MLflow, and Optuna never sees the NaN."""
+        """The trial fails in Optuna and MLflow, and Optuna never receives the NaN."""
         diverged = stood[self._number(Act.DIVERGE)]
         assert diverged.outcome in (Outcome.DIVERGED, *self._before(diverged))
         assert all(value == value for value in diverged.optuna_values.values())
 
     def test_a_trial_that_raises_has_failed(self, stood: Mapping[int, TrialStates]) -> None:
-        """Also after a retry."""
+        """A retry does not change the outcome."""
         failed = stood[self._number(Act.RAISE)]
         assert failed.outcome in (Outcome.ERROR, *self._before(failed))
 
     def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(
         self, stood: Mapping[int, TrialStates]
     ) -> None:
-        """Every iteration stands once."""
+        """Every iteration is recorded once."""
         killed = stood[self._number(Act.DIE)]
         assert killed.outcome in (Outcome.COMPLETED, *self._before(killed, by=self.max_t))
 
@@ -155,7 +155,7 @@ class SchedulerContract:
         return next(i for i, script in enumerate(self.scripts) if script.act is act)
 
     def _before(self, state: TrialStates, by: int = AT) -> tuple[Outcome, ...]:
-        """Return PRUNED for a trial that was stopped before it came to an iteration."""
+        """Return PRUNED if the trial may have been stopped before an iteration."""
         stopped = self.stops_trials and max(state.curve) < by
         return (Outcome.PRUNED,) if stopped else ()
 

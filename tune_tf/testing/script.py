@@ -1,4 +1,4 @@
-"""Scripted trials that end in a given way."""
+"""Scripted trials with a given end."""
 
 import enum
 import math
@@ -12,11 +12,11 @@ from typing import Any
 from ray import tune
 
 AT = 2
-"""Iteration at which a script does what it is there for."""
+"""Iteration at which a script acts."""
 
 
 class Act(enum.Enum):
-    """What a trial does at iteration :data:`AT`."""
+    """Action of a trial at iteration :data:`AT`."""
 
     GO_ON = "goes on to its limit"
     DIVERGE = "reports NaN"
@@ -26,11 +26,11 @@ class Act(enum.Enum):
 
 @dataclass(frozen=True)
 class Script:
-    """What one trial does.
+    """Script of one trial.
 
     Args:
-        act: What happens at iteration :data:`AT`.
-        level: What its loss falls to, as ``level + 1 / iteration``.
+        act: Action at iteration :data:`AT`.
+        level: Limit of the loss, which is ``level + 1 / iteration``.
     """
 
     act: Act = Act.GO_ON
@@ -43,25 +43,25 @@ class Script:
 
 
 class ScriptedTrainable(tune.Trainable):
-    """Plays the script whose number its config holds; reports ``loss``.
+    """Trainable that runs the script with the ``number`` of its config, and reports ``loss``.
 
     For ``tune.with_parameters(ScriptedTrainable, scripts=..., folder=...)``.
     """
 
     def setup(self, config: dict[str, Any], *, scripts: Sequence[Script], folder: str) -> None:
-        """Take up a script.
+        """Start a script.
 
         Args:
-            config: Holds the ``number`` of the script.
+            config: Config with the ``number`` of the script.
             scripts: All scripts of the sweep.
-            folder: Where a process that is killed leaves word that it was.
+            folder: Folder for the markers of killed processes.
         """
         self._scripts = scripts
         self._folder = Path(folder)
         self.reset_config(config)
 
     def step(self) -> dict[str, float]:
-        """Do one iteration."""
+        """Run one iteration."""
         iteration = self.iteration + 1
         if iteration == AT and self._script.act is Act.RAISE:
             raise RuntimeError("this script raises")
@@ -72,20 +72,20 @@ class ScriptedTrainable(tune.Trainable):
         return {"loss": self._script.loss(iteration)}
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, int]:
-        """Return the iteration; Tune writes it."""
+        """Return the iteration, which Tune writes."""
         return {"iteration": self.iteration}
 
     def load_checkpoint(self, checkpoint: dict[str, int] | None) -> None:
-        """Go on; Tune counts the iterations itself.
+        """Compare Tune's count of iterations with the checkpoint.
 
         Raises:
-            ValueError: Tune's count is not the checkpoint's: an iteration was lost or doubled.
+            ValueError: They differ: an iteration was lost or repeated.
         """
         if checkpoint is None or checkpoint["iteration"] != self.iteration:
             raise ValueError(f"at iteration {self.iteration}, but the checkpoint is {checkpoint}")
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take up another script."""
+        """Start another script."""
         self._number = int(new_config["number"])
         self._script = self._scripts[self._number]
         return True

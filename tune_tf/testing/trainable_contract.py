@@ -1,4 +1,4 @@
-"""What every Trainable keeps: its numbers do not depend on how a trial came to where it is."""
+"""Contract tests of a Trainable: reuse and restore do not change a trial's results."""
 
 import contextlib
 import math
@@ -22,15 +22,15 @@ _NOTICED_WITHIN_S = 20.0
 
 @dataclass(frozen=True)
 class Played:
-    """What a Trainable reported while it was led through two trials.
+    """Results of a Trainable in several trials.
 
     Args:
         first: Results of the first trial.
-        second: Of another one in the same process.
-        again: Of the first one once more, in the same process.
-        resumed: Of the first one, restored in the same process from its first checkpoint.
-        elsewhere: The same in a fresh one.
-        still_taken: What they kept of the cluster's resources after their end, by kind.
+        second: Results of another config, after a reset.
+        again: Results of the first config, after another reset.
+        resumed: Results of the first trial after a reset, restored from its first checkpoint.
+        elsewhere: The same in a new Trainable.
+        still_taken: Cluster resources not released at the end, by kind.
     """
 
     first: list[dict[str, Any]]
@@ -42,16 +42,16 @@ class Played:
 
 
 class TrainableContract:
-    """The contract of a Trainable, to be subclassed by a test class that makes one.
+    """Contract tests of a Trainable; a test class that subclasses it runs them.
 
-    A Ray cluster is connected; the trials run in a process of their own there.
+    They need a connected Ray cluster, where the trials run in a separate process.
 
     Attributes:
-        config: The values of a trial.
-        other_config: Those of another one, which does not train alike.
-        metrics: What each iteration reports as finite numbers.
-        tolerance: By how much, relative to values above 1, the numbers of two ways to one place may
-            differ: 0 where nothing depends on chance.
+        config: Config of a trial.
+        other_config: Config of another trial, with other results.
+        metrics: Metrics that each iteration reports as finite numbers.
+        tolerance: Largest allowed difference between equal trials, relative to values above 1; 0
+            if training is deterministic.
     """
 
     config: ClassVar[Mapping[str, Any]] = {}
@@ -61,16 +61,16 @@ class TrainableContract:
 
     @classmethod
     def make_trainable(cls) -> type[tune.Trainable]:
-        """Return the class; called in the process that runs the trials."""
+        """Return the Trainable class; called in the process that runs the trials."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
     def played(cls) -> Played:
-        """What the Trainable reported."""
+        """Results of the Trainable."""
         with _sent_along(sys.modules[cls.__module__]):
-            # Only its environment makes Ray start a process, and not take one that is idle, in
-            # which TensorFlow may have been used with other devices.
+            # The environment makes Ray start a new process: in an idle one, TensorFlow may have
+            # been initialized with other devices.
             alone = ray.remote(
                 num_cpus=0, max_calls=1, runtime_env={"env_vars": {"TUNE_TF_CONTRACT": "1"}}
             )
@@ -78,7 +78,7 @@ class TrainableContract:
         return found
 
     def test_each_iteration_reports_its_metrics(self, played: Played) -> None:
-        """All are finite numbers, and iterations count from 1."""
+        """Metrics are finite, and iterations count from 1."""
         for number, result in enumerate(played.first, 1):
             assert result["training_iteration"] == number
             assert all(math.isfinite(result[metric]) for metric in self.metrics), result
@@ -86,28 +86,28 @@ class TrainableContract:
             assert STOP_REASON not in result
 
     def test_another_config_gives_other_numbers(self, played: Played) -> None:
-        """A reused process takes the new values."""
+        """A reused process trains the new config."""
         assert self._furthest(played.second, played.first) > self.tolerance
 
     def test_a_reused_process_gives_the_numbers_of_a_fresh_one(self, played: Played) -> None:
-        """Nothing of the trial before is left."""
+        """The previous trial leaves no state behind."""
         assert self._furthest(played.again, played.first) <= self.tolerance
 
     def test_a_restored_trial_goes_on_as_if_it_had_not_stopped(self, played: Played) -> None:
-        """Also where another trial ran meanwhile."""
+        """Another trial has run in between."""
         assert [r["training_iteration"] for r in played.resumed] == [2, 3]
         assert self._furthest(played.resumed, played.first[1:]) <= self.tolerance
 
     def test_a_trial_goes_on_in_another_process(self, played: Played) -> None:
-        """The checkpoint holds all that is needed."""
+        """The checkpoint is complete."""
         assert self._furthest(played.elsewhere, played.first[1:]) <= self.tolerance
 
     def test_an_end_gives_everything_back(self, played: Played) -> None:
-        """All actors and reservations of a trial end with it."""
+        """A stopped trial releases its actors and reservations."""
         assert played.still_taken == {}
 
     def test_it_says_what_it_needs(self) -> None:
-        """So that Tune reserves it."""
+        """The resource request has at least one CPU."""
         needed = self.make_trainable().default_resource_request(dict(self.config))
         assert isinstance(needed, tune.PlacementGroupFactory)
         assert needed.required_resources.get("CPU", 0) >= 1
@@ -122,7 +122,7 @@ class TrainableContract:
 
 @contextlib.contextmanager
 def _sent_along(module: ModuleType) -> Iterator[None]:
-    """Pickle what a module defines as a whole, for other processes may not find test modules."""
+    """Pickle a module by value, since other processes may be unable to import test modules."""
     cloudpickle.register_pickle_by_value(module)
     try:
         yield
@@ -160,12 +160,12 @@ def _begun(
 
 
 def _reset(trial: tune.Trainable, config: Mapping[str, Any]) -> None:
-    """Begin another trial in a process, as Tune does it."""
+    """Start another trial in the same process, as Tune does."""
     assert trial.reset(dict(config))
 
 
 def _still_taken(free: Mapping[str, float]) -> dict[str, float]:
-    """Return what is less free than it was, once Ray has had the time to notice."""
+    """Return the resources not released after giving Ray time to notice."""
     deadline = time.monotonic() + _NOTICED_WITHIN_S
     while True:
         now = ray.available_resources()

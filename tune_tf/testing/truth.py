@@ -1,4 +1,4 @@
-"""States of a sweep's trials in Tune, Optuna and MLflow."""
+"""Comparison of a sweep's trial states in Tune, Optuna and MLflow."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ class TrialStates:
     """State of a trial in Tune, Optuna and MLflow.
 
     Args:
-        tune: Tune's status of it.
-        optuna: Name of Optuna's state of it.
-        mlflow: MLflow's status of its run.
-        reason: What the run's tag says of its end.
-        optuna_reason: What the Optuna trial's user attribute says of its end.
-        curve: The metric by step, as MLflow has it.
-        optuna_values: The metric by step, as Optuna has it.
-        changed_at: Last step of the config that was proposed, where the scheduler changed it; from
-            there the trial went on where another one was.
+        tune: Tune's status.
+        optuna: Name of Optuna's state.
+        mlflow: MLflow's status of the run.
+        reason: Stop reason in the run's tag.
+        optuna_reason: Stop reason in the Optuna trial's user attribute.
+        curve: MLflow's values of the metric, by step.
+        optuna_values: Optuna's values of the metric, by step.
+        changed_at: Last step with the suggested config if the scheduler changed it; the trial then
+            continued from another trial's checkpoint.
     """
 
     tune: str
@@ -41,7 +41,7 @@ class TrialStates:
 
     @property
     def outcome(self) -> Outcome:
-        """How the trial ended, by its run's tag."""
+        """Outcome in the run's tag."""
         return Outcome.of_tag(self.reason or "")
 
 
@@ -52,14 +52,14 @@ def trial_states(
     experiment_name: str,
     metric: str,
 ) -> dict[str, TrialStates]:
-    """Return the states of each trial, by Tune's id, after asserting that it stands once in each.
+    """Return the states of each trial by Tune's id; assert that each system has it once.
 
     Args:
-        trials: Tune's trials, as ``tune.run(...).trials`` gives them.
+        trials: Tune's trials, from ``tune.run(...).trials``.
         study: The searcher's study.
-        client: Reads the store that the callback wrote to.
-        experiment_name: MLflow's experiment of the sweep, which holds no other.
-        metric: Whose curve is compared.
+        client: Client of the store that the callback wrote to.
+        experiment_name: MLflow experiment with this sweep only.
+        metric: Metric of the curves.
     """
     attrs = study.user_attrs
     proposed = {str(tune_trial_id(trial, attrs)): trial for trial in study.trials}
@@ -90,7 +90,7 @@ def trial_states(
 
 
 def assert_consistent_states(states: Mapping[str, TrialStates]) -> None:
-    """Assert that every trial has ended, in one state of the table of outcomes in all systems."""
+    """Assert that every trial has ended with the same outcome in all systems."""
     for trial_id, state in states.items():
         outcome = state.outcome
         found = (state.tune, state.optuna, state.mlflow)

@@ -1,4 +1,4 @@
-"""Ray Tune Trainables that train TensorFlow models, one kind of parallelism each."""
+"""Ray Tune trainables for TensorFlow models, one for each kind of parallelism."""
 
 from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.factory import trainable

@@ -1,4 +1,4 @@
-"""A trial whose workers do not wait for each other."""
+"""Trainable with asynchronous workers and a parameter server."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tune_tf.trainables.multi_process.worker import WorkerAssignment
 
 
 class AsynchronousTrainable(SingleModelTrainable):
-    """Trains one model by workers that send gradients to a parameter server as they have them."""
+    """Trainable for one model whose workers send gradients to a parameter server asynchronously."""
 
     def make_processes(
         self,
@@ -22,7 +22,7 @@ class AsynchronousTrainable(SingleModelTrainable):
         placement_group: PlacementGroup,
         watch: Watch,
     ) -> AsynchronousGroup:
-        """Start the server and a worker in each bundle but the server's."""
+        """Start the server and one worker in each of the other bundles."""
         num_workers = len(shares) - bool(self._parallelism.server_cpus)
         return AsynchronousGroup(
             assignment,

@@ -1,4 +1,4 @@
-"""How many trials a Ray cluster has room for, counted on its nodes as if they were empty."""
+"""Number of trials that fit on an idle Ray cluster."""
 
 import socket
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ _ANSWERS_WITHIN_S = 2.0
 
 
 def room_by_node(share: TrialResources, *, answering: bool = False) -> list[int]:
-    """Return how many processes with such a share fit on each live node of the running cluster.
+    """Return how many processes fit on each live node of the running cluster if it were idle.
 
     Args:
-        share: What a process takes.
-        answering: Whether to leave out nodes that cannot be reached: of one that was just lost Ray
-            says for a while that it lives. If none can be, as over Ray Client, Ray is believed.
+        share: Resources of one process.
+        answering: Whether to skip unreachable nodes: Ray reports a lost node as alive for a while.
+            If no node is reachable, as over Ray Client, all that Ray reports alive count.
     """
     nodes = [node for node in ray.nodes() if node["Alive"]]
     if answering:
@@ -41,12 +41,12 @@ def _answers(node: dict[str, Any]) -> bool:
 def num_trials(
     room: list[int], parallelism: Parallelism, shares: Sequence[TrialResources] = ()
 ) -> int:
-    """Return how many trials fit at a time.
+    """Return how many trials fit concurrently.
 
     Args:
         room: Processes with the first share that fit on each node.
-        parallelism: How a trial is spread.
-        shares: What each process takes, if not all take the same.
+        parallelism: Layout of a trial.
+        shares: Resources of each process, if they differ.
     """
     fitting = _num_of_workers(room, parallelism)
     if len(set(shares)) < 2:
@@ -60,7 +60,7 @@ def _num_of_workers(room: list[int], parallelism: Parallelism) -> int:
     together = sum(room) // workers
     if parallelism.placement != "strict_spread":
         return together
-    # A trial takes one process of a node at most: each node serves no more trials than there are.
+    # A trial has at most one process per node, so a node counts at most once for each trial.
     fitting = (
         trials
         for trials in range(together, 0, -1)
@@ -70,13 +70,13 @@ def _num_of_workers(room: list[int], parallelism: Parallelism) -> int:
 
 
 def most_workers(room: list[int], parallelism: Parallelism) -> int:
-    """Return with how many workers, up to those asked for, one trial fits."""
+    """Return the largest number of workers, up to the requested one, with which a trial fits."""
     spread = parallelism.placement == "strict_spread"
     fitting = sum(min(each, 1) for each in room) if spread else sum(room)
     return min(fitting, parallelism.num_workers)
 
 
 def largest_node(share: TrialResources) -> dict[str, float]:
-    """Return the most of each kind of resource of a share that a single live node has."""
+    """Return, for each resource of a share, the largest amount on a single live node."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in share.bundle}

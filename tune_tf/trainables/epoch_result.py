@@ -1,4 +1,4 @@
-"""What an epoch's metrics mean for its trial."""
+"""Tune result of an epoch."""
 
 import math
 from collections.abc import Mapping
@@ -9,19 +9,19 @@ from ray.tune.result import DONE
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 
 DEVICES = "devices"
-"""Key of a result that holds, as text, what the iteration was trained on."""
+"""Result key of the devices that trained the iteration, as text."""
 
 
 def epoch_result(
     metrics: Mapping[str, Any], *, iteration: int, stop_training: bool, devices: str
 ) -> dict[str, Any]:
-    """Return the result to report to Tune, which tells the trial's own end and why.
+    """Return the Tune result of an epoch, marked as done if the trial diverged or stopped itself.
 
     Args:
-        metrics: By name; per-class arrays stay inside the trial, Tune takes numbers.
-        iteration: The iteration's number, from 1.
-        stop_training: Whether a callback asked to end the trial.
-        devices: What it was trained on.
+        metrics: Metrics by name. Arrays, such as per-class values, are dropped: Tune takes numbers.
+        iteration: Number of the iteration, from 1.
+        stop_training: Whether a callback requested the end of the trial.
+        devices: Description of the devices.
     """
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     result: dict[str, Any] = numbers | {DEVICES: devices}

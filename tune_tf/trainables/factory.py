@@ -1,4 +1,4 @@
-"""Trainable class for a workload and a parallelism."""
+"""Factory of the Tune trainable class for a workload and a parallelism."""
 
 import functools
 import uuid
@@ -16,10 +16,11 @@ from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.capacity import largest_node, num_trials, room_by_node
 from tune_tf.trainables.folds import FoldsTrainable
 from tune_tf.trainables.memory.recycling import Recycling
-from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
+from tune_tf.trainables.mirrored import MirroredTrainable
 from tune_tf.trainables.model_parallel import ModelParallelTrainable
 from tune_tf.trainables.multi_process.worker import PickledWorkload
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
+from tune_tf.trainables.trial_settings import LoopKind, TrialSettings
 from tune_tf.validation import Validation
 from tune_tf.workload import Workload
 
@@ -30,7 +31,7 @@ _IN_PROCESSES: dict[type[Parallelism], type[tune.Trainable]] = {
     Folds: FoldsTrainable,
     Ensemble: FoldsTrainable,
 }
-"""Trainables of the kinds whose trials train in processes of their own, one a bundle."""
+"""Trainables whose trials train in separate processes, one per bundle."""
 
 
 def trainable(
@@ -47,35 +48,35 @@ def trainable(
     elastic: bool = False,
     log_folder: Path | None = None,
 ) -> type[tune.Trainable]:
-    """Return a Trainable that trains a workload, ready for ``tune.run`` and ``tune.Tuner``.
+    """Return a Ray Tune trainable class for a workload.
 
-    It reserves what it needs by itself, and can be driven by hand without a Ray cluster:
-    ``t = trainable(MyWorkload)(config={...}); t.train()``.
+    It works with ``tune.run`` and ``tune.Tuner`` and carries its own resource request. Trials of
+    one process also run without a Ray cluster: ``t = trainable(MyWorkload)(config={...});
+    t.train()``.
 
     Args:
-        workload: Data and model, an instance or a class without arguments.
-        parallelism: How a trial is spread over devices.
-        resources: What Ray reserves for a trial; by default a GPU a replica where the cluster has
-            GPUs, else a CPU a replica.
-        loop: ``"graph"``: an epoch is one graph call. ``"fit"``: ``keras.Model.fit``, slower, for
-            what only ``fit`` does (callbacks for batches, tf.data pipelines).
+        workload: Data and model: an instance, or a class whose constructor takes no arguments.
+        parallelism: Layout of a trial over devices.
+        resources: Resources reserved for a trial; by default one GPU per replica if the cluster has
+            GPUs, else one CPU per replica.
+        loop: ``"graph"`` runs an epoch as one graph call. ``"fit"`` calls ``keras.Model.fit``,
+            which is slower but supports batch callbacks and tf.data pipelines.
         validation: When validation rows are evaluated.
-        seed: Of the sweep; weights, dropout and data order of a trial follow from it and the
-            trial's number. None: a seed of its own for each trial.
-        checkpoint_interval_s: Seconds of training between two checkpoints of a running trial;
-            None leaves checkpoints to Tune's ``CheckpointConfig``.
-        recycling: When a reused process has traced too much.
-        tracking: Where the trials' MLflow runs are, for :func:`tune_tf.mlflow_run` and system
-            metrics; None where an :class:`tune_tf.MLflowCallback` alone is enough.
-        elastic: Whether a trial that is given more devices while it runs, as the scheduler
-            ``resource_changing`` does it, goes on with more replicas; those of several workers
-            always do.
-        log_folder: The sweep's folder, reachable from every node: what the processes of a trial
-            write to stdout and stderr goes to ``log.txt`` in its folder there. None to leave it to
-            Ray.
+        seed: Seed of the sweep; with the trial's number it determines weights, dropout and data
+            order of a trial. None: a different seed for each trial.
+        checkpoint_interval_s: Seconds of training between two checkpoints of a running trial; None
+            leaves checkpoints to Tune's ``CheckpointConfig``.
+        recycling: Limits after which a reused process is replaced.
+        tracking: MLflow settings of the trials, for :func:`tune_tf.mlflow_run` and system metrics;
+            not needed where an :class:`tune_tf.MLflowCallback` alone is enough.
+        elastic: Whether a running trial that gets more devices, as from the scheduler
+            ``resource_changing``, continues with more replicas. Trials of several workers always
+            do.
+        log_folder: The sweep's folder, reachable from every node. Stdout and stderr of a trial's
+            processes go to ``log.txt`` in its folder there. None leaves them to Ray.
 
     Raises:
-        InvalidSettingsError: The arguments do not fit each other.
+        InvalidSettingsError: The arguments are incompatible.
     """
     if isinstance(workload, type):
         workload = _made(workload)
@@ -83,6 +84,40 @@ def trainable(
         raise InvalidSettingsError(
             [f"workload must be a tune_tf.Workload, not {type(workload).__name__}"]
         )
+    settings = TrialSettings(
+        parallelism,
+        resources or default_resources(parallelism),
+        loop,
+        validation,
+        seed,
+        checkpoint_interval_s,
+        recycling or Recycling(),
+        tracking,
+        elastic and isinstance(parallelism, Mirrored),
+        uuid.uuid4().hex,
+        log_folder,
+    )
+    _check(workload, settings)
+    if resources is not None:
+        parallelism.check(resources)
+    in_processes = _IN_PROCESSES.get(type(parallelism))
+    in_process = MirroredTrainable if isinstance(parallelism, Mirrored) else ModelParallelTrainable
+    prepared = tune.with_parameters(
+        in_processes or in_process,
+        workload=PickledWorkload.of(workload) if in_processes else workload,
+        settings=settings,
+    )
+    request = functools.partial(_placement_group, parallelism, resources)
+    return tune.with_resources(prepared, request)
+
+
+def _check(workload: Workload, settings: TrialSettings) -> None:
+    """Refuse settings that do not fit each other.
+
+    Raises:
+        InvalidSettingsError: Names what does not fit.
+    """
+    loop, parallelism = settings.loop, settings.parallelism
     if loop not in _LOOPS:
         raise InvalidSettingsError([f"loop must be {one_of(_LOOPS)}, not {loop!r}"])
     if loop == "fit":
@@ -96,7 +131,7 @@ def trainable(
                 "load_data"
             ]
         )
-    if validation.asynchronous and (loop == "fit" or type(parallelism) in _IN_PROCESSES):
+    if settings.validation.asynchronous and (loop == "fit" or type(parallelism) in _IN_PROCESSES):
         what = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
         raise InvalidSettingsError(
             [
@@ -104,42 +139,10 @@ def trainable(
                 "graph calls in one process; leave it out"
             ]
         )
-    if resources is not None:
-        parallelism.check(resources)
-    given = {
-        "parallelism": parallelism,
-        "resources": resources or default_resources(parallelism),
-        "seed": seed,
-        "checkpoint_interval_s": checkpoint_interval_s,
-        "recycling": recycling,
-        "tracking": tracking,
-        "data_id": uuid.uuid4().hex,
-        "log_folder": log_folder,
-    }
-    if in_processes := _IN_PROCESSES.get(type(parallelism)):
-        prepared = tune.with_parameters(
-            in_processes, workload=PickledWorkload.of(workload), **given
-        )
-    else:
-        mirrored = isinstance(parallelism, Mirrored)
-        prepared = tune.with_parameters(
-            MirroredTrainable if mirrored else ModelParallelTrainable,
-            workload=workload,
-            loop=loop,
-            validation=validation,
-            elastic=elastic and mirrored,
-            **given,
-        )
-    request = functools.partial(_placement_group, parallelism, resources)
-    return tune.with_resources(prepared, request)
 
 
 def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
-    """Refuse what ``keras.Model.fit`` cannot do.
-
-    Raises:
-        InvalidSettingsError: Tells what.
-    """
+    """Reject settings that ``keras.Model.fit`` does not support."""
     error = None
     if not isinstance(parallelism, Mirrored | MultiWorker):
         error = f"trains on one device only, not as kind {parallelism.kind!r}"
@@ -171,19 +174,19 @@ def _made(workload: type[Workload]) -> Workload:
 
 
 def default_resources(parallelism: Parallelism) -> TrialResources:
-    """Return the default reservation of a trial on the running cluster."""
+    """Return the default resources of a trial on the running cluster."""
     return parallelism.resources(gpus_in_cluster=_cluster().get("GPU", 0) > 0)
 
 
 def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> None:  # noqa: B008  frozen
-    """Refuse a reservation that the running cluster can never hold.
+    """Check that the running cluster is large enough for a trial.
 
     Args:
-        resources: What a trial reserves.
-        parallelism: How it is spread.
+        resources: Resources of the trial.
+        parallelism: Layout of the trial.
 
     Raises:
-        UnavailableResourcesError: Says what was asked for and what there is.
+        UnavailableResourcesError: It is too small, even when idle.
     """
     if not ray.is_initialized():
         return
@@ -228,7 +231,7 @@ def _placement_group(
     check_cluster(wanted, parallelism)
     bundles = [share.bundle for share in parallelism.shares(wanted)]
     if type(parallelism) in _IN_PROCESSES:
-        bundles = [{}, *bundles]  # the trial's own actor stands beside its first worker
+        bundles = [{}, *bundles]  # the trial's own actor runs next to its first worker
     return tune.PlacementGroupFactory(bundles, strategy=parallelism.placement.upper())
 
 

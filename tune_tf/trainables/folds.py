@@ -1,4 +1,4 @@
-"""A trial of several models that are trained apart: folds of a cross-validation, an ensemble."""
+"""Trainable for several independent models per trial: cross-validation folds or an ensemble."""
 
 import json
 import os
@@ -32,21 +32,21 @@ from tune_tf.trainables.subtasks.worker import SubtaskAssignment, SubtaskSnapsho
 from tune_tf.training.peak_memory import sum_peak_memory
 
 NUM_DEVICES = "num_devices"
-"""Key of a result that holds how many devices the trial has."""
+"""Result key of the number of devices of the trial."""
 
 _TABLE = "subtasks.json"
 _FORMAT = 1
-_WHOLE = "trial.npz"  # as a trial of one model names its checkpoint
+_WHOLE = "trial.npz"  # name of the checkpoint file of a single-model trial
 
 
 class FoldsTrainable(ProcessTrainable):
-    """Trains the folds or the members of a trial, each for an epoch an iteration.
+    """Trainable for the folds or ensemble members of a trial, one epoch of each per iteration.
 
-    It hands out work to processes of its own, one a device, and stays free of TensorFlow. Devices
-    do not wait for each other: an iteration is reported when the last subtask has done it, while
-    others are ahead. The processes serve one trial after another where Tune reuses this actor.
+    It schedules the subtasks on separate processes, one per device, and does not load TensorFlow.
+    Devices do not wait for each other: an iteration is reported when the slowest subtask has
+    completed it, while others are ahead. A reused actor keeps its processes.
 
-    Driven by hand it needs a Ray cluster, and reserves there what Tune would reserve for it.
+    Without Tune it needs a Ray cluster and reserves the trial's resources itself.
     """
 
     def make_processes(
@@ -62,7 +62,7 @@ class FoldsTrainable(ProcessTrainable):
             SubtaskAssignment(
                 **{each.name: getattr(assignment, each.name) for each in fields(assignment)},
                 subtasks=self._parallelism,
-                split_seed=self._sweep_seed or 0,
+                split_seed=self._settings.seed or 0,
             ),
             num_devices=len(shares),
             placement_group=placement_group,
@@ -70,13 +70,13 @@ class FoldsTrainable(ProcessTrainable):
         )
 
     def begin(self, trial: TrialStart) -> None:
-        """Begin a trial in the processes, after ending the one before."""
+        """Begin a trial in the processes, after ending the previous one."""
         self._reported = 0
         self._trial = trial
         self._processes.begin(trial)
 
     def step(self) -> dict[str, Any]:
-        """Return the metrics of the next epoch of all subtasks, once the last has done it."""
+        """Return the metrics of the next epoch, once all subtasks have completed it."""
         iteration = self._reported + 1
         metrics, all_ended = self._processes.iteration(iteration)
         self._reported = iteration
@@ -96,10 +96,10 @@ class FoldsTrainable(ProcessTrainable):
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write everything needed to go on into a folder of this node.
+        """Write the full training state into a folder of this node.
 
-        There is a file for each subtask, and a table that names them and is written last. The best
-        one's file also stands under the name of a plain trial's checkpoint.
+        The folder has one file per subtask and an index file, which is written last. The best
+        subtask's file also gets the name of a single-model checkpoint.
         """
         snapshots, results = self._processes.snapshots()
         names = {
@@ -129,7 +129,7 @@ class FoldsTrainable(ProcessTrainable):
         self._last_checkpoint = self._clock()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a folder that :meth:`save_checkpoint` wrote, on any number of devices."""
+        """Restore the state from a folder of :meth:`save_checkpoint`, on any number of devices."""
         files = read_checkpoint_files(checkpoint)
         table = self._table(files, checkpoint)
         self._reported = table["reported"]
@@ -146,10 +146,10 @@ class FoldsTrainable(ProcessTrainable):
         self._last_checkpoint = self._clock()
 
     def _table(self, files: Files, checkpoint: Any) -> Mapping[str, Any]:
-        """Return the table of a checkpoint, if it is of a trial like this one.
+        """Return the index of a checkpoint.
 
         Raises:
-            CheckpointError: It is not, or is damaged.
+            CheckpointError: It is damaged, or from another kind of trial.
         """
         kind, count = self._parallelism.kind, self._parallelism.num_subtasks
         if _TABLE not in files:
@@ -172,11 +172,11 @@ class FoldsTrainable(ProcessTrainable):
         return table
 
     def _show_best(self, folder: Path, name: str) -> None:
-        """Give the best subtask's file the name of a plain trial's, as a link."""
+        """Link the best subtask's file under the name of a single-model checkpoint."""
         partial = folder / f".{_WHOLE}.{os.getpid()}"
         partial.unlink(missing_ok=True)
         try:
             os.link(folder / name, partial)
-        except OSError:  # this file system has no links
+        except OSError:  # no hard links on this file system
             shutil.copyfile(folder / name, partial)
         partial.replace(folder / _WHOLE)

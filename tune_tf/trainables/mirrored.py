@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ray import tune
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from tune_tf.errors import WorkloadError
 from tune_tf.events import TrialLog, log_path
-from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
@@ -21,10 +20,10 @@ from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.memory.elastic import grown
 from tune_tf.trainables.memory.memory_saving import micro_batches_of
-from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
+from tune_tf.trainables.memory.recycling import RECYCLE
 from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.training.peak_memory import peak_memory_result
-from tune_tf.validation import Validation
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
     from tune_tf.training.system_metrics import SystemMetrics
-
-LoopKind = Literal["graph", "fit"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,17 +47,7 @@ class MirroredTrainable(tune.Trainable):
         config: Config,
         *,
         workload: Workload,
-        parallelism: Mirrored,
-        resources: TrialResources,
-        loop: LoopKind = "graph",
-        validation: Validation = Validation(),  # noqa: B008  frozen
-        seed: int | None = None,
-        checkpoint_interval_s: float | None = None,
-        recycling: Recycling | None = None,
-        tracking: TrialTracking | None = None,
-        elastic: bool = False,
-        data_id: str | None = None,
-        log_folder: Path | None = None,
+        settings: TrialSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Claim the devices of this process and begin the first trial.
@@ -68,78 +55,64 @@ class MirroredTrainable(tune.Trainable):
         Args:
             config: The trial's values.
             workload: Its data and model.
-            parallelism: How it is spread.
-            resources: What it may use where no Ray cluster has reserved anything.
-            loop: ``"graph"`` for epochs as one graph call, ``"fit"`` for ``keras.Model.fit``.
-            validation: When validation rows are evaluated.
-            seed: The sweep's seed; None draws one from the trial's id.
-            checkpoint_interval_s: Seconds of training after which an iteration asks Tune for a
-                checkpoint; None leaves it to Tune's ``CheckpointConfig``.
-            recycling: When this process has traced too much to serve another trial.
-            tracking: Where the trial's MLflow run is, for :func:`tune_tf.mlflow_run`; None if it
-                has none.
-            elastic: Whether to train with more replicas where Tune has reserved more than
-                ``resources``.
-            data_id: Names the workload's data, for the trials of a node to share them; None if
-                this one loads them by itself.
-            log_folder: The sweep's folder, for the logs of its trials; None for no log.
+            settings: What all trials share.
             clock: Seconds that only grow.
         """
-        self._log_folder = log_folder
+        self._settings = settings
+        self._workload = workload
+        self._clock = clock
         self._log = TrialLog()
-        self._log.begin(log_path(log_folder, self.trial_name))
+        self._log.begin(log_path(settings.log_folder, self.trial_name))
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import keras
 
-        from tune_tf.data import LoadCache, SharedLoads, rows_of
+        from tune_tf.data import SharedLoads, rows_of
         from tune_tf.training.devices import claim_devices  # TensorFlow loads in the trial only
         from tune_tf.training.input.device_rows import place_rows
 
         floatx = keras.config.floatx()
-        loads = SharedLoads(workload, data_id, floatx)
+        loads = SharedLoads(workload, settings.data_id, floatx)
 
         def load(config: Config) -> Any:
             data = loads.load(config)
-            return (
-                data if loop == "fit" else place_rows(rows_of(data, floatx=floatx), self._replicas)
-            )
+            if settings.loop == "fit":
+                return data
+            return place_rows(rows_of(data, floatx=floatx), self._replicas)
 
-        pieces = micro_batches_of(self.trial_resources, parallelism)
-        self._saving = pieces > parallelism.micro_batches  # after it ran out of memory
-        parallelism = replace(parallelism, micro_batches=pieces)
-        self._micro_batches = pieces
-        self._sweep_seed = seed
-        self._checkpoint_interval_s = checkpoint_interval_s
-        self._recycling = recycling or Recycling()
-        self._clock = clock
-        self._tracking = tracking
-        reserved = self._reserved() or resources
-        self._system_metrics = make_system_metrics(tracking, reserved)
-
-        def begin(devices: "Devices", spread: Mirrored) -> None:
-            self._replicas, self._loop = self._loop_on(devices, spread, workload, loop)
-            if validation.asynchronous:
-                self._loop = _validating_aside(self._loop, workload, self._replicas)
-            self._data = LoadCache(load)
-            self._start(config)
-
-        spread = parallelism
-        if elastic and loop == "graph":
+        self._load = load
+        declared = settings.parallelism
+        self._micro_batches = micro_batches_of(self.trial_resources, declared)
+        self._saving = self._micro_batches > declared.micro_batches  # after it ran out of memory
+        declared = replace(declared, micro_batches=self._micro_batches)
+        reserved = self._reserved() or settings.resources
+        self._system_metrics = make_system_metrics(settings.tracking, reserved)
+        parallelism = declared
+        if settings.elastic and settings.loop == "graph":
             rows = workload.global_batch_size(config)
-            spread = grown(parallelism, resources, reserved, batch_size=rows)
-        devices = claim_devices(reserved, spread.num_devices)
+            parallelism = grown(declared, settings.resources, reserved, batch_size=rows)
+        devices = claim_devices(reserved, parallelism.num_devices)
         try:
-            begin(devices, spread)
+            self._begin(config, devices, parallelism)
         except WorkloadError as error:
-            if spread is parallelism:
+            if parallelism is declared:
                 raise
-            declared = parallelism.num_replicas
-            _log.warning("keeping %d replica(s) on more devices: %s", declared, error)
-            begin(devices.first(declared), parallelism)
+            number = declared.num_replicas
+            _log.warning("keeping %d replica(s) on more devices: %s", number, error)
+            self._begin(config, devices.first(number), declared)
+
+    def _begin(self, config: Config, devices: "Devices", parallelism: Any) -> None:
+        """Begin the first trial on these devices."""
+        from tune_tf.data import LoadCache
+
+        self._replicas, self._loop = self._loop_on(devices, parallelism)
+        if self._settings.validation.asynchronous:
+            self._loop = _validating_aside(self._loop, self._workload, self._replicas)
+        self._data = LoadCache(self._load)
+        self._start(config)
 
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""
-        enter_trial(self.trial_id, self._tracking)
+        enter_trial(self.trial_id, self._settings.tracking)
         metrics = self._loop.epoch()
         result = epoch_result(
             metrics,
@@ -147,10 +120,10 @@ class MirroredTrainable(tune.Trainable):
             stop_training=self._loop.stop_training,
             devices=str(self._replicas.devices),
         )
-        interval = self._checkpoint_interval_s
+        interval = self._settings.checkpoint_interval_s
         if interval is not None and self._clock() - self._last_checkpoint >= interval:
             result[SHOULD_CHECKPOINT] = True
-        if self._recycling.is_due(self._loop.num_programs):
+        if self._settings.recycling.is_due(self._loop.num_programs):
             result[RECYCLE] = True
         result |= self._loop.performance | peak_memory_result()
         if self._system_metrics is not None:
@@ -174,7 +147,7 @@ class MirroredTrainable(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Begin another trial in this process, with the numbers that a fresh one would give."""
         self._loop.finish()
-        self._log.begin(log_path(self._log_folder, self.trial_name))
+        self._log.begin(log_path(self._settings.log_folder, self.trial_name))
         self._start(new_config)
         return True
 
@@ -184,22 +157,20 @@ class MirroredTrainable(tune.Trainable):
         leave_trial()
         self._log.end()
 
-    def _loop_on(
-        self, devices: "Devices", spread: Any, workload: Workload, kind: LoopKind
-    ) -> "tuple[Replicas, Loop]":
+    def _loop_on(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, Loop]":
         """Return what the trials of this process train on, and how."""
         from tune_tf.training.core.fit_loop import FitLoop
         from tune_tf.training.core.loop import GraphLoop
         from tune_tf.training.core.replicas import Replicas
 
         replicas = Replicas(devices)
-        if kind == "fit":
-            return replicas, FitLoop(workload, replicas)
-        return replicas, GraphLoop(workload, replicas, spread)
+        if self._settings.loop == "fit":
+            return replicas, FitLoop(self._workload, replicas)
+        return replicas, GraphLoop(self._workload, replicas, parallelism)
 
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
-        enter_trial(self.trial_id, self._tracking, starting=True)
+        enter_trial(self.trial_id, self._settings.tracking, starting=True)
         self._stop_autologging()
         self._start_loop(config)
         self._stop_autologging()  # the workload's code may have switched it on
@@ -216,7 +187,7 @@ class MirroredTrainable(tune.Trainable):
 
     def _stop_autologging(self) -> None:
         """Keep MLflow from making a second run of a trial that has one."""
-        if self._tracking is not None:
+        if self._settings.tracking is not None:
             stop_autologging()
 
     def _reserved(self) -> TrialResources | None:
@@ -227,7 +198,7 @@ class MirroredTrainable(tune.Trainable):
         return TrialResources(cpus=max(1, int(reserved.get("CPU", 1))), gpus=reserved.get("GPU", 0))
 
     def _seed(self) -> int:
-        return seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
+        return seed_of_trial(self._settings.seed, self.trial_id, self.trial_name)
 
 
 def _validating_aside(loop: "Loop", workload: Workload, replicas: "Replicas") -> "Loop":

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.trainables.mirrored import LoopKind, MirroredTrainable
-from tune_tf.workload import Workload
+from tune_tf.trainables.mirrored import MirroredTrainable
 
 if TYPE_CHECKING:
     from tune_tf.training.core.loop import Loop
@@ -18,11 +17,9 @@ class ModelParallelTrainable(MirroredTrainable):
     :class:`~tune_tf.ModelParallel` or :class:`~tune_tf.Hybrid`.
     """
 
-    def _loop_on(
-        self, devices: "Devices", spread: Any, workload: Workload, kind: LoopKind
-    ) -> "tuple[Replicas, Loop]":
+    def _loop_on(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, Loop]":
         from tune_tf.training.stages.stage_devices import StageDevices
         from tune_tf.training.stages.stage_loop import StageLoop
 
-        grid = StageDevices(devices, spread.num_stages)
-        return grid, StageLoop(workload, grid, spread)
+        grid = StageDevices(devices, parallelism.num_stages)
+        return grid, StageLoop(self._workload, grid, parallelism)

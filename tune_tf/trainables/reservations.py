@@ -1,4 +1,4 @@
-"""Telling of devices that trials reserve and hardly use."""
+"""Warnings about idle GPUs and CPUs that trials reserve."""
 
 import logging
 import re
@@ -19,7 +19,7 @@ _NUM_SAMPLES = 5
 _TIME_S = 10.0
 _IDLE_GPU = 5.0  # percent of the time
 _IDLE_CPUS = 0.5  # of those reserved
-_BUSY_MACHINE = 90.0  # percent: who is starved there says nothing about what it could use
+_BUSY_MACHINE = 90.0  # percent; on a busier machine low use may be starvation
 
 _OWN_CPU = f"{SYSTEM_METRICS}process_cpu_utilization_percentage"
 _ALL_CPUS = f"{SYSTEM_METRICS}cpu_utilization_percentage"
@@ -27,15 +27,14 @@ _GPU = re.compile(rf"{SYSTEM_METRICS}gpu_(\d+)_utilization_percentage")
 
 
 class WatchReservations(tune.Callback):
-    """Warns, once a sweep, of reserved GPUs that stand idle, and once of CPUs that do.
+    """Callback that warns of idle reserved GPUs, and of idle reserved CPUs, once per sweep each.
 
-    Reads the system metrics in results, and is silent where there are none. A trial is judged by
-    its first samples, at least five over ten seconds, without the first iteration in
-    its process, which mostly traces. One that has something else reserved than the others, which a
-    scheduler gave it, is not judged.
+    It reads the system metrics in results and does nothing without them. It judges a trial by its
+    first samples, at least five over ten seconds, and skips the first iteration in a process, which
+    mostly traces. It skips trials whose resources a scheduler has changed.
 
     Args:
-        resources: What the process of a trial reserves that reports; of several workers, one.
+        resources: Resources of the process that reports; of several workers, one.
     """
 
     def __init__(self, resources: TrialResources) -> None:
@@ -53,7 +52,7 @@ class WatchReservations(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Take a sample up; judge a trial that has given enough of them."""
+        """Add a sample, and judge the trial once it has enough."""
         if not self._waiting or not self._is_as_declared(trial):
             return
         if result["iterations_since_restore"] <= 1:
@@ -70,7 +69,7 @@ class WatchReservations(tune.Callback):
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Forget a trial's samples."""
+        """Discard a trial's samples."""
         self._samples.pop(trial.trial_id, None)
 
     on_trial_error = on_trial_complete
@@ -112,10 +111,10 @@ class WatchReservations(tune.Callback):
 
 @dataclass
 class _Samples:
-    """What a process has told of its load so far.
+    """Utilization samples of a process.
 
     Args:
-        since: When its first iteration ended, in seconds.
+        since: End of its first iteration, in seconds since the epoch.
     """
 
     since: float
@@ -125,7 +124,6 @@ class _Samples:
     cpu: list[float] = field(default_factory=list)
 
     def take(self, result: Mapping[str, Any]) -> None:
-        """Add the sample of a result."""
         self.num += 1
         self.time_s = result["timestamp"] - self.since
         for name, value in result.items():
@@ -136,16 +134,15 @@ class _Samples:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the process can be judged."""
         return self.num >= _NUM_SAMPLES and self.time_s >= _TIME_S
 
     @property
     def idle_gpus(self) -> dict[int, float]:
-        """The mean use in percent of each card that is hardly used, by its number."""
+        """Mean utilization in percent of each idle card, by its number."""
         means = {number: fmean(values) for number, values in sorted(self.gpus.items())}
         return {number: mean for number, mean in means.items() if mean < _IDLE_GPU}
 
     @property
     def cores(self) -> float | None:
-        """The cores that were used on average; None if the machine was too busy to tell."""
+        """Mean number of used cores; None if the machine was too busy to judge."""
         return fmean(self.cpu) / 100 if len(self.cpu) >= _NUM_SAMPLES else None

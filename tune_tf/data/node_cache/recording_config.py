@@ -26,8 +26,7 @@ class ConfigReads:
     """Record of the values read from a config through its :class:`RecordingConfig`.
 
     Args:
-        config: The trial's values. If it is a :class:`RecordingConfig` itself, it records all reads
-            too.
+        config: The trial's values. A :class:`RecordingConfig` records all reads too.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -73,7 +72,7 @@ class ConfigReads:
                 self._pass_on(path)
 
     def group(self, path: Path) -> "RecordingConfig":
-        """Return the group at a path as a dict that records reads; the root has the path ``()``."""
+        """Return the group at a path as a dict that records reads."""
         made = dict.__new__(RecordingConfig)
         made._reads, made._path, made._gone = self, path, set()  # noqa: SLF001  it makes them
         self._groups.append(made)
@@ -96,11 +95,7 @@ class _Unread:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Explain the cause and the remedy.
-
-        The text appears in the error of the code that cannot use the placeholder: compiled code may
-        crash on an exception raised here.
-        """
+        """Explain the remedy: compiled code shows this text, but may crash on an exception."""
         return (
             "<a value of the config that was taken past the config's own methods, so that nobody "
             "sees that it is read, as dict.get(config, name), obj.__dict__ = config and some "
@@ -292,7 +287,6 @@ def _all_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """Return a value with its containers and arrays copied recursively."""
     kind = type(value)
     if kind is dict:
         return {key: _copied(each) for key, each in value.items()}

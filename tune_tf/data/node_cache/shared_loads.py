@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 KEEP_S = 120.0
-"""Seconds that data stay cached after the last process that used them has ended.
-
-Longer than a trial takes to start, so that the next trial of a node still finds them.
-"""
+"""Seconds that unused data stay cached: longer than the gap between two trials of a node."""
 _TRIES = 3
 
 
@@ -64,7 +61,6 @@ class SharedLoads:
         return data
 
     def _shared(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
-        """Return the node's copy, or None if the data cannot be shared."""
         from ray.exceptions import ObjectLostError, RayActorError
 
         for _ in range(_TRIES):

@@ -88,7 +88,7 @@ class WorkloadCopies:
         return loaded is not None and bool(loaded.names)
 
     def run(self, name: str, call: Callable[[Workload], Result]) -> tuple[Result, Changes]:
-        """Run a method on a new copy, which has the changes of the other methods of the trial.
+        """Run a method on a new copy, which has the changes of the trial's other methods.
 
         ``load_data`` runs first and sees none of them.
 
@@ -184,8 +184,6 @@ class WorkloadCopies:
 
 @dataclass(frozen=True, eq=False)
 class _Put:
-    """Changes of a method, stored so that they can be applied to each trial's workload."""
-
     changes: Changes
     saved: "SavedAttributes"
 
@@ -202,7 +200,6 @@ class _Put:
 
 
 def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -> dict[str, Any]:
-    """Return a workload's attributes with the changes of methods applied."""
     for put in puts.values():
         state = {n: v for n, v in state.items() if n not in put.changes.removed}
         state |= put.saved.restored(owner)
@@ -290,7 +287,6 @@ def _attributes(workload: Workload) -> dict[str, Any]:
 
 
 def _class_values(kind: type) -> dict[str, bytes | None]:
-    """Return digests of the non-method attributes of a class and its bases."""
     bases = [each for each in kind.__mro__ if issubclass(each, Workload) and each is not Workload]
     return {
         f"{each.__name__}.{name}": digest(value)

@@ -13,12 +13,12 @@ from tune_tf.data.prepare.row_form import fill, format_form, room_for
 
 @dataclass(frozen=True, eq=False)
 class AssembledRows:
-    """What came of all records, or of those up to the first that failed.
+    """Rows and failures of all records, or of those up to the first failure.
 
     Args:
-        rows: Nested arrays with rows on the first axis; None where no record has one.
-        kept: Numbers of the records that rows are of, ascending, shape ``[rows]``.
-        failures: Records without a row, in their order.
+        rows: Nested arrays with rows on the first axis; None if no record has a row.
+        kept: Numbers of the records that have a row, ascending, shape ``[rows]``.
+        failures: Records without a row, in order.
     """
 
     rows: Nested | None
@@ -27,15 +27,14 @@ class AssembledRows:
 
 
 def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool) -> AssembledRows:
-    """Copy portions into the arrays of all rows, which are made once.
+    """Copy chunks into arrays that are allocated once for all rows.
 
-    A row of another form than the first one counts as a failure.
+    A row that differs in form from the first counts as a failure.
 
     Args:
-        stream: Portions in the order of their records; no more are drawn after a failure at which
-            to stop.
-        num_records: How many records there are in all.
-        stop_at_failure: Whether the first failure ends it.
+        stream: Chunks in the order of their records.
+        num_records: Number of all records.
+        stop_at_failure: Whether to stop drawing chunks after the first failure.
     """
     whole = _Whole(num_records)
     for portion in stream:
@@ -46,7 +45,7 @@ def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool
 
 
 class _Whole:
-    """The rows so far, in arrays with room for all."""
+    """Rows assembled so far, in arrays allocated for all records."""
 
     def __init__(self, num_records: int) -> None:
         self.failures: list[RecordFailure] = []

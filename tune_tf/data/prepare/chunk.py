@@ -1,4 +1,4 @@
-"""A record that could not be prepared."""
+"""Chunks of consecutive records: their rows and failures."""
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -11,16 +11,16 @@ from tune_tf.data.nested import Nested, leaves_of
 from tune_tf.data.prepare.row_form import form_of, row_of, stacked
 
 _MAX_BYTES = 16 * 2**20
-"""Rows in one portion: a few images or many numbers, small beside a worker's own memory."""
+"""Size of the rows of a chunk: a few images or many numbers, little beside a worker's memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowRun:
-    """Rows of one form, one after another.
+    """Consecutive rows of the same form.
 
     Args:
-        numbers: Of their records, ascending, shape ``[rows]``.
-        form: Of each row.
+        numbers: Numbers of their records, ascending, shape ``[rows]``.
+        form: Form of each row.
         rows: Nested arrays with rows on the first axis.
     """
 
@@ -31,12 +31,12 @@ class RowRun:
 
 @dataclass(frozen=True)
 class RecordFailure:
-    """Why a record has no row.
+    """Reason that a record has no row.
 
     Args:
         index: Number of the record.
         error: ``"Type: message"``.
-        trace: Where it was raised; empty where nobody will read it.
+        trace: Traceback; empty if it is not needed.
     """
 
     index: int
@@ -46,11 +46,11 @@ class RecordFailure:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """What came of some consecutive records.
+    """Rows and failures of consecutive records.
 
     Args:
-        runs: Rows, in the order of their records.
-        failures: Records without one, in their order.
+        runs: Rows in the order of their records.
+        failures: Records without a row, in order.
     """
 
     runs: tuple[RowRun, ...]
@@ -58,7 +58,7 @@ class Chunk:
 
     @property
     def last(self) -> int:
-        """Number of the last record in it, or 0."""
+        """Number of the last record, or 0."""
         numbers = [int(run.numbers[-1]) for run in self.runs]
         return max([*numbers, *(failure.index for failure in self.failures)], default=0)
 
@@ -71,20 +71,20 @@ def chunks(
     stop_at_failure: bool,
     max_bytes: int = _MAX_BYTES,
 ) -> Iterator[Chunk]:
-    """Try records one after another and yield what came of them, a portion at a time.
+    """Prepare records in order and yield them in chunks.
 
     Args:
-        first: Number of the first of the records.
-        records: What ``fn`` takes.
-        fn: Gives the row of a record.
-        stop_at_failure: Whether records after one that failed are left untried.
-        max_bytes: Size of the rows at which a portion is full.
+        first: Number of the first record.
+        records: Arguments of ``fn``.
+        fn: Returns the row of a record.
+        stop_at_failure: Whether to stop after the first failure.
+        max_bytes: Size of the rows at which a chunk is full.
     """
     draft = _Draft()
     for number, record in enumerate(records, first):
         try:
             row = row_of(fn(record))
-        except Exception as error:  # noqa: BLE001  whatever it is, only this record is bad
+        except Exception as error:  # noqa: BLE001  any error makes only this record bad
             trace = "".join(traceback.format_exception(error)) if stop_at_failure else ""
             draft.failures.append(RecordFailure(number, f"{type(error).__name__}: {error}", trace))
             if stop_at_failure:
@@ -98,7 +98,7 @@ def chunks(
 
 
 class _Draft:
-    """A portion that is being made."""
+    """Chunk under construction."""
 
     def __init__(self) -> None:
         self.failures: list[RecordFailure] = []
@@ -130,12 +130,12 @@ class _Draft:
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that gives no row, or one unlike the others.
+    """Record without a row, or with a row unlike the others.
 
     Args:
         index: Number of the record, from 0.
-        record: Its ``str``, such as a path; long ones are cut.
-        error: What went wrong, ``"Type: message"``.
+        record: ``str`` of the record, such as a path, truncated if long.
+        error: ``"Type: message"``.
     """
 
     index: int

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 class ActorHeartbeat:
     """Periodic heartbeat from this process to an actor that caches data.
 
-    An actor cannot see the processes of other nodes, and whatever it held of them (an object, a
-    handle) would keep them from ending in good order.
+    An actor cannot monitor processes of other nodes, and holding an object or handle of them would
+    prevent their clean exit.
 
     Args:
         actor: Handle of the actor.
-        every_s: Seconds between two signs.
+        every_s: Seconds between heartbeats.
     """
 
     _of_process: ClassVar[dict[str, "ActorHeartbeat"]] = {}  # by kind of actor
@@ -31,12 +31,13 @@ class ActorHeartbeat:
 
     @classmethod
     def to(cls, actor: Any, every_s: float, kind: str) -> "ActorHeartbeat":
-        """Return the one of this process, which starts where it does not yet go to that actor.
+        """Return this process's heartbeat to an actor, starting it if needed.
 
         Args:
             actor: Handle of the actor.
-            every_s: Seconds between two signs.
-            kind: Of the actor; a process has one heartbeat for each kind, to the latest of it.
+            every_s: Seconds between heartbeats.
+            kind: Kind of the actor; a process has one heartbeat per kind, to the latest actor of
+                it.
         """
         current = cls._of_process.get(kind)
         if current is None or not current.goes_to(actor):
@@ -46,11 +47,11 @@ class ActorHeartbeat:
         return current
 
     def goes_to(self, actor: Any) -> bool:
-        """Whether an actor hears it from this process as it is connected now."""
+        """Return whether this beats to an actor under the current connection of the process."""
         return bool(self._actor == actor) and self._is_connected()
 
     def stop(self) -> None:
-        """Give no more signs."""
+        """Stop the heartbeat."""
         self._stopped.set()
 
     def _beat(self) -> None:
@@ -59,28 +60,28 @@ class ActorHeartbeat:
         while not self._stopped.wait(self._every_s) and self._is_connected():
             try:
                 self._actor.hear.remote(self.asker)
-            except ray.exceptions.RayError:  # disconnected at this very moment
+            except ray.exceptions.RayError:  # disconnected since the check
                 return
 
     def _is_connected(self) -> bool:
         import ray
 
-        # The name of this process changes when it connects anew.
+        # The worker id changes when the process reconnects.
         return ray.is_initialized() and bool(
             ray.get_runtime_context().get_worker_id() == self.asker
         )
 
 
 BEATS = 10
-"""Signs of life in the time that a content outlives the last one."""
+"""Heartbeats per lease duration."""
 
 
 class Leases:
-    """Users of each content and the time of their last heartbeat.
+    """Users of each cached content and the times of their last heartbeats.
 
     Args:
-        keep_s: How long a content is kept after the last sign of all who want it.
-        clock: Returns seconds that only grow.
+        keep_s: Seconds that a content outlives the last heartbeat of its users.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(self, keep_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -91,20 +92,20 @@ class Leases:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is there."""
+        """Whether no user is alive."""
         return not self._heard
 
     def want(self, key: str, asker: str) -> None:
-        """Note that somebody wants a content."""
+        """Lease a content to a process."""
         self.hear(asker)
         self._wanted.setdefault(key, set()).add(asker)
 
     def hear(self, asker: str) -> None:
-        """Note that somebody is there."""
+        """Record a heartbeat of a process."""
         self._heard[asker] = self._clock()
 
     def lapsed(self) -> list[str]:
-        """Forget who was not heard of for long; return the contents that nobody wants any more."""
+        """Drop expired users, and return and drop the contents without users."""
         oldest = self._clock() - self._keep_s
         self._heard = {asker: at for asker, at in self._heard.items() if at >= oldest}
         for askers in self._wanted.values():
@@ -118,14 +119,14 @@ class Leases:
 async def end_when_unwanted(
     leases: Leases, every_s: float, forget: Callable[[str], object]
 ) -> None:
-    """Give up lapsed contents, and end the actor that runs this once nobody is there.
+    """Drop lapsed contents, and kill the current actor once no user is alive.
 
-    So that nothing is left on a cluster after a driver was killed.
+    This leaves nothing on a cluster after a driver was killed.
 
     Args:
-        leases: On what the actor keeps.
-        every_s: Seconds between two looks.
-        forget: Gives up a content.
+        leases: Leases on the actor's contents.
+        every_s: Seconds between checks.
+        forget: Drops a content.
     """
     import ray
 

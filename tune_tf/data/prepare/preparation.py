@@ -17,13 +17,13 @@ _MAX_CHUNK = 1024
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Records and the function that gives a row for each.
+    """Records and the function that makes a row of each.
 
     Args:
-        records: What ``fn`` takes, one at a time.
-        fn: Gives the row of a record.
-        stop_at_failure: Whether a record without a row ends it.
-        version: Tells contents apart that records and function do not.
+        records: Arguments of ``fn``.
+        fn: Returns the row of a record.
+        stop_at_failure: Whether to stop at a record without a row.
+        version: Distinguishes contents beyond records and function.
     """
 
     records: Sequence[Any]
@@ -32,19 +32,19 @@ class Preparation:
     version: str = ""
 
     def here(self) -> Iterator[Chunk]:
-        """Prepare the records in this process, one after another."""
+        """Prepare the records in this process, in order."""
         return chunks(0, self.records, self.fn, stop_at_failure=self.stop_at_failure)
 
     def key(self) -> str:
-        """Return the name of this content: the same in every process that asks for the same.
+        """Return the identifier of the content, the same in every process.
 
-        A function or record that cannot be compared makes it another content at each call.
+        If the function or a record cannot be compared, every call returns a new one.
         """
         content_digest = digest((self.fn, self.stop_at_failure, self.version, self.records))
         return uuid.uuid4().hex if content_digest is None else content_digest.hex()
 
     def packed(self, num_workers: int) -> "PackedPreparation":
-        """Return this in chunks for so many workers."""
+        """Return the picklable form, in chunks for a number of workers."""
         share = -(-len(self.records) // (num_workers * _CHUNKS_A_WORKER))
         size = min(max(share, 1), _MAX_CHUNK)
         starts = range(0, len(self.records), size)
@@ -61,12 +61,12 @@ class Preparation:
 
 
 class ChangedFunctionError(WorkloadError):
-    """A function is another one here than in the process that sent it: call it there."""
+    """A function that differs from that of the sending process, which should call it itself."""
 
 
 @dataclass(frozen=True)
 class PackedFunction:
-    """A function on its way to another process.
+    """Pickled function with a digest that detects changes on unpickling.
 
     Args:
         content: The pickled function.
@@ -80,8 +80,8 @@ class PackedFunction:
         """Return the function.
 
         Raises:
-            ChangedFunctionError: It is not as it was: its module, which is imported here anew, has
-                another code or other global values.
+            ChangedFunctionError: The digest differs: the module, which is imported anew here, has
+                other code or global values.
         """
         fn: Callable[[Any], Nested] = pickle.loads(self.content)  # noqa: S301  of the same job
         if self.content_digest is not None and digest(fn) != self.content_digest:
@@ -91,14 +91,14 @@ class PackedFunction:
 
 @dataclass(frozen=True, eq=False)
 class PackedPreparation:
-    """A preparation whose parts only the processes that need them unpack.
+    """Picklable preparation whose chunks are unpickled only where they are needed.
 
     Args:
         fn: The function.
         starts: Number of the first record of each chunk.
         chunks: Pickled lists of consecutive records.
-        num_records: In all chunks.
-        stop_at_failure: Whether a record without a row ends it.
+        num_records: Number of records in all chunks.
+        stop_at_failure: Whether to stop at a record without a row.
     """
 
     fn: PackedFunction
@@ -108,21 +108,21 @@ class PackedPreparation:
     stop_at_failure: bool
 
     def after(self, num_chunks: int) -> "PackedPreparation":
-        """Return what is left after the first chunks."""
+        """Return the preparation without its first chunks."""
         return replace(self, starts=self.starts[num_chunks:], chunks=self.chunks[num_chunks:])
 
 
 def pickled(name: str, value: Any) -> bytes:
-    """Return a value in the form in which it goes to other processes.
+    """Pickle a value for other processes.
 
     Args:
-        name: Of the value, for messages.
-        value: Anything, also what is defined in a script.
+        name: Name of the value, for messages.
+        value: Any value, including one defined in a script.
 
     Raises:
-        WorkloadError: It cannot be pickled.
+        WorkloadError: The value cannot be pickled.
     """
-    from ray import cloudpickle  # unlike pickle it knows what is defined in a script
+    from ray import cloudpickle  # unlike pickle, it supports functions defined in a script
 
     try:
         content: bytes = cloudpickle.dumps(value)

@@ -1,4 +1,4 @@
-"""Actor that prepares data once for a whole job."""
+"""Actor that prepares data once per job."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from tune_tf.data.prepare.ray_data_pool import num_cpus, streamed
 from tune_tf.errors import WorkerError, WorkerLostError
 
 _KEEP_S = 300.0
-"""Longer than the time between two trials, of which one ends before the next has started."""
+"""Seconds that unused data are kept: longer than the gap between two trials."""
 
 _MAX_LOST = 3
 
@@ -23,10 +23,10 @@ _CHANGED = "the function is another one in the process that prepares"
 
 @dataclass(frozen=True)
 class PreparationCounts:
-    """What a job's preparer did so far.
+    """Counts of a job's preparation requests and runs.
 
     Args:
-        num_asked: Times that a process asked for data.
+        num_asked: Requests of processes for data.
         num_run: Preparations that were run for them.
     """
 
@@ -35,9 +35,9 @@ class PreparationCounts:
 
 
 def preparation_counts() -> PreparationCounts:
-    """Return what was asked for and prepared on the connected cluster by this job's processes.
+    """Return the counts of this job on the connected cluster.
 
-    The counts start again at 0 when nobody is left who wants any data.
+    They restart at 0 when the actor has exited because no process needed its data.
     """
     import ray
 
@@ -51,19 +51,20 @@ def preparation_counts() -> PreparationCounts:
 def gathered_on_cluster(
     preparation: Preparation, keep_s: float = _KEEP_S
 ) -> tuple[AssembledRows, bool]:
-    """Return what came of a preparation, which runs once for all processes of the job.
+    """Return the rows of a preparation, which runs once for all processes of the job.
 
     Args:
-        preparation: What to do.
+        preparation: The preparation.
         keep_s: See :class:`PrepareActor`.
 
     Returns:
-        It, with read-only arrays in the object store of this node; and whether this call began it.
+        The rows, as read-only arrays in the object store of this node, and whether this call
+        started the preparation.
 
     Raises:
-        ChangedFunctionError: The function is another one in the processes that prepare.
-        WorkloadError: The records or the function cannot be sent to other processes.
-        WorkerError: The preparation failed otherwise than at a record.
+        ChangedFunctionError: The function differs in the preparing processes.
+        WorkloadError: The records or the function cannot be pickled.
+        WorkerError: The preparation failed for a reason other than a record.
     """
     import ray
 
@@ -83,10 +84,9 @@ def gathered_on_cluster(
 
 
 def _preparer(keep_s: float) -> Any:
-    """Return the handle of the job's preparer, which is started if there is none.
+    """Return the handle of the job's actor, creating it if it does not exist.
 
-    It reserves nothing and belongs to no trial: it stands outside of the caller's placement group,
-    and outlives the caller.
+    It reserves nothing, is outside of the caller's placement group and outlives the caller.
     """
     import ray
 
@@ -106,13 +106,13 @@ def _preparer(keep_s: float) -> Any:
 
 
 class PrepareActor:
-    """Runs each preparation once and keeps what came of it for all who ask; a Ray actor.
+    """Ray actor that runs each preparation once and caches its rows for all processes.
 
-    Data are kept as long as a process is there that asked for them, and some time longer. Once it
-    keeps none it ends by itself, so that nothing is left on a cluster after a driver was killed.
+    Rows are kept while a process that requested them is alive, and for some time longer. The actor
+    exits once it has none, so nothing is left on a cluster after a driver was killed.
 
     Args:
-        keep_s: How long data are kept after the last sign of all who asked for them.
+        keep_s: Seconds that rows outlive the last heartbeat of the processes that requested them.
     """
 
     def __init__(self, keep_s: float) -> None:
@@ -126,15 +126,15 @@ class PrepareActor:
     async def ask(
         self, key: str, asker: str, packed: PackedPreparation | None = None
     ) -> "_Answer | None":
-        """Return what came of a preparation once it is done.
+        """Return the answer of a preparation once it is complete.
 
         Args:
-            key: Name of the content.
-            asker: Name of the process that asks.
-            packed: What to do if nobody has begun it.
+            key: Identifier of the content.
+            asker: Name of the requesting process.
+            packed: The preparation to run if none is running or complete.
 
         Returns:
-            The answer; None if nobody has begun it and ``packed`` is None.
+            The answer; None if there is no preparation and ``packed`` is None.
         """
         if self._watch is None:
             self._watch = asyncio.ensure_future(
@@ -154,15 +154,15 @@ class PrepareActor:
         content = self._contents[key]
         answer = await asyncio.shield(content)
         if not answer.is_final and self._contents.get(key) is content:
-            del self._contents[key]  # what failed may go well the next time
+            del self._contents[key]  # a failed preparation may succeed the next time
         return dataclasses.replace(answer, began=began)
 
     async def hear(self, asker: str) -> None:
-        """Note that a process is there."""
+        """Record a heartbeat of a process."""
         self._leases.hear(asker)
 
     async def counts(self) -> PreparationCounts:
-        """Return what was asked for and done so far."""
+        """Return the counts so far."""
         return PreparationCounts(self._num_asked, self._num_run)
 
 
@@ -171,10 +171,10 @@ class _Answer:
     """Answer to a preparation request.
 
     Args:
-        found: The object with what came of the records, in a tuple so that it stays one.
-        problem: What ended the preparation otherwise than at a record; empty if nothing did.
-        began: Whether it was begun for this asker.
-        is_final: Whether the next one who asks gets the same.
+        found: Reference to the rows, in a tuple so that Ray does not resolve it.
+        problem: Failure for a reason other than a record; empty if there was none.
+        began: Whether this request started the preparation.
+        is_final: Whether later requests get the same answer.
     """
 
     found: tuple[Any]
@@ -184,9 +184,9 @@ class _Answer:
 
 
 async def _answer(packed: PackedPreparation) -> _Answer:
-    """Run a preparation in a process of its own: Ray Data hangs in an actor with an event loop.
+    """Run a preparation in a separate process: Ray Data hangs in an actor with an event loop.
 
-    Ray runs it again if its process, or later the node with the data, is lost.
+    Ray reruns it if its process, or later the node with the data, is lost.
     """
     import ray
 
@@ -200,9 +200,9 @@ async def _answer(packed: PackedPreparation) -> _Answer:
 
 
 def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | None]:
-    """Return what ended it otherwise than at a record, whether it gave what was asked for; and it.
+    """Return the failure and whether the rows are complete; and, as a separate object, the rows.
 
-    The latter by itself, so that it is fetched by those only who want it.
+    Only processes that need the rows then fetch them.
     """
     try:
         found = assemble(
@@ -210,8 +210,8 @@ def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | N
         )
     except ChangedFunctionError:
         return (_CHANGED, False), None
-    except Exception as error:  # noqa: BLE001  it is raised where the answer is awaited
-        error = getattr(error, "cause", error)  # the text of a RayTaskError is a page of traceback
+    except Exception as error:  # noqa: BLE001  raised again by the requesting process
+        error = getattr(error, "cause", error)  # the text of a RayTaskError is a long traceback
         return (f"{type(error).__name__}: {error}", False), None
     failed = found.rows is None or (packed.stop_at_failure and bool(found.failures))
     return ("", not failed), found

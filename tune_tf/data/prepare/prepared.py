@@ -32,12 +32,12 @@ _MAX_CHARACTERS = 500
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The rows of some records.
+    """Rows prepared from records.
 
     Args:
-        rows: Nested dicts and tuples of read-only arrays, or one; rows are on the first axis.
-        kept: Numbers of the records that the rows are of, ascending, int64 of shape ``[rows]``.
-        skipped: The records that have no row, in their order.
+        rows: A read-only array, or nested dicts and tuples of them, with rows on the first axis.
+        kept: Numbers of the records that have a row, ascending, int64 of shape ``[rows]``.
+        skipped: Records without a row, in order.
     """
 
     rows: Nested
@@ -54,35 +54,36 @@ def prepared(
 ) -> Prepared:
     """Return the rows that a function makes of records, stacked in the records' order.
 
-    It is meant for ``Workload.load_data``, for what costs time once: decoding, resizing, parsing.
-    On a connected Ray cluster each content is prepared once, by processes on all nodes, and lies
-    in the object store for all trials, whose arrays are views of it. Those who ask while it is
-    being prepared wait for it. The processes reserve no CPUs, as trials that wait have often
-    reserved all. Without a cluster the records are taken one after another in this process.
+    Use it in ``Workload.load_data`` for expensive steps: decoding, resizing, parsing. On a
+    connected Ray cluster, each content is prepared once by processes on all nodes and stored in the
+    object store, of which all trials' arrays are views. Concurrent calls wait for a running
+    preparation. The processes reserve no CPUs, because waiting trials have often reserved all of
+    them. Without a cluster, this process prepares the records one by one.
 
-    A content is what the function, the records and ``version`` say; of the function that is its
-    code, what it closes over, its defaults and the global values that it names, of a method its
-    object too. What cannot be compared is prepared anew. A function that takes a trial's config
-    along counts as reading all of it: let it take single values. A content is kept as long as a
-    process that asked for it is there, and some minutes longer.
+    A content is identified by the function, the records and ``version``. The function counts with
+    its code, closure, defaults and the global values that it names, a method also with its object.
+    If any of these cannot be compared, each call prepares anew. A function that holds a trial's
+    config counts as reading all of it, so pass single values. A content is kept as long as a
+    process that requested it is alive, and some minutes longer.
 
     Args:
-        records: What ``fn`` takes, such as paths; must be picklable on a cluster.
-        fn: Takes a record; returns its row: an array, a number, or nested dicts or tuples of them,
-            of the same shapes and types for all records. It should depend on its record only.
-        on_bad_record: What to do where ``fn`` raises, or a row has another shape or type than the
-            first: ``"raise"``, or ``"skip"`` to leave the record out and go on.
-        version: Tells contents apart that the records do not, such as the sizes and times of
-            change of files.
+        records: Arguments of ``fn``, such as paths; must be picklable on a cluster.
+        fn: Takes a record and returns its row: an array, a number, or nested dicts or tuples of
+            them, of the same shapes and dtypes for all records. It should depend on its record
+            only.
+        on_bad_record: Action if ``fn`` raises or a row differs in shape or dtype from the first:
+            ``"raise"``, or ``"skip"`` to leave the record out.
+        version: Distinguishes contents beyond the records, such as sizes and modification times of
+            files.
 
     Returns:
-        The rows, the numbers of their records, and the records that have none.
+        The rows, the numbers of their records, and the records without a row.
 
     Raises:
-        InvalidSettingsError: An argument is not as described.
-        WorkloadError: A record is bad, or all are, or there are none; or the function or a record
+        InvalidSettingsError: An argument is invalid.
+        WorkloadError: A record is bad, all are, or there are none; or the function or a record
             cannot be pickled.
-        WorkerError: The processes that prepare were lost again and again.
+        WorkerError: The preparing processes were lost repeatedly.
     """
     preparation = _preparation(records, fn, on_bad_record, version)
     try:
@@ -121,7 +122,7 @@ def _preparation(
 
 
 def _is_connected() -> bool:
-    ray = sys.modules.get("ray")  # who did not load it is not connected, and need not wait for it
+    ray = sys.modules.get("ray")  # without importing it: a process without Ray is not connected
     return ray is not None and ray.is_initialized()
 
 
@@ -138,7 +139,6 @@ def _gathered_here(preparation: Preparation) -> AssembledRows:
 
 
 def _judged(preparation: Preparation, found: AssembledRows, began: bool) -> Prepared:
-    """Return the rows, or raise what the bad records call for."""
     bad = tuple(
         BadRecord(failure.index, _format_record(preparation.records[failure.index]), failure.error)
         for failure in found.failures

@@ -15,36 +15,35 @@ from tune_tf.data.prepare.preparation import PackedFunction, PackedPreparation
 from tune_tf.errors import WorkerLostError
 
 _MAX_RETRIES = 3
-"""Times that records are tried again whose process was lost; for ever would hang at a record that
-ends every process."""
+"""Retries of records after a lost process; limited, because a record may kill every process."""
 
 _POOL_READY_S = 3.0
-"""Until the actors of a pool have started, on an idle machine."""
+"""Time that the actors of a pool take to start on an idle machine."""
 
 _MEMORY_BYTES = 1
-"""Of an actor: one that reserves nothing at all is put on any node, wherever it was sent."""
+"""Reserved by an actor: Ray ignores the node affinity of an actor that reserves nothing."""
 
 
 def num_cpus() -> int:
-    """Return the CPUs of the cluster, at least 1, whether they are reserved or not."""
+    """Return the number of CPUs of the cluster, reserved or not, at least 1."""
     return max(int(sum(cpus for _, cpus in _nodes())), 1)
 
 
 def streamed(
     packed: PackedPreparation, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Chunk]:
-    """Prepare records and yield what comes of them, in the records' order.
+    """Prepare records and yield chunks of rows in the records' order.
 
-    This process begins. Where it would take longer than a pool of actors to get ready, that goes
-    on. Call it in a process that is only for this.
+    This process starts alone and hands over to a pool of actors if the rest would take longer than
+    starting the pool. Call it in a dedicated process.
 
     Args:
-        packed: What to do.
-        clock: Seconds that only grow.
+        packed: The preparation.
+        clock: Monotonic clock in seconds.
 
     Raises:
-        ChangedFunctionError: The function is another one here.
-        WorkerLostError: A process of the pool was lost again and again over the same records.
+        ChangedFunctionError: The function differs from that of the sending process.
+        WorkerLostError: Processes of the pool were lost repeatedly over the same records.
     """
     hide_gpus()
     began = clock()
@@ -58,26 +57,26 @@ def streamed(
 
 
 def hide_gpus() -> None:
-    """Leave the GPUs to the trials: TensorFlow would take their memory for decoding pictures."""
+    """Hide the GPUs from TensorFlow, which would take the trials' memory for decoding images."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
 def _by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
-    """Prepare records by a pool of actors and yield what comes of them, in the records' order.
+    """Prepare records in a pool of actors and yield chunks in the records' order.
 
-    Ray Data keeps the actors busy, holds back when portions are not taken, and tries again
-    elsewhere what a lost process had in hand. Its actors reserve no CPUs: who asks for data has
-    often reserved all of them, and waits. Ray Data is made quiet in this process.
+    Ray Data schedules the actors, applies backpressure and retries the records of lost processes.
+    The actors reserve no CPUs, because the waiting processes have often reserved all of them.
+    Silences Ray Data in this process.
     """
     import ray.data
 
-    # Ray's core writes there that actors may have to be started again; its log files keep it.
+    # Ray's core writes actor restarts to stderr; its log files keep them.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
-    # A data set of items in memory needs no task to be read, for which no CPU might be free.
+    # Items in memory need no read task, for which no CPU might be free.
     items = [
         {"start": start, "records": chunk}
         for start, chunk in zip(packed.starts, packed.chunks, strict=True)
@@ -107,12 +106,7 @@ def _by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
 
 
 class _Preparing:
-    """What an actor of the pool does.
-
-    Args:
-        fn: The function.
-        stop_at_failure: Whether records of a chunk after one that failed are left untried.
-    """
+    """Callable class that an actor of the pool runs."""
 
     def __init__(self, fn: PackedFunction, stop_at_failure: bool) -> None:
         hide_gpus()
@@ -120,7 +114,7 @@ class _Preparing:
         self._stop_at_failure = stop_at_failure
 
     def __call__(self, table: Any) -> Iterator[Any]:
-        """Yield portions of chunks, each as a table of one row."""
+        """Yield chunks, each as a table of one row."""
         columns = (table[name].to_pylist() for name in ("start", "records"))
         for start, records in zip(*columns, strict=True):
             made = chunks(
@@ -137,14 +131,13 @@ class _Preparing:
 
 
 class _Places:
-    """Where the actors go: to the nodes in turn, as often to each as it has CPUs."""
+    """Actor options that distribute the actors over nodes in proportion to their CPUs."""
 
     def __init__(self) -> None:
         ids = [node for node, cpus in _nodes() for _ in range(int(cpus))]
         self._ids = itertools.cycle(ids) if ids else None
 
     def __call__(self) -> dict[str, Any]:
-        """Return an actor's options."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         options: dict[str, Any] = {"max_task_retries": _MAX_RETRIES}
@@ -155,7 +148,7 @@ class _Places:
 
 
 def _nodes() -> list[tuple[str, float]]:
-    """Return the living nodes of the cluster with their CPUs."""
+    """Return the id and number of CPUs of each living node."""
     import ray
 
     return [
@@ -164,7 +157,7 @@ def _nodes() -> list[tuple[str, float]]:
 
 
 def _as_table(portion: Chunk) -> Any:
-    """Return a portion as one row of bytes, so that types and shapes travel as they are."""
+    """Return a chunk as one row of bytes, which keeps dtypes and shapes exactly."""
     import pyarrow as pa
 
     buffers: list[pickle.PickleBuffer] = []
@@ -179,7 +172,7 @@ def _as_table(portion: Chunk) -> Any:
 
 
 def _portions_of(table: Any) -> Iterator[Chunk]:
-    """Yield the portions in a table; their arrays are views of it."""
+    """Yield the chunks in a table; their arrays are views of it."""
     for head, arrays in zip(table["head"], table["arrays"], strict=True):
         buffers = [array.as_buffer() for array in arrays.values]
         yield pickle.loads(head.as_buffer(), buffers=buffers)  # noqa: S301  as above

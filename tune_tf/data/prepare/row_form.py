@@ -1,4 +1,4 @@
-"""Form of a row: its nesting, shapes and types, equal for rows that can be stacked."""
+"""Form of a row (nesting, shapes and dtypes), equal for rows that can be stacked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tune_tf.data.nested import Nested, is_sequence, leaves_of, map_nested
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """Shape and type of an array."""
+    """Shape and dtype of an array."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -22,10 +22,10 @@ class ArrayForm:
 
 
 def row_of(value: Any) -> Nested:
-    """Return what a function gave for a record as nested arrays.
+    """Convert the return value of a row function to nested arrays.
 
     Raises:
-        TypeError: It is no array, number, or nested dict or tuple of them.
+        TypeError: It is not an array, a number, or nested dicts or tuples of them.
     """
     row = map_nested(np.asarray, value)
     leaves = list(leaves_of("row", row))
@@ -52,7 +52,7 @@ def format_form(form: Nested) -> str:
 
 
 def stacked(rows: Sequence[Nested]) -> Nested:
-    """Return rows of one form as nested arrays with rows on the first axis."""
+    """Stack rows of one form into nested arrays with rows on the first axis."""
     first = rows[0]
     if isinstance(first, Mapping):
         return {key: stacked([row[key] for row in rows]) for key in first}
@@ -62,12 +62,12 @@ def stacked(rows: Sequence[Nested]) -> Nested:
 
 
 def room_for(num_rows: int, form: Nested) -> Nested:
-    """Return nested arrays for so many rows; memory is taken as they are filled."""
+    """Return uninitialised nested arrays for a number of rows."""
     return map_nested(lambda leaf: np.empty((num_rows, *leaf.shape), leaf.dtype), form)
 
 
 def fill(room: Nested, start: int, rows: Nested) -> None:
-    """Copy stacked rows to their place, from the row with number ``start`` on."""
+    """Copy stacked rows into nested arrays, starting at row ``start``."""
     if isinstance(room, Mapping):
         for key, part in room.items():
             fill(part, start, rows[key])

@@ -1,4 +1,4 @@
-"""A function of one row, applied to all rows of a batch at a time."""
+"""Vectorisation of per-row functions over the rows of a batch."""
 
 import logging
 import re
@@ -10,45 +10,43 @@ from tune_tf.errors import WorkloadError
 
 _log = logging.getLogger(__name__)
 
-# TensorFlow says it to its log only, most of it below the level that anyone sees.
+# TensorFlow reports the fallback only in its log, mostly below the visible level.
 _FELL_BACK = re.compile(r"Using a while_loop for converting (\w+)")
 
-# Nothing else gives each row numbers of its own by a seed of its own, and it costs microseconds.
+# Not worth a warning: only a loop gives each row numbers from its own seed, at microseconds.
 _DRAWS = "StatelessRandom"
 
 
 def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a batch that gives what ``fn`` gives for each row, stacked.
+    """Return a function of a batch that applies ``fn`` to each row and stacks the results.
 
-    TensorFlow turns the operations of ``fn`` into operations on the whole batch
-    (``tf.vectorized_map``), in a graph or eagerly, and gradients flow through. For an operation
-    that it cannot turn, it runs a loop over the rows, which is slow and which it does not say; here
-    it is told once, by the operation's name. Only that operation is looped, so this is never slower
-    than ``tf.map_fn``.
+    TensorFlow converts the operations of ``fn`` to operations on the whole batch
+    (``tf.vectorized_map``), in a graph or eagerly, and gradients flow through. It silently runs a
+    slow loop over the rows for an operation that it cannot convert; a warning names each such
+    operation once. Only that operation is looped, so the result is never slower than ``tf.map_fn``.
 
-    Rows may be nested, and what ``fn`` returns may have another structure, other shapes and types
-    than what it takes; they must not depend on the values. ``tf.where`` and ``tf.cond`` stand for
-    ``if``. Numbers drawn by ``tf.random.uniform`` and the like differ from row to row, and from
-    those that a loop would draw; those of ``tf.random.stateless_uniform`` are exactly those of a
-    row's seed.
+    Rows may be nested. The result of ``fn`` may differ from its arguments in structure, shapes and
+    dtypes, but these must not depend on the values. Use ``tf.where`` and ``tf.cond`` for ``if``.
+    Numbers drawn by ``tf.random.uniform`` and similar functions differ between rows and from those
+    of a loop; ``tf.random.stateless_uniform`` gives exactly the numbers of a row's seed.
 
     Args:
-        fn: Takes a row of each argument, without the axis of the rows.
+        fn: Takes a row of each argument, without the row axis.
 
     Returns:
-        A function of as many arguments as ``fn`` has: nested tensors or arrays with the same
-        number of rows on the first axis. It raises :class:`~tune_tf.errors.WorkloadError` where
-        they differ in rows.
+        A function of as many arguments as ``fn``: nested tensors or arrays with equal numbers of
+            rows on the first axis. It raises :class:`~tune_tf.errors.WorkloadError` if these
+            numbers differ.
     """
     warned: set[str] = set()
     eager: list[Callable[..., Any]] = []
 
     def over_rows(*rows: Any) -> Any:
-        import tensorflow as tf  # whoever names a workload needs no TensorFlow
+        import tensorflow as tf  # late: naming a workload needs no TensorFlow
 
         if not tf.executing_eagerly():
             return in_graph(*rows)
-        if not eager:  # traced once for each shape, where `tf.vectorized_map` would at every call
+        if not eager:  # traced once per shape; `tf.vectorized_map` alone traces at every call
             eager.append(tf.function(in_graph, autograph=False))
         return eager[0](*tf.nest.map_structure(tf.convert_to_tensor, rows))
 
@@ -73,7 +71,7 @@ def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_rows(fn: Callable[..., Any], tensors: Any) -> None:
-    """Refuse arguments of different lengths: one of a single row would be repeated silently."""
+    """Reject arguments of different lengths: TensorFlow would silently repeat a single row."""
     import tensorflow as tf
 
     flat = tf.nest.flatten(tensors)
@@ -93,11 +91,7 @@ def _name(fn: Callable[..., Any]) -> str:
 
 @contextmanager
 def _looped_operations(logger: logging.Logger) -> Iterator[set[str]]:
-    """Collect the types of the operations that TensorFlow loops over while it vectorises.
-
-    Args:
-        logger: TensorFlow's.
-    """
+    """Collect the types of operations that TensorFlow loops over, from its log."""
     found: set[str] = set()
     level = logger.getEffectiveLevel()
 

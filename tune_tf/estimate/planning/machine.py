@@ -31,7 +31,11 @@ class Machine:
 
     @classmethod
     def of(cls, busy_cores: float) -> "Machine":
-        """Inspect the connected cluster and this machine; ``busy_cores`` is measured before its start."""
+        """Inspect the connected cluster and this machine.
+
+        Args:
+            busy_cores: Result of :func:`measure_busy_cores` before a cluster was started.
+        """
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         memory = psutil.virtual_memory()
         return cls(

@@ -74,7 +74,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Segment:
-    """Number of consecutive iterations (``epochs``) of a trial in one slot."""
+    """Consecutive iterations of a trial in one slot; ``epochs`` is their number."""
 
     trial: int
     config: Mapping[str, Any]

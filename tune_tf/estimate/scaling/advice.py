@@ -9,23 +9,17 @@ from tune_tf.estimate.scaling.candidates import ScalingCandidate
 from tune_tf.estimate.scaling.measurement import Measurement
 
 EFFICIENT = 0.7
-"""Share of its devices' work that a trial has to get for more devices to be advised."""
+"""Least efficiency at which more devices are recommended."""
 
-_CLEAR = 0.05  # a difference that is worth a word, where the rounds do not differ by more
+_CLEAR = 0.05  # least relative difference to report
 _MUCH_INPUT = 0.25
 _RESTLESS = 0.2
-_OTHERS = 0.3  # cores; Ray and the system need a part of that
+_OTHERS = 0.3  # cores in use by other processes, more than Ray and the system need
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice in sentences and settings.
-
-    Args:
-        sentences: In the order in which they should be read.
-        chosen: How a trial should be spread.
-        settings: Lines for the sweep file.
-    """
+    """Advice in sentences, the recommended candidate, and its lines for the sweep file."""
 
     sentences: tuple[str, ...]
     chosen: ScalingCandidate
@@ -33,12 +27,7 @@ class Advice:
 
 
 def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
-    """Derive advice from measurements.
-
-    Args:
-        measurements: The reference first: one replica on one device.
-        on_gpus: Whether devices are GPUs.
-    """
+    """Derive advice from measurements; the first is the reference, one replica on one device."""
     reference, *others = measurements
     good = [each for each in others if not each.error]
     spread = [each for each in good if each.candidate.dimension == "devices"]
@@ -63,7 +52,7 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
 
 
 def settings_of(candidate: ScalingCandidate) -> str:
-    """Return the lines of a sweep file that spread a trial like a candidate."""
+    """Return the sweep file lines for a candidate's parallelism and resources."""
     parallelism = candidate.parallelism
     defaults = {field.name: field.default for field in fields(parallelism)}
     values = {"kind": parallelism.kind} | {
@@ -78,7 +67,7 @@ def settings_of(candidate: ScalingCandidate) -> str:
 
 
 def _chosen(reference: Measurement, spread: Sequence[Measurement]) -> Measurement:
-    """Return the fastest whose devices do most of what each does alone."""
+    """Return the fastest measurement that is efficient, or the reference."""
     paying = [each for each in spread if _pays(each)]
     return max(paying, key=lambda each: each.speed_up, default=reference)
 
@@ -89,7 +78,7 @@ def _pays(measurement: Measurement) -> bool:
 
 
 def _is_clear(ratio: float, measurement: Measurement) -> bool:
-    """Return whether a gain is larger than a small one and than what the rounds differ by."""
+    """Return whether a gain exceeds a small threshold and the spread of the rounds."""
     return ratio > 1 + max(_CLEAR, measurement.doubt / measurement.speed_up)
 
 
@@ -104,7 +93,7 @@ def _of_families(spread: Sequence[Measurement], device: str) -> list[str]:
 
 
 def _of_family(members: Sequence[Measurement], device: str) -> str:
-    """Return where more and more devices stop paying."""
+    """Describe up to how many devices more devices pay."""
     last = members[-1]
     best = max(members, key=lambda each: each.speed_up)
     if not _is_clear(best.speed_up, best):

@@ -35,12 +35,12 @@ def group_by_capacity(
     """Group candidates that fit beside the reference, and list those that do not.
 
     Args:
-        needs: What each takes, by kind of resource.
-        room: What there is.
-        reference: What the reference takes.
+        needs: Amount of each resource that a candidate takes.
+        room: Available amount of each resource.
+        reference: Amount of each resource that the reference takes.
 
     Returns:
-        Groups of indices, and the indices of those that do not fit beside the reference.
+        Groups of indices, and the indices of candidates that do not fit beside the reference.
     """
     together: list[list[int]] = []
     alone: list[int] = []
@@ -65,9 +65,9 @@ def _holds(room: Mapping[str, float], need: Mapping[str, float]) -> bool:
 ProgressCallback = Callable[[str, float], None]
 """Called with a description of the current step and the share done, 0 to 1."""
 
-_EXPECTED_BYTES = 1.2e9  # of a process with TensorFlow, before anything is known of the model
+_EXPECTED_BYTES = 1.2e9  # of a process with TensorFlow, without the model
 _PROFILED_BATCHES = 8
-_FEWEST_BATCHES = 8  # so that a quarter of the rows, and batches of four times the size, are two
+_FEWEST_BATCHES = 8  # a quarter of the rows, or batches four times as large, are then two
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class Effort:
     """Length of a benchmark.
 
     Args:
-        rounds: Measurements of each candidate, at least 1.
-        round_s: Seconds of one; an epoch that takes longer is finished.
-        max_batches: Batches of the workload's own size that count as all data; fewer where an epoch
-            of them would take much longer than a round.
+        rounds: Measurements per candidate, at least 1.
+        round_s: Seconds per measurement; an epoch that takes longer is finished.
+        max_batches: Most batches of the original size that count as all data; reduced if an epoch
+            of that many takes more than about two rounds.
     """
 
     rounds: int = 5
@@ -88,14 +88,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Subject:
-    """Workload and config to measure.
-
-    Args:
-        workload: The user's.
-        config: A trial's values.
-        loop: The sweep's.
-        seed: Of the weights and the order of rows.
-    """
+    """Workload and config to measure, with the loop and the seed to train with."""
 
     workload: Workload
     config: Mapping[str, Any]
@@ -114,7 +107,7 @@ class Subject:
         resources: TrialResources,
         **how: bool,
     ) -> TrainableClass:
-        """Return a Trainable of a part of the workload."""
+        """Return a Trainable class for a sample of the workload."""
         part = sample_workload(self.workload, sample, **how)
         return trainable(part, parallelism, resources=resources, loop=self.loop, seed=self.seed)
 
@@ -132,7 +125,7 @@ class _Running:
     all_cpu_s: float = 0.0
 
     def forget(self) -> None:
-        """Begin anew with rounds."""
+        """Discard the measurements so far."""
         self.rates, self.seconds, self.cpu_s, self.all_cpu_s = [], 0.0, 0.0, 0.0
 
     @property
@@ -146,7 +139,7 @@ class _Running:
         )
 
     def round(self, seconds: float) -> None:
-        """Train for a while."""
+        """Train for a number of seconds and record the rate."""
         cpu_s, all_cpu_s = sum(map(cpu_seconds, self.process_ids)), machine_cpu_seconds()
         epochs, took = self.probe.round(seconds)
         self.rates.append(epochs * self.num_rows / took)
@@ -155,7 +148,7 @@ class _Running:
         self.all_cpu_s += machine_cpu_seconds() - all_cpu_s
 
     def end(self) -> None:
-        """End its processes."""
+        """Stop the processes."""
         self.probe.end()
         self.notes.cleanup()
 
@@ -164,8 +157,6 @@ class Rounds:
     """Benchmark of candidates in interleaved rounds.
 
     Args:
-        subject: What is measured.
-        effort: How long.
         on_progress: Called with a description of the current step and the share done, 0 to 1.
     """
 
@@ -182,15 +173,15 @@ class Rounds:
     def measure(
         self, candidates: Sequence[ScalingCandidate], *, profile: bool = False
     ) -> tuple[list[Measurement], dict[str, bytes]]:
-        """Return a measurement of each candidate, in their order, and a profile of the reference.
+        """Return a measurement of each candidate, in order, and a profile of the reference.
 
-        The first is the reference. It is measured along with the others, as many of them at a time
-        as there is room for; a process whose turn it is not takes no time from the others.
+        The reference is measured together with as many other candidates as fit into the cluster.
+        They take turns: a process that waits takes no time from the others.
 
         Args:
-            candidates: The reference first.
-            profile: Whether to profile a few batches; the files of TensorFlow's profile are given
-                by their path within a log folder.
+            candidates: Candidates to measure; the first is the reference.
+            profile: Whether to profile a few batches; the files of the TensorFlow profile are
+                returned by path within a log folder.
 
         Raises:
             TuneTfError: The reference cannot be measured.
@@ -222,7 +213,7 @@ class Rounds:
         return first.probe.profile(made)
 
     def _reference(self, reference: ScalingCandidate) -> _Running:
-        """Start the reference; what it cannot do nobody can."""
+        """Start the reference; an error of it ends the benchmark."""
         try:
             return self._started(reference, calibrating=True)
         except ray.exceptions.RayError as error:
@@ -234,7 +225,7 @@ class Rounds:
         others: Sequence[ScalingCandidate],
         reference_rates: Sequence[float] = (),
     ) -> dict[ScalingCandidate, Measurement]:
-        """Measure candidates, and the reference with them if it runs."""
+        """Measure candidates, together with the reference if it runs."""
         found: dict[ScalingCandidate, Measurement] = {}
         running: list[_Running] = []
         try:
@@ -245,10 +236,10 @@ class Rounds:
                     found[candidate] = Measurement(candidate, error=_text(error))
             measured = running if first is None else [first, *running]
             for each in measured:
-                self._round(each, 0, found, needed=each is first)  # now all wait in the same state
+                self._round(each, 0, found, needed=each is first)  # brings all to the same state
                 each.forget()
             for number in range(self._effort.rounds):
-                # There and back again, so that none always follows the same one.
+                # Alternate the direction, so that no candidate always follows the same one.
                 for each in measured[:: -1 if number % 2 else 1]:
                     self._say(f"round {number + 1}: {each.candidate.label}")
                     self._round(each, self._effort.round_s, found, needed=each is first)
@@ -269,7 +260,7 @@ class Rounds:
         *,
         needed: bool,
     ) -> None:
-        """Train for a while, unless it has failed; note what goes wrong if others can go on."""
+        """Train for a number of seconds; record an error unless the candidate is needed."""
         if running.candidate in found:
             return
         try:
@@ -308,14 +299,14 @@ class Rounds:
         return _Running(candidate, probe, notes, start_s, batch_size)
 
     def _bounded(self, batch_s: float) -> int:
-        """Return how many batches an epoch may have that should take about two rounds."""
+        """Return the number of batches of an epoch that takes about two rounds."""
         fitting = int(2 * self._effort.round_s / max(batch_s, 1e-6))
         return max(_FEWEST_BATCHES, min(self._effort.max_batches, fitting))
 
     def _input_seconds(
         self, first: _Running, found: Iterable[Measurement]
     ) -> dict[tuple[int, int], float]:
-        """Return the seconds of an epoch without a model, by a replica's batch and rows."""
+        """Return seconds per epoch without a model, by batch size and rows of a replica."""
         self._say("the loop without a model")
         if self._subject.loop != "graph":
             return {}
@@ -381,13 +372,13 @@ def _with_input(measurement: Measurement, input_s: Mapping[tuple[int, int], floa
 
 
 def _text(error: Exception) -> str:
-    """Return what went wrong in one line."""
+    """Format an error as one line."""
     cause = getattr(error, "cause", None) or error
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     text = lines[0] if lines else type(cause).__name__
     if isinstance(cause, TuneTfError):
         return text
     if isinstance(error, ray.exceptions.RayActorError):
-        # Of an actor that raised while it was made Ray keeps the text only.
+        # For an error in an actor's constructor, Ray keeps only the traceback text.
         text = lines[-1] if lines else "the process died"
     return f"{type(cause).__name__}: {text}"

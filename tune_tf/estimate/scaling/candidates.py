@@ -25,13 +25,11 @@ _QUICK_DATA_FRACTIONS = (0.25,)
 
 @dataclass(frozen=True)
 class ScalingCandidate:
-    """One way to train a workload.
+    """Combination of parallelism, batch size and amount of data to measure.
 
     Args:
-        dimension: What it varies; the reference, one device, stands among those of devices.
-        parallelism: How a trial is spread.
-        resources: What a trial reserves.
-        batch_scale: The global batch size over the workload's own.
+        dimension: Dimension that it varies; ``"devices"`` for the reference, one device.
+        batch_scale: Ratio of the global batch size to the workload's own.
         data_fraction: Share of the rows.
     """
 
@@ -43,18 +41,18 @@ class ScalingCandidate:
 
     @property
     def num_devices(self) -> int:
-        """GPUs, or CPU cores where there are none."""
+        """Number of GPUs, or of CPU cores without GPUs."""
         return int(self.resources.gpus) or self.resources.cpus
 
     @property
     def family(self) -> str:
-        """What candidates on more and more devices have in common."""
+        """Group of candidates that differ only in their number of devices."""
         kind = self.parallelism.kind.replace("_", " ")
         return "one replica, more cores" if self._is_one_replica_on_several else kind
 
     @property
     def label(self) -> str:
-        """What a reader calls it."""
+        """Short readable name."""
         if self.batch_scale != 1:
             return f"batch x {self.batch_scale:g}"
         if self.data_fraction != 1:
@@ -75,22 +73,22 @@ def mirrored(num_devices: int) -> Parallelism | None:
 
 
 def multi_worker(num_devices: int) -> Parallelism | None:
-    """Return processes with a replica each."""
+    """Return processes with one replica each."""
     return MultiWorker(num_devices)
 
 
 def model_parallel(num_devices: int) -> Parallelism | None:
-    """Return a model cut into stages."""
+    """Return a model split into one stage per device."""
     return ModelParallel(num_devices)
 
 
 def hybrid(num_devices: int) -> Parallelism | None:
-    """Return copies that are cut in two."""
+    """Return replicas of a model split into two stages."""
     return Hybrid(num_devices // 2, 2) if num_devices > 2 and num_devices % 2 == 0 else None
 
 
 def asynchronous(num_devices: int) -> Parallelism | None:
-    """Return workers that do not wait for each other; the server shares the first one's cores."""
+    """Return asynchronous workers; the server shares the cores of the first one."""
     return Asynchronous(num_devices, server_cpus=0)
 
 
@@ -101,7 +99,7 @@ KINDS: tuple[Callable[[int], Parallelism | None], ...] = (
     hybrid,
     asynchronous,
 )
-"""From a number of devices, at least 2, to a parallelism that uses them all; None for none."""
+"""Functions from a number of devices, at least 2, to a parallelism on all of them, or None."""
 
 
 def _label_of(parallelism: Parallelism) -> str:
@@ -132,16 +130,16 @@ def candidates(
     quick: bool = False,
     kinds: Sequence[Callable[[int], Parallelism | None]] = KINDS,
 ) -> tuple[ScalingCandidate, ...]:
-    """Return what to compare, the reference first: one replica on one device.
+    """Return the candidates to compare; the first is the reference: one replica on one device.
 
     Args:
-        like: The sweep's own parallelism; its settings for batches and BatchNormalization are kept.
-        cpus_per_device: CPU cores of each device.
-        max_devices: How many devices there are.
+        like: Parallelism of the sweep, whose settings for batches and BatchNormalization are kept.
+        cpus_per_device: CPU cores per device.
+        max_devices: Number of devices.
         on_gpus: Whether devices are GPUs.
-        loop: The sweep's; ``"fit"`` trains on one device only.
-        quick: Whether to leave out what lies between the ends.
-        kinds: From a number of devices to parallelisms.
+        loop: Training loop of the sweep; ``"fit"`` trains on one device only.
+        quick: Whether to skip candidates between the extremes.
+        kinds: Functions from a number of devices to a parallelism.
     """
 
     def resources(num_devices: int) -> TrialResources:
@@ -169,13 +167,13 @@ def candidates(
 
 
 def _up_to(most: int) -> list[int]:
-    """Return 2, 4, 8, ... and the most there are."""
+    """Return 2, 4, 8, ... up to a maximum, and the maximum."""
     doubled = [2**power for power in range(1, most.bit_length()) if 2**power <= most]
     return doubled if most < 2 or most in doubled else [*doubled, most]
 
 
 def _like(given: Parallelism, made: Parallelism) -> Parallelism:
-    """Return a parallelism with the settings of another that do not say how many devices."""
+    """Return a parallelism with the settings of another that do not depend on the devices."""
     shared = ("synchronized_batch_norm", "micro_batches", "uneven")
     known = {field.name for field in fields(made)}
     return replace(

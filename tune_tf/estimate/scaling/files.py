@@ -1,4 +1,4 @@
-"""Files with the scaling of a workload: page, picture, numbers and profile."""
+"""Files that describe the scaling of a workload: page, plot, numbers and profile."""
 
 import json
 import logging
@@ -25,30 +25,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ScalingFiles:
-    """Location of the scaling files.
-
-    Args:
-        folder: With the page, the picture, the numbers and the profile.
-        mlflow_run_id: MLflow's id of its run; None where nothing is recorded.
-    """
+    """Folder of the scaling files, and id of the MLflow run; None if nothing was recorded."""
 
     folder: Path
     mlflow_run_id: str | None
 
 
 def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
-    """Write files below ``storage_path``, and a run in the sweep's experiment.
+    """Write scaling files below ``storage_path``, and an MLflow run in the sweep's experiment.
 
-    A store that does not answer costs the run only: the files are there.
-
-    Args:
-        scaling: How the workload scales.
-        config: The sweep's settings.
+    If MLflow's store does not answer, only the run is missing.
 
     Raises:
         OSError: A file cannot be written.
     """
-    from mlflow.exceptions import MlflowException  # slow to import; needed at the end only
+    from mlflow.exceptions import MlflowException  # slow to import, needed only here
 
     name = f"{scaling.name}-scale-{scaling.started:%Y%m%d-%H%M%S}"
     folder = config.sweeps_path / name
@@ -74,14 +65,10 @@ PROFILE = "profile"
 
 
 def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
-    """Write ``scale.html``, ``scale.png``, ``scale.json`` and what the profiler gave.
-
-    Args:
-        scaling: How the workload scales.
-        folder: Where to write; made where it is missing.
+    """Write ``scale.html``, ``scale.png``, ``scale.json`` and the files of the profile to a folder.
 
     Returns:
-        Each file by its path within the folder.
+        Paths of the files, by path within the folder.
 
     Raises:
         OSError: A file cannot be written.
@@ -96,7 +83,7 @@ def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         scaling=scaling,
         started=scaling.started.strftime("%d %B %Y, %H:%M"),
         versions=", ".join(f"{name} {version}" for name, version in versions().items()),
-        svg=Markup(svg_text(figure)),  # noqa: S704 - drawn by Matplotlib, which escapes texts
+        svg=Markup(svg_text(figure)),  # noqa: S704 - Matplotlib escapes texts
         headers=HEADERS,
         groups=list(table_of(scaling.measurements)),
         how=scaling.how,

@@ -1,4 +1,4 @@
-"""What was measured of a candidate."""
+"""Measurement of a scaling candidate."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,22 +10,21 @@ from tune_tf.estimate.scaling.candidates import ScalingCandidate
 
 @dataclass(frozen=True)
 class Measurement:
-    """How fast a candidate trained, and what it took.
+    """Training speed and resource usage of a candidate.
 
     Args:
-        candidate: What was measured.
         batch_size: Rows of a global batch.
-        num_rows: Rows of an epoch.
-        rates: Training rows a second of each round.
-        reference_rates: Those of one device in the same rounds.
-        start_s: Seconds from a fresh process to the end of the first epoch, which is traced.
-        memory_bytes: Most memory of its processes on this machine; None where it is not known.
+        num_rows: Rows per epoch.
+        rates: Training rows per second, by round.
+        reference_rates: Training rows per second of one device in the same rounds.
+        start_s: Seconds from a fresh process to the end of the first epoch, including tracing.
+        memory_bytes: Peak memory of its processes on this machine; None if unknown.
         gpu_memory_bytes: GPU memory of its processes on this machine; None without GPUs.
-        busy_cores: CPU seconds a second of its processes on this machine.
-        other_cores: Those of all other processes meanwhile.
-        input_share: Part of an epoch that the same loop takes without a model; None where it was
-            not measured.
-        error: Why it could not be measured; empty where it was.
+        busy_cores: CPU seconds per second of its processes on this machine.
+        other_cores: CPU seconds per second of all other processes in that time.
+        input_share: Share of an epoch that the same loop takes without a model; None if not
+            measured.
+        error: Reason why it could not be measured, or empty.
     """
 
     candidate: ScalingCandidate
@@ -48,27 +47,27 @@ class Measurement:
 
     @property
     def noise(self) -> float:
-        """How far rounds lie from their median, over it."""
+        """Relative spread of the rounds around their median."""
         return _spread(self.rates) / self.rows_per_s
 
     @property
     def speed_up(self) -> float:
-        """Rows a second over those of one device in the same rounds, both as medians."""
+        """Median rate divided by that of one device in the same rounds."""
         return self.rows_per_s / statistics.median(self.reference_rates)
 
     @property
     def doubt(self) -> float:
-        """How far the speed-ups of single rounds lie from each other."""
+        """Spread of the speed-ups of single rounds."""
         pairs = zip(self.rates, self.reference_rates, strict=True)
         return _spread([rate / reference for rate, reference in pairs])
 
     @property
     def efficiency(self) -> float:
-        """Speed-up over the number of devices."""
+        """Speed-up divided by the number of devices."""
         return self.speed_up / self.candidate.num_devices
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Convert to plain data."""
         candidate = self.candidate
         values: dict[str, Any] = {
             "what": candidate.label,
@@ -97,9 +96,9 @@ class Measurement:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return one and a half times the median distance from the median, which outliers leave alone.
+    """Return 1.5 times the median absolute deviation, which is robust to outliers.
 
-    Of numbers from a normal distribution it is about its standard deviation.
+    For a normal distribution this is about the standard deviation.
     """
     middle = statistics.median(values)
     return 1.5 * statistics.median(abs(value - middle) for value in values)

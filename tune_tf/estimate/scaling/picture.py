@@ -11,7 +11,7 @@ from tune_tf.estimate.scaling.measurement import Measurement
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.plots.picture import label_axes, legend, styled
 
-# Of https://jfly.uni-koeln.de/color/, with markers, so that nothing rests on colour alone.
+# Colours of https://jfly.uni-koeln.de/color/; markers, so that colour is not the only cue.
 _STYLES = (
     ("#2484C6", "o"),
     ("#E69F00", "s"),
@@ -20,16 +20,14 @@ _STYLES = (
     ("#D55E00", "v"),
     ("#9A4F96", "P"),
 )
-_TEXT_HEIGHT = 0.035  # over that of the axes
+_TEXT_HEIGHT = 0.035  # relative to the height of the axes
 
 
 class ScalingPicture:
-    """Rows a second over devices, batch sizes and amounts of data, side by side.
+    """Plot of rows per second over devices, batch sizes and amounts of data, side by side.
 
     Args:
-        name: Of the sweep.
-        measurements: The reference first: one replica on one device.
-        on_gpus: Whether devices are GPUs.
+        measurements: All measurements; the first is the reference: one replica on one device.
     """
 
     height = 520
@@ -41,7 +39,7 @@ class ScalingPicture:
         self._device = "GPUs" if on_gpus else "CPU cores"
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on an empty figure."""
+        """Draw the plot on an empty figure."""
         devices, batches, data = figure.subplots(1, 3)
         self._draw_devices(styled(devices))
         self._draw_line(
@@ -62,7 +60,7 @@ class ScalingPicture:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
     def _of(self, dimension: str) -> list[Measurement]:
-        """Return the good ones of a dimension, the reference among them."""
+        """Return the successful measurements of a dimension, and the reference."""
         return [
             each
             for each in self._good
@@ -98,13 +96,13 @@ class ScalingPicture:
             _points(axes, [1], [self._reference], colour=_STYLES[0][0], marker="o", label="")
         axes.set_xticks(numbers)
         top = 1.3 * max(one * numbers[-1], *(max(each.rates) for each in self._of("devices")), 0)
-        axes.set_ylim(top=top)  # with room for the legend
+        axes.set_ylim(top=top)  # leaves space for the legend
         self._annotate_efficiencies(axes, top)
         label_axes(axes, f"{self._device} (at a point: efficiency)", "rows a second")
         legend(axes, loc="best")
 
     def _annotate_efficiencies(self, axes: Axes, top: float) -> None:
-        """Write each efficiency beside its point, one above the other where points are close."""
+        """Write each efficiency beside its point, stacked where points are close."""
         lowest: dict[int, float] = {}
         for each in sorted(self._of("devices")[1:], key=lambda it: it.rows_per_s):
             number = each.candidate.num_devices
@@ -147,7 +145,7 @@ def _points(
     marker: str,
     label: str,
 ) -> None:
-    """Draw medians as a line, with the range of the rounds."""
+    """Draw medians as a line, with the range of the rounds as error bars."""
     medians = [each.rows_per_s for each in measurements]
     low = [each.rows_per_s - min(each.rates) for each in measurements]
     high = [max(each.rates) - each.rows_per_s for each in measurements]

@@ -21,24 +21,24 @@ TrainableClass = type[tune.Trainable]
 
 
 class ProbeActor:
-    """Drives a Trainable by hand, as Tune would."""
+    """Actor that drives a Trainable as Tune would."""
 
     def __init__(self) -> None:
         self._trainable: tune.Trainable | None = None
 
     def start(self, made: TrainableClass, config: dict[str, Any]) -> None:
-        """Begin a trial and train its first epoch, which is traced."""
+        """Start a trial and train its first epoch, which includes tracing."""
         self._trainable = made(config=config)
         self._trainable.train()
 
     def round(self, seconds: float) -> tuple[int, float]:
-        """Train whole epochs until the time is over; return how many, and the seconds they took."""
+        """Train whole epochs until the time is over; return their number and seconds."""
         if self._trainable is None:
             raise RuntimeError("no trial was started")
         return _epochs(self._trainable, seconds)
 
     def epoch_of(self, made: TrainableClass, config: dict[str, Any], seconds: float) -> float:
-        """Return the seconds of an epoch of another trial on the same devices, once traced."""
+        """Return the seconds per epoch of another trial on the same devices, after tracing."""
         trainable = made(config=config)
         trainable.train()
         epochs, took = _epochs(trainable, seconds)
@@ -46,11 +46,11 @@ class ProbeActor:
         return took / epochs
 
     def profile(self, made: TrainableClass, config: dict[str, Any]) -> dict[str, bytes]:
-        """Return the files of TensorFlow's profile of an epoch, by path within a log folder."""
-        import tensorflow as tf  # in this process only
+        """Return the files of a TensorFlow profile of an epoch, by path within a log folder."""
+        import tensorflow as tf  # only this process loads it
 
         trainable = made(config=config)
-        trainable.train()  # not the tracing
+        trainable.train()  # excludes tracing from the profile
         with tempfile.TemporaryDirectory() as folder:
             tf.profiler.experimental.start(folder)
             try:
@@ -65,22 +65,22 @@ class ProbeActor:
             }
 
     def stop(self) -> None:
-        """End the trial."""
+        """Stop the trial."""
         if self._trainable is not None:
             self._trainable.stop()
 
 
 class ScalingProbe:
-    """A process of the cluster with what a candidate reserves, and those that it starts.
+    """Cluster process with the resources of a candidate, including the processes it starts.
 
     Args:
-        made: A Trainable of the candidate, for what it reserves.
-        config: The trial's values.
-        actor: What runs in the process; it has a method ``stop``.
-        arguments: What it is made with.
+        made: Trainable class of the candidate, which defines the resources.
+        config: The trial's config.
+        actor: Class to run in the process; needs a method ``stop``.
+        arguments: Arguments of ``actor``.
 
     Raises:
-        UnavailableResourcesError: The cluster has no room for it now.
+        UnavailableResourcesError: The cluster does not have the resources within a minute.
     """
 
     def __init__(
@@ -113,30 +113,30 @@ class ScalingProbe:
         )
 
     def start(self, made: TrainableClass) -> None:
-        """Begin a trial and train its first epoch."""
+        """Start a trial and train its first epoch."""
         self._ask("start", made, self._config)
 
     def round(self, seconds: float) -> tuple[int, float]:
-        """Train whole epochs for a while; return how many, and the seconds they took."""
+        """Train whole epochs until the time is over; return their number and seconds."""
         took: tuple[int, float] = self._ask("round", seconds)
         return took
 
     def epoch_of(self, made: TrainableClass, seconds: float) -> float:
-        """Return the seconds of an epoch of another trial in the same process."""
+        """Return the seconds per epoch of another trial in the same process."""
         return float(self._ask("epoch_of", made, self._config, seconds))
 
     def profile(self, made: TrainableClass) -> dict[str, bytes]:
-        """Return the files of TensorFlow's profile of an epoch of another trial."""
+        """Return the files of a TensorFlow profile of an epoch of another trial."""
         files: dict[str, bytes] = self._ask("profile", made, self._config)
         return files
 
     def asked(self, method: str, *arguments: Any) -> Any:
-        """Ask the process for something without waiting; return Ray's reference to the answer."""
+        """Call a method of the process without waiting; return Ray's object reference."""
         return getattr(self._actor, method).remote(*arguments)
 
     def end(self) -> None:
-        """End all processes and give back what they reserved."""
-        with contextlib.suppress(Exception):  # what has died already needs no end
+        """Stop all processes and release their resources."""
+        with contextlib.suppress(Exception):  # the actor may already be dead
             ray.get(self._actor.stop.remote(), timeout=15)
         ray.kill(self._actor)
         ray.util.remove_placement_group(self._group)
@@ -160,7 +160,7 @@ def _epochs(trainable: tune.Trainable, seconds: float) -> tuple[int, float]:
 
 
 def cpu_seconds(process_id: int) -> float:
-    """Return the CPU time that a process of this machine has had; 0 where it is gone."""
+    """Return the CPU seconds that a process of this machine has used; 0 if it has ended."""
     with contextlib.suppress(psutil.Error):
         times = psutil.Process(process_id).cpu_times()
         return float(times.user + times.system)
@@ -168,24 +168,20 @@ def cpu_seconds(process_id: int) -> float:
 
 
 def machine_cpu_seconds() -> float:
-    """Return the CPU time that all processes of this machine have had."""
+    """Return the CPU seconds that all processes of this machine have used."""
     times = psutil.cpu_times()
     return float(times.user + times.system)
 
 
 def gpu_memory_bytes(process_ids: set[int], nvml: Any = None) -> int | None:
-    """Return the GPU memory that processes of this machine have taken; None where none is values.
+    """Return the GPU memory of processes of this machine; None if unknown.
 
-    TensorFlow does not give memory back, so it is the most they had at a time.
-
-    Args:
-        process_ids: Of the processes.
-        nvml: The module ``pynvml``, or what stands in for it.
+    TensorFlow never releases GPU memory, so this is also the peak. ``nvml`` replaces ``pynvml``.
     """
     if nvml is None:
         try:
             nvml = importlib.import_module("pynvml")
-        except ImportError:  # an option: only machines with NVIDIA cards have use for it
+        except ImportError:  # optional, for NVIDIA GPUs only
             return None
     try:
         nvml.nvmlInit()

@@ -1,4 +1,4 @@
-"""MLflow run with the scaling of a workload."""
+"""MLflow run that records the scaling of a workload."""
 
 import time
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tune_tf.tracking.runs import SweepRuns, TrackedSweep, connect
 from tune_tf.tracking.writing.run_update import PARENT, STOP_REASON_TAG, Report, RunUpdate
 
 SCALE_TAG = "tune_tf.scale"
-"""Tag of such a run, which is neither a sweep's nor a trial's; holds the sweep's name."""
+"""Tag that marks a scaling run, as opposed to a sweep or trial; holds the sweep's name."""
 
 
 def record_scaling(
@@ -25,17 +25,10 @@ def record_scaling(
     experiment_name: str,
     run: str,
 ) -> str:
-    """Write the run and return its MLflow id.
+    """Write the MLflow run with files by artifact path, and return its id.
 
-    Metrics have the number of devices, the rows of a batch or those of the data as their step, so
-    that MLflow draws the curves.
-
-    Args:
-        scaling: How the workload scales.
-        files: Artifacts by path.
-        tracking_uri: Where MLflow keeps its runs.
-        experiment_name: The sweep's.
-        run: Name of the run.
+    The step of a metric is the number of devices, the batch size or the number of rows, so that
+    MLflow plots the scaling curves.
     """
     now_ms = time.time_ns() // 1_000_000
     runs = SweepRuns(connect(tracking_uri), TrackedSweep(run, tracking_uri, experiment_name))

@@ -22,25 +22,18 @@ from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import checked_tracking_uri
 
 QUICK = Effort(rounds=3, round_s=0.3, max_batches=50)
-"""For a first look: a minute or two, and less certain."""
+"""Quick benchmark of a minute or two, less accurate."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How a workload scales.
+    """Scaling of a workload over devices, batch sizes and amounts of data.
 
     Args:
-        name: Of the sweep.
-        workload: As the sweep file names it.
-        config: The trial's values that were measured.
-        measurements: The reference first: one replica on one device.
-        advice: What they say.
-        on_gpus: Whether devices are GPUs.
-        num_devices: How many there are.
-        effort: How long was measured.
-        total_rows: Training rows that there are.
-        started: When.
-        profile: Files of TensorFlow's profile, content by path within a log folder.
+        workload: Reference to the workload, as in the sweep file.
+        measurements: All measurements; the first is the reference: one replica on one device.
+        total_rows: Number of training rows of the workload.
+        profile: Files of the TensorFlow profile, content by path within a log folder.
     """
 
     name: str
@@ -57,19 +50,19 @@ class Scaling:
 
     @property
     def how(self) -> tuple[str, ...]:
-        """What the numbers mean and how they were taken."""
+        """Explanation of the numbers, in sentences."""
         return how_measured(
             self.effort.rounds, used=self.measurements[0].num_rows, total=self.total_rows
         )
 
     @property
     def machine(self) -> str:
-        """What it was measured on, in words."""
+        """Description of the devices, such as ``4 GPUs``."""
         kind = "GPU" if self.on_gpus else "CPU core"
         return f"{self.num_devices} {kind}{'' if self.num_devices == 1 else 's'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Convert to plain data."""
         return {
             "name": self.name,
             "workload": self.workload,
@@ -95,23 +88,23 @@ def scale_workload(
 ) -> Scaling:
     """Measure how a sweep's workload scales over devices, batch sizes and amounts of data.
 
-    It trains the config from the middle of the search space, without validation and callbacks,
-    each candidate in processes of its own. Starts a Ray cluster on this machine, and ends it again,
-    where none is connected.
+    Each candidate trains the middle config of the search space in separate processes, without
+    validation and callbacks. Without a connected Ray cluster, one is started on this machine and
+    stopped afterwards.
 
     Args:
         config: The sweep's settings.
-        base_dir: What the workload's path is relative to; the working directory by default.
-        effort: How long to measure.
-        quick: Whether to leave out what lies between the ends, and to measure shortly.
-        max_devices: The most to try; all there are by default.
-        profile: Whether to profile a few batches as well.
+        base_dir: Folder that the workload's path is relative to; the working directory by default.
+        effort: Length of the benchmark.
+        quick: Whether to skip candidates between the extremes, and to shorten the benchmark.
+        max_devices: Most devices to try; all by default.
+        profile: Whether to also profile a few batches.
         on_progress: Called with a description of the current step and the share done, 0 to 1.
 
     Raises:
         WorkloadError: The workload cannot be imported, or one replica cannot train it.
-        InvalidSettingsError: There are no devices to try.
-        UnavailableResourcesError: The cluster has no room for a trial.
+        InvalidSettingsError: ``max_devices`` or the tracking settings are invalid.
+        UnavailableResourcesError: The cluster lacks the resources for a trial.
     """
     effort = effort or (QUICK if quick else Effort())
     if max_devices is not None and max_devices < 1:
@@ -126,7 +119,7 @@ def scale_workload(
         most = min(there, max_devices or there)
         tried = candidates(
             config.parallelism,
-            # Without GPUs a device is a core; more of them for one replica are tried as well.
+            # Without GPUs a device is a core, and one replica on several cores is also a candidate.
             cpus_per_device=_cpus_per_device(config) if on_gpus else 1,
             max_devices=most,
             on_gpus=on_gpus,
@@ -155,12 +148,12 @@ def _num_cores() -> int:
 
 
 def _oversubscribed_cpus() -> int:
-    """Return CPUs for a cluster of our own: enough for all candidates, which take turns."""
+    """Return CPUs for a new cluster that hold all candidates at once, because they take turns."""
     return 64 * _num_cores()
 
 
 def _devices(config: SweepConfig) -> tuple[bool, int]:
-    """Return whether devices are GPUs, and how many there are."""
+    """Return whether devices are GPUs, and their number."""
     gpus = int(ray.cluster_resources().get("GPU", 0))
     wants_none = config.resources is not None and not config.resources.gpus
     if gpus and not wants_none:

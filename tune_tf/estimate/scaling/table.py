@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tune_tf.estimate.scaling.measurement import Measurement
 
 NARROW = ("cores busy", "start")
-"""Columns that a narrow terminal can do without."""
+"""Columns to leave out on a narrow terminal."""
 
 TITLES = {
     "devices": "more devices",
@@ -30,13 +30,7 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class TableRow:
-    """Row of the scaling table.
-
-    Args:
-        cells: One a header.
-        error: Why there are no numbers; empty where there are.
-        is_reference: Whether all others are compared with it.
-    """
+    """Row of the scaling table: a cell per header, or an ``error`` instead of numbers."""
 
     cells: tuple[str, ...]
     error: str = ""
@@ -44,11 +38,7 @@ class TableRow:
 
 
 def table_of(measurements: Sequence[Measurement]) -> Iterator[tuple[str, list[TableRow]]]:
-    """Yield each group of lines with its title.
-
-    Args:
-        measurements: The reference first; it stands in the first group.
-    """
+    """Yield the title and the rows of each group; the first measurement is the reference."""
     for dimension, title in TITLES.items():
         rows = [
             _row(each, is_reference=each is measurements[0])
@@ -60,13 +50,7 @@ def table_of(measurements: Sequence[Measurement]) -> Iterator[tuple[str, list[Ta
 
 
 def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
-    """Return what the numbers mean and how they were taken.
-
-    Args:
-        rounds: Measurements of each line.
-        used: Rows that count as all data.
-        total: Training rows that there are.
-    """
+    """Return sentences that explain numbers from the first ``used`` of ``total`` training rows."""
     part = f" All data are the first {used:,} of {total:,} rows here." if used < total else ""
     return (
         f"Each line was trained in processes of its own, warmed up, and then measured {rounds} "

@@ -1,4 +1,4 @@
-"""The best config on all rows and devices: the final model of a sweep."""
+"""Retraining of a sweep's best config on more rows and devices: the final model."""
 
 import logging
 import time
@@ -49,24 +49,24 @@ Tell = Callable[[int, Mapping[str, float]], None]
 
 _ON: tuple[On, ...] = ("train+validation", "train")
 _MODEL = "model"
-_KERAS_FILE = Path("data", "model.keras")  # where MLflow puts it
+_KERAS_FILE = Path("data", "model.keras")  # MLflow's layout
 
 
 @dataclass(frozen=True)
 class Retrained:
-    """A final model.
+    """Final model of a sweep.
 
     Args:
-        sweep_id: The sweep.
-        trial: The trial whose config it was trained with.
-        on: The rows that it was trained on.
-        path: Its folder, with the model as MLflow saves it, the checkpoint and the results.
+        sweep_id: Id of the sweep.
+        trial: Trial whose config was used.
+        on: Rows used for training.
+        path: Folder with the model in MLflow's format, the checkpoint and the results.
         model_path: The model as a ``.keras`` file.
-        metrics: Of the last epoch, and ``test_...`` on the rows that no trial has seen.
-        num_epochs: Epochs that it was trained for.
-        parallelism: How it was spread.
-        mlflow_run_id: MLflow's id of its run; None where it has none.
-        model_uri: What ``mlflow.keras.load_model`` takes; None where MLflow has it not.
+        metrics: Metrics of the last epoch, and ``test_...`` metrics of the test rows.
+        num_epochs: Number of trained epochs.
+        parallelism: Parallelism of the training.
+        mlflow_run_id: Id of the model's MLflow run, if any.
+        model_uri: URI for ``mlflow.keras.load_model``; None if MLflow does not have the model.
     """
 
     sweep_id: str
@@ -82,10 +82,9 @@ class Retrained:
 
 
 class _AllRows:
-    """Mixed in before a workload's own class."""
+    """Workload mixin that adds the validation rows to the training rows."""
 
     def load_data(self, config: Config) -> Data:
-        """Return all rows but those to test on as rows to train on."""
         import keras  # loaded in the trial
 
         data: Data = super().load_data(config)  # type: ignore[misc]
@@ -94,10 +93,10 @@ class _AllRows:
 
 @dataclass
 class _Curve(tune.Callback):
-    """Keeps what is reported, and tells it on.
+    """Tune callback that stores and forwards each report.
 
     Args:
-        tell: Told the epoch and its metrics.
+        tell: Receives the epoch and its metrics.
         points: Epoch, milliseconds since 1970 and metrics of each report.
     """
 
@@ -114,7 +113,9 @@ class _Curve(tune.Callback):
     ) -> None:
         metrics = mlflow_metrics(result)
         epoch = int(result["training_iteration"])
-        self.points = [point for point in self.points if point[0] < epoch]  # of before a restore
+        self.points = [
+            point for point in self.points if point[0] < epoch
+        ]  # a restore repeats epochs
         self.points.append((epoch, time.time_ns() // 1_000_000, metrics))
         self.tell(epoch, metrics)
 
@@ -131,27 +132,27 @@ def retrain_trial(
 ) -> Retrained:
     """Train a trial's config again, by default the best one's, on more rows and devices.
 
-    It trains as a trial does: with the trial's seed, so that ``on="train"`` with the same replicas
-    gives the trial's numbers. Its folder lies beside the sweep's; the MLflow run in the sweep's
-    experiment names sweep and trial, and theirs name it.
+    Training uses the trial's seed, so ``on="train"`` with as many replicas reproduces the trial's
+    numbers. The folder lies beside the sweep's. The MLflow run is in the sweep's experiment and is
+    linked with the runs of sweep and trial.
 
     Args:
-        sweep: The sweep's folder, its id, or its name for the latest sweep of that name.
-        trial: The trial's id, its beginning, or its number.
-        on: The rows: those that trials trained on, with those that they were compared by or
-            without. Rows to test on are never among them.
-        num_replicas: Copies of the model; None for all GPUs of a node, or as in the sweep.
-        num_epochs: Epochs; None for as many as the trial had.
-        storage_path: Where sweeps are looked for by id or name.
-        tell: Told each epoch and its metrics.
+        sweep: Folder, id or name of the sweep; a name selects its latest sweep.
+        trial: The trial's id, a prefix of it, or its number.
+        on: The training rows of the trials, with or without their validation rows. Test rows are
+            never included.
+        num_replicas: Model replicas; None for all GPUs of a node, or as in the sweep.
+        num_epochs: Number of epochs; None for as many as the trial ran.
+        storage_path: Folder that is searched for ids and names.
+        tell: Receives each epoch and its metrics.
 
     Raises:
         UnknownSweepError: There is no such sweep.
         UnknownTrialError: It has no such trial.
         InvalidSettingsError: A setting is not allowed.
-        WorkloadError: The workload or its data are not there, or not as they must be.
-        StoreUnavailableError: MLflow does not answer, so that the run could not be recorded.
-        UnavailableResourcesError: There are not as many devices.
+        WorkloadError: The workload or its data are missing or invalid.
+        StoreUnavailableError: MLflow does not answer, so the run could not be recorded.
+        UnavailableResourcesError: Too few devices are available.
         DivergedError: Training produced NaN or Inf.
         WorkerError: Training failed.
     """
@@ -219,15 +220,15 @@ def _train(
     path: Path,
     curve: _Curve,
 ) -> Trial:
-    """Train; return Tune's trial, which has ended well and has a checkpoint."""
+    """Train and return Tune's trial, which has completed with a checkpoint."""
     resources = final_resources(config, spread)
     spread.check(resources)
     check_cluster(resources, spread)
     trained_on = with_mixin(_AllRows, workload) if on == "train+validation" else workload
-    trial_name = f"trial_{chosen.number:05d}"  # the seed follows from it
+    trial_name = f"trial_{chosen.number:05d}"  # determines the seed
     logger = logging.getLogger("ray.tune.tune")
     level = logger.level
-    logger.setLevel(logging.CRITICAL)  # what goes wrong is raised below
+    logger.setLevel(logging.CRITICAL)  # errors are raised below
     try:
         analysis = tune.run(
             trainable(
@@ -277,7 +278,7 @@ def _record_run(
     test_metrics: Mapping[str, float],
     started: datetime,
 ) -> Retrained:
-    """Write the MLflow run; a store that fails now costs the run only: the model is there."""
+    """Record the MLflow run; a failure only logs a warning, as the model is on disk."""
     if store is None:
         return done
     try:

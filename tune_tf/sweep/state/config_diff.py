@@ -20,10 +20,10 @@ _CHANGEABLE = (
     "oom_retries",
     "checkpoint_interval_s",
 )
-"""Settings that Tune and Optuna read again at a resume; a section stands for all its settings."""
+"""Settings that a resume reads again; a section includes all its settings."""
 
 _FIXED = ("parallelism.kind", "mlflow.tracking_uri", "mlflow.experiment_name")
-"""Settings in these sections that are fixed."""
+"""Fixed settings in these sections."""
 
 _WHY = {
     "name": "the folder has it",
@@ -46,8 +46,8 @@ class Change:
 
     Args:
         where: Dotted path.
-        old: The old value; None if there was none.
-        new: The new value; None if there is none.
+        old: The old value; None if unset.
+        new: The new value; None if unset.
     """
 
     where: str
@@ -55,17 +55,17 @@ class Change:
     new: Any
 
     def __str__(self) -> str:
-        """Return ``budget.num_samples: 8 -> 20``."""
+        """Return text like ``budget.num_samples: 8 -> 20``."""
         return f"{self.where}: {self.values}"
 
     @property
     def values(self) -> str:
-        """The old and the new value as text."""
+        """Text like ``8 -> 20``."""
         return f"{_value_text(self.old)} -> {_value_text(self.new)}"
 
 
 def changes_between(old: SweepConfig, new: SweepConfig) -> list[Change]:
-    """Return the settings that differ, in the order of the sweep file."""
+    """Return the settings that differ, in sweep-file order."""
     before, after = dict(_leaves(old.to_dict())), dict(_leaves(new.to_dict()))
     names = [*before, *(name for name in after if name not in before)]
     return [
@@ -78,10 +78,10 @@ def changes_between(old: SweepConfig, new: SweepConfig) -> list[Change]:
 def check_changes(
     sweep_id: str, changes: Sequence[Change], new: SweepConfig, *, allowed: bool
 ) -> None:
-    """Refuse changes that the user did not allow or that a resume cannot apply.
+    """Reject changes that the user did not allow or a resume cannot apply.
 
     Raises:
-        SweepConflictError: Lists all changes, and why some of them are impossible.
+        SweepConflictError: Lists all changes, and the reasons against impossible ones.
     """
     refused = {change: why for change in changes if (why := _refusal(change, new))}
     if allowed and not refused:

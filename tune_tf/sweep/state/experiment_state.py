@@ -1,8 +1,8 @@
-"""Editor for the files of Tune's experiment state.
+"""Editor for Tune's experiment state files.
 
-The only module that knows their format, which Ray does not document: ``experiment_state-*.json``
-holds two JSON texts a trial, with pickled objects in them; ``search_gen_state-*.json`` holds the
-number of trials and is a pickle in spite of its name.
+Only this module knows their format, which Ray does not document: ``experiment_state-*.json`` holds
+two JSON texts per trial, with embedded pickles; ``search_gen_state-*.json`` holds the number of
+trials and is a pickle despite its name.
 """
 
 import json
@@ -26,12 +26,12 @@ _ENDED = ("TERMINATED", "ERROR")
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """A checkpoint in Tune's state.
+    """Checkpoint in Tune's state.
 
     Args:
-        folder: Its folder, below the sweep's: ``trial_00003/checkpoint_000004``.
+        folder: Path relative to the sweep's, like ``trial_00003/checkpoint_000004``.
         iteration: The trial's iteration when it was saved.
-        registered: Tune's own object.
+        registered: Tune's object.
     """
 
     folder: Path
@@ -40,7 +40,7 @@ class SavedCheckpoint:
 
 
 class TuneTrial:
-    """One trial of Tune's state; :meth:`TuneState.files` contains the changes.
+    """Editable trial of Tune's state; :meth:`TuneState.files` includes the changes.
 
     Args:
         state: Config, status and storage.
@@ -58,7 +58,7 @@ class TuneTrial:
 
     @property
     def status(self) -> str:
-        """Tune's status."""
+        """Tune's status of the trial."""
         return str(self._state["status"])
 
     @property
@@ -74,7 +74,7 @@ class TuneTrial:
 
     @property
     def checkpoints(self) -> list[SavedCheckpoint]:
-        """The checkpoints that Tune knows, newest first."""
+        """Checkpoints known to Tune, newest first."""
         latest = self._manager.latest_checkpoint_result
         kept = [each for each in self._manager.best_checkpoint_results if each is not latest]
         found = [_saved(each) for each in kept if each.checkpoint]
@@ -82,12 +82,7 @@ class TuneTrial:
         return [_saved(latest), *found] if latest and latest.checkpoint else found
 
     def end(self, page: TrialEvents, last: Mapping[str, Any]) -> None:
-        """Record an end that came after Tune had written its state.
-
-        Args:
-            page: The trial's events.
-            last: The last result.
-        """
+        """Record an end that Tune's state does not contain yet, with the last result."""
         outcome = page.outcome or Outcome.INTERRUPTED
         result = {**self.last_result, **last, STOP_REASON: outcome.value}
         if page.cause:
@@ -97,10 +92,10 @@ class TuneTrial:
         self.has_ended = True
 
     def keep_checkpoints(self, saved: Sequence[SavedCheckpoint]) -> None:
-        """Keep some checkpoints only; the trial resumes from the first, or starts over without any.
+        """Keep only these checkpoints; the trial resumes from the first, or starts over.
 
         Args:
-            saved: Existing checkpoints, newest first; Tune fails to remove a missing one.
+            saved: Newest first. All must exist, as Tune fails to remove a missing one.
         """
         manager = type(self._manager)(self._manager.checkpoint_config)
         for each in reversed(saved):
@@ -116,12 +111,12 @@ class TuneTrial:
         """Register a checkpoint that Tune may not know, and continue its numbering.
 
         Args:
-            storage: Where it is.
-            path: Its path there.
+            storage: Storage of the sweep.
+            path: Path of the checkpoint in the storage.
             iteration: The trial's iteration when it was saved.
-            result: The result of that iteration, as far as it is known.
+            result: The known part of that iteration's result.
         """
-        from ray.train._internal.session import _TrainingResult  # as in Tune's own state
+        from ray.train._internal.session import _TrainingResult  # the class in Tune's state
         from ray.tune import Checkpoint
 
         self._set_storage(self.folder_name, int(path.rpartition("_")[2]))
@@ -130,7 +125,7 @@ class TuneTrial:
         return _saved(registered)
 
     def copy_for(self, page: TrialEvents) -> "TuneTrial":
-        """Return a trial that Tune has not saved yet, at its start, modelled on this one."""
+        """Return an unstarted trial that Tune has not saved, modelled on this one."""
         state, run = deepcopy(self._state), deepcopy(self._run)
         name = f"trial_{page.number:05d}"
         config = dict(page.config)
@@ -165,26 +160,26 @@ class TuneTrial:
         return copy
 
     def set_max_failures(self, max_failures: int) -> None:
-        """Set how often the trial is restarted after failures."""
+        """Set the number of restarts after failures."""
         self._state["max_failures"] = max_failures
 
     def _set_storage(self, folder_name: str, checkpoint_index: int) -> None:
-        """Set the trial's folder and the number of its last checkpoint."""
+        """Set the trial's folder and the index of its last checkpoint."""
         storage = _unpickled(self._state["storage"])
         storage.trial_dir_name = folder_name
         storage.current_checkpoint_index = checkpoint_index
         self._state["storage"] = _pickled(storage)
 
     def texts(self) -> list[str]:
-        """Return the two JSON texts of Tune's file."""
+        """Return the trial's two JSON texts in Tune's file."""
         return [json.dumps(self._state, indent=2), json.dumps(self._run, indent=2)]
 
 
 class TuneState:
-    """Tune's state of a sweep.
+    """Editable Tune state of a sweep.
 
     Args:
-        files: The content of Tune's files by name.
+        files: Contents of Tune's files by name.
 
     Raises:
         ValueError: A file is damaged, missing or of an unknown format.
@@ -208,10 +203,10 @@ class TuneState:
             raise ValueError(f"the state of Ray Tune has no {error}") from error
 
     def add(self, page: TrialEvents) -> TuneTrial:
-        """Add a trial that Tune had not saved yet.
+        """Add a trial that Tune has not saved.
 
         Raises:
-            ValueError: There is no trial to model it on.
+            ValueError: No existing trial can serve as a model.
         """
         if not self.trials:
             raise ValueError("no trial is in the state of Ray Tune")
@@ -221,7 +216,7 @@ class TuneState:
         return trial
 
     def files(self) -> dict[str, bytes]:
-        """Return the content of Tune's files by name."""
+        """Return the contents of Tune's files by name."""
         self._whole["trial_data"] = [trial.texts() for trial in self.trials]
         return {
             **self._files,
@@ -247,10 +242,10 @@ def _name_of(files: Mapping[str, bytes], beginning: str) -> str:
 
 
 def _check_pickle(name: str, content: bytes) -> None:
-    """Raise ValueError for a truncated pickle, without loading it."""
+    """Raise ValueError if a pickle is truncated, without loading it."""
     try:
         end = max(place or 0 for _, _, place in pickletools.genops(content))
-    except Exception as error:  # whatever the parser meets in half a file
+    except Exception as error:  # a truncated file can raise anything
         raise ValueError(f"{name} is damaged: {error}") from error
     if end + 1 != len(content):
         raise ValueError(f"{name} is damaged: it goes on after its end")

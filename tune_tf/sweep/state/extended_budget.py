@@ -1,4 +1,4 @@
-"""Extension of the budget of a sweep that has ended or was interrupted."""
+"""Extension of the budget of an ended or interrupted sweep."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ def extended_budget(
 
     Args:
         budget: The present budget.
-        changes: Limits by name: a number or None to replace the limit, or a text like ``"+20"`` to
-            add to it.
+        changes: Limits by name: a number or None replaces the limit, text like ``"+20"`` adds to
+            it.
         num_trials: Number of existing trials.
 
     Raises:
-        InvalidSettingsError: Lists all errors; also raised where nothing would change.
+        InvalidSettingsError: Lists all errors; also raised if nothing would change.
     """
     errors = []
     values = budget.model_dump()

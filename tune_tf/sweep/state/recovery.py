@@ -1,8 +1,9 @@
-"""Recovery of a sweep: its last intact state, updated from the event log and the trials' files.
+"""Recovery of a sweep's state after a crash.
 
-Tune writes its state at intervals, but the event log and the trials' folders are written at once.
-After a kill the state is older than they are, and trials that have ended since would run again.
-What cannot be read is reported, and a sweep without any intact state is refused.
+Tune writes its state at intervals, while the event log and the trials' files are written at once.
+After a kill, Tune's state is outdated and would run ended trials again. Recovery updates the last
+intact state from the log and the files. Unreadable files are reported; a sweep without an intact
+state is rejected.
 """
 
 import logging
@@ -31,17 +32,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recovery:
-    """State that a resume starts from; nothing is changed before :meth:`write`.
+    """State to resume from; nothing on disk changes before :meth:`write`.
 
     Args:
-        storage: Where Tune looks for its state.
+        storage: Storage in which Tune looks for its state.
         files: Tune's state by file name; empty to start with the first trial.
         trial_ids: Ids of the trials in the state.
-        ended: Outcomes of the trials that have ended, by id.
-        begun: Ids of the trials that were started.
-        snapshot: The archive of the state; None if it comes from Tune's own files.
-        unneeded: Paths of checkpoints that no trial resumes from.
-        lost: What was lost, one sentence each.
+        ended: Outcomes of the ended trials, by id.
+        begun: Ids of the started trials.
+        snapshot: Archive of the state; None if it comes from Tune's own files.
+        unneeded: Paths of checkpoints to remove, as no trial resumes from them.
+        lost: Descriptions of lost data, one sentence each.
     """
 
     storage: SweepStorage
@@ -55,11 +56,11 @@ class Recovery:
 
     @property
     def resumes(self) -> bool:
-        """Whether there is a state to resume from."""
+        """Whether a state to resume from exists."""
         return bool(self.files)
 
     def write(self) -> None:
-        """Put the state where Tune looks for it, remove older ones, and log what was lost."""
+        """Write the state where Tune looks for it, remove older ones, and log the losses."""
         for sentence in self.lost:
             _log.warning("%s", sentence)
         for path in self.unneeded:
@@ -74,11 +75,7 @@ class Recovery:
 
 
 def recover(folder: Path, config: SweepConfig) -> Recovery:
-    """Return the state from which a sweep resumes.
-
-    Args:
-        folder: The sweep's folder; it is only read.
-        config: The settings of the resumed sweep.
+    """Return the state to resume a sweep from; the folder is only read.
 
     Raises:
         SweepConflictError: No state is intact; the message says what is left and what to do.
@@ -119,7 +116,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
 
 
 def _add_unlogged_trials(folder: Path, storage: SweepStorage, pages: EventHistory) -> Iterator[str]:
-    """Add what only the trials' own folders hold to the history; yield what the log has lost."""
+    """Add to the history what only the trials' folders hold; yield the log's losses."""
     for path in sorted(folder.glob("trial_*")):
         last = dict(last_report(path / RESULTS))
         if not last:
@@ -136,7 +133,7 @@ def _add_unlogged_trials(folder: Path, storage: SweepStorage, pages: EventHistor
 
 
 def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bool:
-    """Return whether a trial has a checkpoint of its last report; else it must repeat it."""
+    """Return whether a checkpoint of the last report exists; else the trial must repeat it."""
     iterations = map(storage.iteration_of, storage.checkpoints(storage.path(trial)))
     return last["training_iteration"] in iterations
 
@@ -144,7 +141,7 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 def _bring_up_to_date(
     folder: Path, storage: SweepStorage, state: TuneState, pages: EventHistory, lost: list[str]
 ) -> dict[str, Outcome]:
-    """Update Tune's state with what has ended since; return the outcomes by trial id."""
+    """Add ends of trials that Tune's state lacks; return all outcomes by trial id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
     numbers = {trial.number for trial in state.trials}
     for page in pages.trials.values():
@@ -173,7 +170,7 @@ def _bring_up_to_date(
 
 
 def _outcome_of(trial: TuneTrial, page: TrialEvents | None) -> Outcome:
-    """Return the outcome of a trial: from the event log, its last result or Tune's status."""
+    """Return a trial's outcome from the event log, its last result or Tune's status."""
     for outcome in (page.outcome if page else None, Outcome.of_result(trial.last_result)):
         if outcome not in (None, Outcome.INTERRUPTED):
             return outcome
@@ -209,7 +206,7 @@ def _newest_state(
             lost.append(f"{damage[0]}; the sweep goes on from Ray Tune's own files")
         return state, None
     if not pages.trials:
-        return None, None  # nothing is lost: it was killed while Tune wrote its first state
+        return None, None  # killed before the first state was complete: nothing is lost
     ended = sum(page.outcome not in (None, Outcome.INTERRUPTED) for page in pages.trials.values())
     problem = damage[0] if damage else "there is no whole state of Ray Tune"
     raise SweepConflictError(
@@ -222,9 +219,9 @@ def _newest_state(
 
 
 def _last_of(folder: Path, page: TrialEvents) -> Mapping[str, Any]:
-    """Return the last result of a trial that has ended: from its file or the event log."""
+    """Return the last result of an ended trial from its file or the event log."""
     last: Mapping[str, Any] = {}
-    for last in reports(folder / RESULTS):  # noqa: B007 - the last one is wanted
+    for last in reports(folder / RESULTS):  # noqa: B007 - only the last one is needed
         pass
     known = page.last.get("training_iteration", 0)
     if last.get("training_iteration", 0) < known:
@@ -233,7 +230,7 @@ def _last_of(folder: Path, page: TrialEvents) -> Mapping[str, Any]:
 
 
 def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
-    """Yield what is missing in a trial's ``result.json`` and will not be reported once more."""
+    """Yield lost results of ``result.json`` that the trial will not report again."""
     if trial.has_ended:
         wanted = int(trial.last_result.get("training_iteration", 0))
     else:
@@ -247,7 +244,7 @@ def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
 
 
 def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]) -> None:
-    """Let an unfinished trial resume from its newest intact checkpoint."""
+    """Make an unfinished trial resume from its newest intact checkpoint."""
     known = trial.checkpoints
     whole = [each for each in known if storage.is_whole(storage.path(each.folder))]
     while whole and not storage.is_whole(storage.path(whole[0].folder), thoroughly=True):
@@ -268,7 +265,7 @@ def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: l
 
 
 def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> SavedCheckpoint | None:
-    """Return the newest intact checkpoint with a known iteration, even if Tune does not know it."""
+    """Return the newest intact checkpoint with a known result, even if unknown to Tune."""
     results = _results(folder, trial)
     for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):
         iteration = storage.iteration_of(path)
@@ -278,7 +275,7 @@ def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> Sav
 
 
 def _results(folder: Path, trial: TuneTrial) -> dict[int, Mapping[str, Any]]:
-    """Return what a trial has reported, by iteration."""
+    """Return the reported results of a trial by iteration."""
     return {
         iteration: report
         for report in reports(folder / trial.folder_name / RESULTS)
@@ -289,7 +286,7 @@ def _results(folder: Path, trial: TuneTrial) -> dict[int, Mapping[str, Any]]:
 def _obsolete_checkpoints(storage: SweepStorage, state: TuneState) -> Iterator[str]:
     """Yield checkpoints newer than Tune's state, of trials that will write them again.
 
-    A trial may write fewer this time, and an old one would then pass for its last.
+    A resumed trial may write fewer, and an old one would then be taken for its last.
     """
     needed = {storage.path(saved.folder) for trial in state.trials for saved in trial.checkpoints}
     for trial in state.trials:

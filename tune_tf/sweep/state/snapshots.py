@@ -1,8 +1,8 @@
 """Checksummed archives of Tune's state.
 
-Tune overwrites the four files of its state and copies them to the sweep's folder in a thread: a
-kill or a loss of power may leave them truncated or of different ages. Here the four files of one
-moment are kept in one archive with checksums, together with the archive before it.
+Tune overwrites the four files of its state and copies them to the sweep's folder in a thread, so a
+kill or a power loss may leave them truncated or of different ages. An archive holds the four files
+of one moment; the last two archives are kept.
 """
 
 import logging
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 SNAPSHOTS: Final = "snapshots"
-"""Name of the folder, in a sweep's folder."""
+"""Name of the archives' folder in a sweep's folder."""
 
 STATE_FILES: Final = (
     "experiment_state-*.json",
@@ -23,7 +23,7 @@ STATE_FILES: Final = (
     "searcher-state-*.pkl",
     "callback-states-*.pkl",
 )
-"""Patterns of the files of Tune's state; Tune writes the last of them last."""
+"""Glob patterns of Tune's state files; Tune writes the last of them last."""
 
 _SUFFIX = ".zip"
 _NUM_KEPT = 2
@@ -36,7 +36,7 @@ class Snapshot:
 
     Args:
         path: The archive.
-        files: The content of Tune's files by name.
+        files: Contents of Tune's files by name.
     """
 
     path: Path
@@ -70,9 +70,8 @@ def snapshot_paths(folder: Path) -> list[Path]:
 class Snapshots:
     """Background writer of the archives of one session.
 
-    The driver waits for the thread only at the end. States that are superseded while another is
-    being written are skipped. An archive is synced to disk before the one before the last is
-    removed.
+    The driver waits for the thread only at the end. A state that is superseded before it is
+    written is skipped. A new archive is synced to disk before an old one is removed.
 
     Args:
         folder: The sweep's folder.
@@ -94,7 +93,7 @@ class Snapshots:
         """Queue a state for writing.
 
         Args:
-            files: The content of Tune's files by name.
+            files: Contents of Tune's files by name.
             about: Value of :attr:`written` once the state is on disk.
         """
         with self._mutex:
@@ -147,7 +146,7 @@ class Snapshots:
 
 
 def _on_disk(folder: Path) -> None:
-    """Sync the entries of a folder to disk."""
+    """Sync a folder's entries to disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

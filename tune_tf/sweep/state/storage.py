@@ -14,7 +14,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.remote_storage import CheckpointLocation, join_uri
 
-_TRIAL = "trial.npz"  # what tune_tf.training.core.checkpoint writes; it would load Keras
+_TRIAL = "trial.npz"  # as in tune_tf.training.core.checkpoint, which would load Keras
 _HEAD = "head"
 _CHECKPOINT = "checkpoint_*"
 _DAMAGE = (
@@ -31,10 +31,10 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class SweepStorage:
-    """A sweep's folder, or its prefix under the URI in ``storage_path``.
+    """Local folder of a sweep, or its prefix below a remote ``storage_path``.
 
-    Paths are those of the file system, as in Tune's own objects:
-    ``/sweeps/mine/trial_00003``, or ``bucket/sweeps/mine/trial_00003`` in an object store.
+    Paths are file system paths, as in Tune's objects: ``/sweeps/mine/trial_00003``, or
+    ``bucket/sweeps/mine/trial_00003`` in an object store.
 
     Args:
         filesystem: The pyarrow file system.
@@ -60,7 +60,7 @@ class SweepStorage:
         return cls(filesystem, root, uri)
 
     def path(self, *names: str | Path) -> str:
-        """Join names to the path of the sweep."""
+        """Join names to the sweep's path."""
         return "/".join([self.root, *map(str, names)])
 
     def relative(self, path: str) -> str:
@@ -68,7 +68,7 @@ class SweepStorage:
         return path.removeprefix(f"{self.root}/")
 
     def place(self, path: str) -> CheckpointLocation:
-        """Return the absolute location of a path: a local path or a URI."""
+        """Return the local path or URI of a path in this storage."""
         return Path(path) if self.uri is None else join_uri(self.uri, self.relative(path))
 
     def files(self, pattern: str) -> list[str]:
@@ -81,7 +81,7 @@ class SweepStorage:
         )
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file of the sweep.
+        """Read a file of the sweep.
 
         Raises:
             OSError: It cannot be read.
@@ -128,7 +128,7 @@ class SweepStorage:
 
         Args:
             path: The checkpoint's path.
-            thoroughly: Whether to verify the checksums of all bytes.
+            thoroughly: Whether to verify all checksums.
         """
         try:
             found = self.filesystem.get_file_info(fs.FileSelector(path))
@@ -166,10 +166,10 @@ class SweepStorage:
 
 
 def check_storage(config: SweepConfig) -> None:
-    """Refuse a ``storage_path`` that cannot be reached.
+    """Check that a remote ``storage_path`` is writable.
 
     Raises:
-        InvalidSettingsError: Gives the reason.
+        InvalidSettingsError: It is not; the message gives the reason.
     """
     if config.remote_storage is None:
         return

@@ -4,7 +4,6 @@ import abc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import ray
@@ -14,10 +13,9 @@ from ray.util.placement_group import PlacementGroup
 
 from tune_tf.events import log_path
 from tune_tf.resources import TrialResources
-from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.memory.memory_saving import micro_batches_of
-from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
+from tune_tf.trainables.memory.recycling import RECYCLE
 from tune_tf.trainables.multi_process.bundles import Bundles
 from tune_tf.trainables.multi_process.checkpoint_files import (
     Files,
@@ -32,6 +30,7 @@ from tune_tf.trainables.multi_process.worker import (
     WorkerAssignment,
 )
 from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.workload import Config
 
 
@@ -93,14 +92,7 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
         config: Config,
         *,
         workload: PickledWorkload,
-        parallelism: Any,
-        resources: TrialResources,
-        seed: int | None = None,
-        checkpoint_interval_s: float | None = None,
-        recycling: Recycling | None = None,
-        tracking: TrialTracking | None = None,
-        data_id: str | None = None,
-        log_folder: Path | None = None,
+        settings: TrialSettings,
         watch: Watch = Watch(),  # noqa: B008  frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -109,31 +101,20 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
         Args:
             config: The trial's values.
             workload: Its data and model.
-            parallelism: How it is spread.
-            resources: What all workers together may use, where Tune has reserved nothing.
-            seed: The sweep's seed; None draws one from the trial's id.
-            checkpoint_interval_s: Seconds of training after which an iteration asks Tune for a
-                checkpoint; None leaves it to Tune's ``CheckpointConfig``.
-            recycling: When the workers have traced too much to serve another trial.
-            tracking: Where the trial's MLflow run is, for :func:`tune_tf.mlflow_run`; None if it
-                has none.
-            data_id: Names the workload's data, for the processes of a node to share them; None if
-                each loads them by itself.
-            log_folder: The sweep's folder, for the logs of its trials; None for no log.
+            settings: What all trials share.
             watch: When a worker counts as lost.
             clock: Seconds that only grow.
 
         Raises:
             UnavailableResourcesError: There is no Ray cluster, or no room on it.
         """
-        self._sweep_seed = seed
-        self._log_folder = log_folder
-        self._checkpoint_interval_s = checkpoint_interval_s
+        parallelism = settings.parallelism
+        self._settings = settings
+        self._parallelism = parallelism
         self._clock = clock
         self._micro_batches = micro_batches_of(self.trial_resources, parallelism)
         self._saving = self._micro_batches > parallelism.micro_batches  # it ran out of memory
-        self._parallelism = parallelism
-        self._bundles = Bundles(self.trial_resources, parallelism, resources)
+        self._bundles = Bundles(self.trial_resources, parallelism, settings.resources)
         shares = self._bundles.shares
         try:
             self._processes = self.make_processes(
@@ -141,9 +122,9 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
                     workload,
                     shares[0],
                     replace(parallelism.in_a_worker, micro_batches=self._micro_batches),
-                    tracking,
-                    recycling or Recycling(),
-                    data_id,
+                    settings.tracking,
+                    settings.recycling,
+                    settings.data_id,
                 ),
                 shares,
                 self._bundles.placement_group,
@@ -164,7 +145,7 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
         )
         if self._saving:
             result["micro_batches"] = self._micro_batches
-        interval = self._checkpoint_interval_s
+        interval = self._settings.checkpoint_interval_s
         if interval is not None and self._clock() - self._last_checkpoint >= interval:
             result[SHOULD_CHECKPOINT] = True
         if report.recycle:
@@ -183,8 +164,8 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
 
     def _start(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
-        seed = seed_of_trial(self._sweep_seed, self.trial_id, self.trial_name)
-        log = log_path(self._log_folder, self.trial_name)
+        seed = seed_of_trial(self._settings.seed, self.trial_id, self.trial_name)
+        log = log_path(self._settings.log_folder, self.trial_name)
         self.begin(TrialStart(self.trial_id, dict(config), seed, log))
 
 

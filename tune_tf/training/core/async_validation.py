@@ -1,4 +1,4 @@
-"""Asynchronous validation: the next epoch trains while the last one is validated."""
+"""Asynchronous validation of an epoch on the CPU while the next epoch trains."""
 
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,11 +23,11 @@ _DEVICE = "CPU:0"
 
 
 class Validator:
-    """Validation of trials on the CPU, with programs shared by trials of one structure.
+    """Validator of trials on the CPU, with programs shared by trials of one structure.
 
     Args:
         workload: The workload of the trials.
-        replicas: The replicas that hold their rows.
+        replicas: The replicas that hold the rows.
     """
 
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
@@ -40,7 +40,7 @@ class Validator:
 
     @property
     def num_programs(self) -> int:
-        """Programs that were traced."""
+        """Number of traced programs."""
         return self._programs.num_programs
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
@@ -63,34 +63,32 @@ class Validator:
         self._program = self._programs.program_for(*self._trial)
 
     def metrics(self, snapshot: Checkpoint) -> Metrics:
-        """Return a snapshot's metrics on all validation rows, with ``val_`` prefixed."""
+        """Return a snapshot's metrics on all validation rows, with the prefix ``val_``."""
         if self._program is None or self._trial is None:
             raise RuntimeError("no trial was started")
         found = _validate(self._program, snapshot, self._trial[1])
         if _is_finite(found) or not self._program.num_traced_scalars:
             return found
-        # A traced scalar is NaN to code that reads its value while tracing.
+        # Code that reads a traced scalar's value while tracing gets NaN.
         self._program = self._programs.plain_program_for(*self._trial)
         return _validate(self._program, snapshot, self._trial[1])
 
 
 class _Programs(GraphLoop):
-    """Programs for validation only; no trial trains in them."""
+    """Cache of programs that only validate."""
 
     @property
     def _can_check_reuse(self) -> bool:
         return False
 
     def prepare(self, config: Config, rows: DeviceRows) -> DeviceRows:
-        """Return a trial's rows with its per-example preprocessing."""
         return self._per_examples.of(config, rows)
 
     def program_for(self, config: Config, rows: DeviceRows, seed: int) -> Program:
-        """Return the program of a trial's structure, with its scalars."""
         return self._program_for(config, rows, seed)[0]
 
     def plain_program_for(self, config: Config, rows: DeviceRows, seed: int) -> Program:
-        """Return a program without traced scalars, now and for all trials of the structure."""
+        """Return a program without traced scalars, from now on for all trials of its structure."""
         model = self._build(config, seed, rows)
         key = self._structure(model, scalars_of(model), config, rows).key
         if key:
@@ -112,14 +110,14 @@ def _is_finite(metrics: Metrics) -> bool:
 class AsyncValidationLoop:
     """Loop that trains the next epoch while a snapshot of the last one is validated on the CPU.
 
-    Each epoch is reported once, in order, with the same numbers as synchronous validation gives.
-    ``on_epoch_end`` is called after the next epoch has been trained, so what callbacks change takes
-    effect, or ends the trial, one epoch later, and what they add to the logs is reported with that
-    later epoch. No epoch is trained after one that they make the last.
+    Each epoch is reported once, in order, with the numbers of synchronous validation.
+    ``on_epoch_end`` is called after the next epoch has been trained. A callback's changes and its
+    request to stop take effect one epoch later, and its additions to the logs are reported with
+    that later epoch. No further epoch is trained after a request to stop.
 
     Args:
         inner: The training loop.
-        validator: Validates its snapshots.
+        validator: Validator of the loop's snapshots.
     """
 
     def __init__(self, inner: GraphLoop, validator: Validator) -> None:
@@ -127,36 +125,33 @@ class AsyncValidationLoop:
         self._validator = validator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="train_ahead")
         self._next_epoch: Future[Metrics] | None = None
-        self._snapshot: Checkpoint | None = None  # of the epoch reported last
-        self._pending: tuple[int, Metrics] | None = None  # that epoch, for the callbacks
-        # The trial before its first validation.
+        self._snapshot: Checkpoint | None = None  # of the last reported epoch
+        self._pending: tuple[int, Metrics] | None = (
+            None  # that epoch and its metrics, until on_epoch_end
+        )
+        # The trial until its first validation.
         self._unvalidated_trial: tuple[Config, DeviceRows, int] | None = None
 
     @property
     def num_programs(self) -> int:
-        """Programs that were traced."""
+        """Number of traced programs of training and validation."""
         return self._inner.num_programs + self._validator.num_programs
 
     @property
     def performance(self) -> dict[str, float]:
-        """Speed of the epoch trained last, by result key."""
+        """Speed of the last trained epoch, by result key."""
         return self._inner.performance
 
     @property
     def stop_training(self) -> bool:
-        """Whether a callback asked to end the trial."""
+        """Whether a callback requested the end of the trial."""
         return self._inner.stop_training
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial.
-
-        Args:
-            config: The trial's config.
-            rows: Its data, placed by :func:`tune_tf.training.input.device_rows.place_rows`.
-            seed: Seed of weights, dropout and data order.
+        """Begin a trial; the arguments are those of :meth:`GraphLoop.start`.
 
         Raises:
-            WorkloadError: There are no rows to validate on.
+            WorkloadError: There are no validation rows, or a callback has validation hooks.
         """
         if rows.validation is None:
             raise WorkloadError(
@@ -196,13 +191,13 @@ class AsyncValidationLoop:
         return metrics | added
 
     def state(self) -> Checkpoint:
-        """Return everything needed to resume after the epoch reported last."""
+        """Return a checkpoint of the last reported epoch."""
         if self._snapshot is not None:
             return self._snapshot
         return self._inner.state()
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Resume from a state; the config of :meth:`start` overrides the checkpoint's."""
+        """Resume from a checkpoint; the config of :meth:`start` overrides the checkpoint's."""
         self._wait()
         self._inner.restore(replace(checkpoint, pending_metrics=None))
         self._snapshot = self._pending = None
@@ -213,16 +208,16 @@ class AsyncValidationLoop:
             )
 
     def finish(self) -> None:
-        """End the trial after the epoch in training."""
+        """End the trial once the epoch in training has finished."""
         self._wait()
         self._notify_callbacks(continues=False)
         self._inner.finish()
 
     def _notify_callbacks(self, *, continues: bool = True) -> Metrics:
-        """Call ``on_epoch_end`` for the epoch reported last; return what callbacks add.
+        """Call ``on_epoch_end`` for the last reported epoch; return the metrics that callbacks add.
 
-        Callbacks see the model as it was then. Variables that they change keep the new value; the
-        others get back what was trained since, if the trial continues.
+        Callbacks see the model after that epoch. Variables that they change keep the new values; if
+        the trial continues, the others get their later trained values back.
         """
         pending_metrics, self._pending = self._pending, None
         if pending_metrics is None or self._snapshot is None or self._inner.callbacks.is_empty:

@@ -1,4 +1,4 @@
-"""BatchNormalization with several replicas or micro-batches."""
+"""BatchNormalization layers with several replicas or micro-batches."""
 
 import functools
 import logging
@@ -18,20 +18,20 @@ def batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
 
 
 def synchronize(model: keras.Model) -> None:
-    """Make all BatchNormalization layers of an untraced model use the rows of all replicas."""
+    """Set ``synchronized`` in the BatchNormalization layers of an untraced model."""
     for layer in batch_norms(model):
         layer.synchronized = True
 
 
 def warn_of_local_statistics(model: keras.Model, num_replicas: int) -> None:
-    """Warn, once per process, of layers whose results depend on the number of replicas."""
+    """Warn once per process of layers whose results depend on the number of replicas."""
     names = tuple(layer.name for layer in batch_norms(model) if not layer.synchronized)
     if names and num_replicas > 1:
         _warn_once(names, num_replicas)
 
 
 def warn_of_smaller_batches(model: keras.Model, micro_batches: int) -> None:
-    """Warn, once per process, of layers that normalise by a micro-batch."""
+    """Warn once per process of layers that normalize by a micro-batch."""
     names = tuple(layer.name for layer in batch_norms(model))
     if names and micro_batches > 1:
         _warn_of_pieces_once(names, micro_batches)
@@ -60,7 +60,7 @@ def _warn_of_pieces_once(names: tuple[str, ...], micro_batches: int) -> None:
 
 
 def layers_in(root: keras.Layer) -> Iterator[keras.Layer]:
-    """Return a layer and all layers reachable through its attributes."""
+    """Yield a layer and all layers reachable through its attributes."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:

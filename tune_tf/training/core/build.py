@@ -1,4 +1,4 @@
-"""Reproducible building of a workload's model, as in a fresh process."""
+"""Reproducible building of models and their variables, as in a fresh process."""
 
 import os
 from collections.abc import Callable
@@ -24,15 +24,14 @@ Built = TypeVar("Built")
 def build_model(
     workload: Workload, config: Config, replicas: Replicas, seed: int, x: Any = None
 ) -> keras.Model:
-    """Return the workload's model for a config: compiled, with fresh seeded weights.
+    """Return the workload's compiled model for a config, with fresh seeded weights.
 
     Args:
         workload: The workload.
         config: The trial's config.
         replicas: The replicas that hold the weights.
         seed: Seed of the weights.
-        x: A few rows of input, to create weights whose shapes depend on the first call; None to
-            leave them out.
+        x: A few rows of input to create weights whose shapes depend on the first call, or None.
 
     Raises:
         WorkloadError: ``build_model`` did not return a compiled Keras model.
@@ -52,13 +51,13 @@ def build_model(
 def build_for_checkpoint(
     workload: Workload, config: Config, seed: int, *, needs_data: bool = False
 ) -> keras.Model:
-    """Return a model on one CPU with all variables, the optimizer's included, for a checkpoint.
+    """Return a model on one CPU with all variables of a checkpoint, the optimizer's included.
 
     Args:
         workload: The workload.
         config: The trial's config.
         seed: Seed of the weights.
-        needs_data: Whether the model depends on what ``load_data`` sets on the workload.
+        needs_data: Whether ``load_data`` sets attributes that the model depends on.
 
     Raises:
         WorkloadError: As for :func:`build_model`.
@@ -78,13 +77,13 @@ def build_for_checkpoint(
 def _run_in_fresh_thread(build: Callable[[], Built]) -> Built:
     """Build in a new thread, as in a fresh process.
 
-    Keras counts automatic names and keeps its global generator per thread; so ``auc`` does not
-    become ``auc_7`` after six earlier builds.
+    Keras counts automatic names and keeps its global generator per thread. A new thread keeps
+    ``auc`` from becoming ``auc_7`` after six earlier builds.
     """
     policy = keras.config.dtype_policy()
 
     def build_by_policy() -> Built:
-        if policy.name != keras.config.floatx():  # else `build` may still choose that
+        if policy.name != keras.config.floatx():  # else `build` may still set floatx
             keras.config.set_dtype_policy(policy)
         return build()
 
@@ -112,14 +111,9 @@ def _check_model(workload: Workload, model: Any) -> keras.Model:
 
 
 def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
-    """Create the weights of a model whose input shapes depend on the first call.
+    """Create the weights of a model whose shapes depend on its first call.
 
-    The call is symbolic: a real one would advance random generators and RNN states.
-
-    Args:
-        model: A compiled model.
-        x: A few rows of input.
-        replicas: The replicas that hold the weights.
+    The call is symbolic, since a real one would advance random generators and RNN states.
     """
     if not model.built or not all(layer.built for layer in model.layers):
         symbols = keras.tree.map_structure(_symbol_like, _of_batch_size(model, x))
@@ -128,7 +122,7 @@ def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
 
 
 def _of_batch_size(model: keras.Model, rows: Any) -> Any:
-    """Return as many rows as a model with a fixed batch size takes, such as a stateful RNN."""
+    """Return as many rows as a model with a fixed batch size needs, such as a stateful RNN."""
     inputs = getattr(model, "inputs", None)
     size = inputs[0].shape[0] if inputs else None
     if size is None:
@@ -143,12 +137,12 @@ def _symbol_like(array: Any) -> keras.KerasTensor:
 
 
 def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create the loss metrics of a model with several outputs.
+    """Create the loss metrics of a compiled and built model with several outputs.
 
     Args:
-        model: Compiled and built.
-        sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
-        replicas: The replicas that hold its variables.
+        model: The model.
+        sample: A few rows ``(x, y[, sample_weight])``.
+        replicas: The replicas that hold the variables.
     """
     x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
     with replicas.scope():
@@ -157,12 +151,12 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
 
 
 def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create all variables that tracing needs, those of loss, metrics and optimizer included.
+    """Create all variables that tracing needs, including those of loss, metrics and optimizer.
 
     Args:
         model: A compiled model.
-        sample: A few rows ``(x, y)`` or ``(x, y, sample_weight)``.
-        replicas: The replicas that hold its variables.
+        sample: A few rows ``(x, y[, sample_weight])``.
+        replicas: The replicas that hold the variables.
     """
     build_weights(model, sample[0], replicas)
     x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
@@ -170,11 +164,11 @@ def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Re
     def build() -> None:
         with replicas.scope():
             y_pred = model(x, training=False)
-            if model.loss is not None:  # else a custom train_step computes one
+            if model.loss is not None:  # else a custom train_step computes the loss
                 model.compute_loss(x, y, y_pred, sample_weight, training=False)
             model.compute_metrics(x, y, y_pred, sample_weight)
             model.reset_metrics()
             if not model.optimizer.built:
                 model.optimizer.build(model.trainable_variables)
 
-    _run_in_fresh_thread(build)  # creates metrics that were given by name
+    _run_in_fresh_thread(build)  # creates metrics that are given by name

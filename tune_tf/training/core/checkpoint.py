@@ -1,7 +1,6 @@
-"""Checkpoint of a trial in one file, written atomically.
+"""Checkpoint of a trial in one file, written atomically and read without pickle.
 
-The file is a NumPy ``.npz`` archive of the variables of model and optimizer and one JSON text. It
-is read without pickle.
+The file is a NumPy ``.npz`` archive with the variables of model and optimizer and one JSON text.
 """
 
 import json
@@ -27,21 +26,21 @@ _HEAD = "head"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a trial between two epochs.
+    """State of a trial between two epochs.
 
     Args:
         model: Values of ``model.variables``: weights, statistics, states of random generators.
         optimizer: Values of ``optimizer.variables``: iterations, slots, learning rate.
-        epoch: Epochs done; the order of the data follows from it and the seed.
+        epoch: Number of finished epochs; with the seed, it determines the order of the data.
         seed: The trial's seed.
-        config: The trial's values when it was saved.
-        initial_rate: The learning rate that the trial started with; None for a schedule.
+        config: The trial's config when it was saved.
+        initial_rate: The trial's initial learning rate; None for a schedule.
         callbacks: State of the Keras callbacks.
         names: Names of the variables, to match them to a model.
         pending_metrics: Metrics of the last epoch if ``on_epoch_end`` has not been called for it.
-        has_ended: Whether ``on_train_end`` has been called: the weights are then final.
-        needs_data: Whether ``load_data`` set attributes of the workload, so that it must run
-            before the model is built again.
+        has_ended: Whether ``on_train_end`` has been called, so that the weights are final.
+        needs_data: Whether ``load_data`` must run before the model is rebuilt, because it sets
+            attributes of the workload.
     """
 
     model: "list[np.ndarray[Any, Any]]" = field(repr=False)
@@ -69,7 +68,7 @@ class Checkpoint:
         has_ended: bool = False,
         needs_data: bool = False,
     ) -> "Checkpoint":
-        """Return the state of a model and its optimizer, both built."""
+        """Return the checkpoint of a built model with a built optimizer."""
         return cls(
             model=[variable.numpy() for variable in model.variables],
             optimizer=[variable.numpy() for variable in model.optimizer.variables],
@@ -86,17 +85,17 @@ class Checkpoint:
     def load_into(self, model: keras.Model, initial_rate: Rate) -> None:
         """Set a built model and its optimizer to this state.
 
-        A trial whose initial learning rate differs from the saved trial's (after an exploit of
-        population-based training) keeps its own; otherwise it takes the saved one as callbacks left
-        it. Variables that a zero hyperparameter removes, such as dropout states and momentum, may
-        be missing on either side; the model's start fresh.
+        The learning rate is the saved one, as callbacks left it, unless the trial's initial rate
+        differs from the saved trial's (after an exploit of population-based training). Variables
+        that a zero hyperparameter removes, such as dropout states and momentum, may be missing on
+        either side; those that the checkpoint lacks start fresh.
 
         Args:
             model: The model.
             initial_rate: The trial's initial learning rate; None for a schedule.
 
         Raises:
-            CheckpointError: The state is of a model of another structure.
+            CheckpointError: The state belongs to a model of another structure.
         """
         variables = [*model.variables, *model.optimizer.variables]
         names = variable_names(model)
@@ -144,7 +143,7 @@ class Checkpoint:
         """Read the file.
 
         Raises:
-            CheckpointError: It is missing, truncated, or of another format.
+            CheckpointError: The file is missing, truncated or in another format.
         """
         path = folder / FILE_NAME
         try:
@@ -183,7 +182,7 @@ class Checkpoint:
 
 
 def _fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the fields without copying the arrays."""
+    """Return the fields without copies of the arrays."""
     return {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__}
 
 
@@ -194,7 +193,7 @@ def _plain(value: Any) -> Any:
 
 
 def _storable(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return arrays of a type unknown to NumPy (bfloat16) as bytes, others unchanged."""
+    """View an array of a type unknown to NumPy (bfloat16) as bytes; return others unchanged."""
     return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
 
 

@@ -1,4 +1,4 @@
-"""Training loop on ``keras.Model.fit``, for what only ``fit`` supports."""
+"""Training loop on ``keras.Model.fit``, for workloads that need what only ``fit`` supports."""
 
 import queue
 import threading
@@ -45,7 +45,7 @@ class _Gate(keras.callbacks.Callback):
         self._state = TrialCallbackState([])
         self._go: queue.Queue[bool] = queue.Queue()
         self._done: queue.Queue[Metrics | BaseException] = queue.Queue()
-        #: Initial state of the other callbacks; None for their own.
+        #: State to restore when training begins; None for the callbacks' initial state.
         self.restored: CallbackState | None = None
         #: Whether ``on_train_end`` has been called.
         self.have_ended = False
@@ -68,7 +68,7 @@ class _Gate(keras.callbacks.Callback):
         self._go.put(False)
 
     def failed(self, error: BaseException) -> None:
-        """Raise an error of ``fit`` in :meth:`next_epoch`."""
+        """Make :meth:`next_epoch` raise an error of ``fit``."""
         self._done.put(error)
 
     def wait(self) -> bool:
@@ -94,7 +94,7 @@ class _Gate(keras.callbacks.Callback):
 
 
 class _UnknownEnd(keras.callbacks.Callback):
-    """First callback; tells the others that the number of epochs is unknown."""
+    """First callback of the list, which sets the number of epochs to unknown."""
 
     def set_params(self, params: dict[str, Any]) -> None:
         params.update(trial_params(params["steps"]))
@@ -113,7 +113,7 @@ class _Trial:
 
 
 class FitLoop:
-    """Loop with one call of ``fit`` per trial, paused between epochs.
+    """Loop that calls ``fit`` once per trial and pauses it between epochs.
 
     Args:
         workload: The workload of the trials.
@@ -136,7 +136,7 @@ class FitLoop:
 
     @property
     def stop_training(self) -> bool:
-        """Whether a callback asked to end the trial."""
+        """Whether a callback requested the end of the trial."""
         return bool(self._current.model.stop_training)
 
     @property
@@ -146,11 +146,11 @@ class FitLoop:
         return self._trial
 
     def start(self, config: Config, rows: Data, seed: int) -> None:
-        """Begin a trial with a model of its own.
+        """Begin a trial with a new model.
 
         Args:
             config: The trial's config.
-            rows: The workload's data as returned by ``load_data``.
+            rows: The data as returned by ``load_data``.
             seed: Seed of weights and data order.
 
         Raises:
@@ -188,7 +188,7 @@ class FitLoop:
         return metrics
 
     def state(self) -> Checkpoint:
-        """Return everything needed to resume later."""
+        """Return a checkpoint of the trial."""
         trial = self._current
         self._build(trial)
         return Checkpoint.of(
@@ -203,7 +203,7 @@ class FitLoop:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Resume from a state; the config of :meth:`start` overrides the checkpoint's."""
+        """Resume from a checkpoint; the config of :meth:`start` overrides the checkpoint's."""
         trial = self._current
         _end(trial)
         self._build(trial)
@@ -261,7 +261,7 @@ class FitLoop:
 
 
 def _end(trial: _Trial) -> None:
-    """Let ``fit`` return, and wait for it."""
+    """Stop ``fit`` and wait until it returns."""
     if trial.thread and trial.thread.is_alive():
         trial.gate.stop()
         trial.thread.join()

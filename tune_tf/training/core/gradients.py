@@ -1,4 +1,4 @@
-"""Arithmetic on gradients: dense, sparse or None."""
+"""Arithmetic on gradients that are dense, sparse or None."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def add_gradients(first: Any, second: Any) -> Any:
-    """Return the sum of two gradients, sparse if both are."""
+    """Return the sum of two gradients, which is sparse if both are."""
     if first is None or second is None:
         return second if first is None else first
     if isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices):
@@ -19,7 +19,7 @@ def add_gradients(first: Any, second: Any) -> Any:
 
 
 def scale_gradient(gradient: Any, factor: float) -> Any:
-    """Return a gradient times a factor."""
+    """Multiply a gradient by a factor."""
     if factor == 1:
         return gradient
     if isinstance(gradient, tf.IndexedSlices):

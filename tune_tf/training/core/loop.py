@@ -1,4 +1,4 @@
-"""Training loop with epochs as graph calls, reused from trial to trial in one process."""
+"""Training loop that runs epochs as graph calls and reuses traced programs across trials."""
 
 import abc
 import logging
@@ -45,19 +45,19 @@ from tune_tf.workload import Config, Workload
 _log = logging.getLogger(__name__)
 
 
-_EAGER_CHECKS = 2  # programs of a loop that are compared with eager execution
+_EAGER_CHECKS = 2  # number of programs that a loop compares with eager execution
 
 
 class Loop(Protocol):
-    """Training loop as a Trainable uses it."""
+    """Training loop for a Trainable."""
 
     @property
     def num_programs(self) -> int:
-        """Programs that were traced."""
+        """Number of traced programs."""
 
     @property
     def stop_training(self) -> bool:
-        """Whether a callback asked to end the trial."""
+        """Whether a callback requested the end of the trial."""
 
     @property
     def performance(self) -> dict[str, float]:
@@ -70,10 +70,10 @@ class Loop(Protocol):
         """Train and validate for one epoch; return metrics by name."""
 
     def state(self) -> Checkpoint:
-        """Return everything needed to resume later."""
+        """Return a checkpoint of the trial."""
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Resume from a state; the config of :meth:`start` overrides the checkpoint's."""
+        """Resume from a checkpoint; the config of :meth:`start` overrides the checkpoint's."""
 
     def finish(self) -> None:
         """End the trial."""
@@ -91,18 +91,18 @@ class LoopTrial:
     key: str | None
     is_first_run: bool
     initial_rate: Rate
-    structure: str | None = None  # of the model, where callbacks may change it
+    structure: str | None = None  # of the model, if callbacks may change it
     epoch: int = 0
-    restored: Checkpoint | None = None  # starting point of the first epoch, if it was restored
+    restored: Checkpoint | None = None  # start of the first epoch, if restored
 
 
 class GraphLoop:
-    """Epochs as single graph calls, with programs shared by trials of one structure.
+    """Loop that runs each epoch as one graph call, with programs shared by trials of one structure.
 
     Args:
         workload: The workload of the trials.
         replicas: The replicas to train on.
-        parallelism: How batches are split; its number of replicas is that of ``replicas``.
+        parallelism: Batch settings for as many replicas as ``replicas``.
     """
 
     program_class: type[Program] = Program
@@ -134,12 +134,12 @@ class GraphLoop:
 
     @property
     def _can_check_reuse(self) -> bool:
-        """Whether this process can run an epoch eagerly by itself."""
+        """Whether this process can run an epoch eagerly without other processes."""
         return self.program_class is Program and type(self._replicas) is Replicas
 
     @property
     def stop_training(self) -> bool:
-        """Whether a callback asked to end the trial."""
+        """Whether a callback requested the end of the trial."""
         return bool(self._current.program.model.stop_training)
 
     @property
@@ -149,11 +149,11 @@ class GraphLoop:
         return self._trial
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial with fresh seeded weights; reuse a traced program if one matches.
+        """Begin a trial with fresh seeded weights, in a matching traced program if one exists.
 
         Args:
             config: The trial's config.
-            rows: Its data, placed by :func:`tune_tf.training.input.device_rows.place_rows`.
+            rows: Data from :func:`tune_tf.training.input.device_rows.place_rows`.
             seed: Seed of weights, dropout and data order.
         """
         trial = self._trial = self._prepare(config, rows, seed)
@@ -162,14 +162,14 @@ class GraphLoop:
             return
         trial.structure = trial.program.structure()
         trial.callbacks.train_begin()
-        # A callback changed the model (froze a layer, for example), or it cannot be compared.
+        # A callback changed the model (by freezing a layer, say), or it cannot be compared.
         if trial.structure is None or trial.program.structure() != trial.structure:
             self._unshare(trial.program, trial.key)
             trial.program.retrace()
             trial.key = None
 
     def _prepare(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
-        """Return a trial whose callbacks have not begun."""
+        """Return a trial before ``on_train_begin``."""
         rows = self._per_examples.of(config, rows)
         program, key, is_first = self._program_for(config, rows, seed)
         callbacks = self._callbacks(config, rows, program.model)
@@ -199,7 +199,7 @@ class GraphLoop:
         return metrics
 
     def end_epoch(self, epoch: int, metrics: Metrics) -> Metrics:
-        """Call ``on_epoch_end``, counting from 0; return the metrics with those that it adds."""
+        """Call ``on_epoch_end`` with an epoch counted from 0; return the metrics it leaves."""
         return self._current.callbacks.epoch_end(epoch, metrics)
 
     def end_training(self) -> None:
@@ -208,16 +208,16 @@ class GraphLoop:
 
     @property
     def model(self) -> Any:
-        """The trial's model."""
+        """Model of the trial."""
         return self._current.program.model
 
     @property
     def callbacks(self) -> EpochCallbacks:
-        """The trial's callbacks."""
+        """Callbacks of the trial."""
         return self._current.callbacks
 
     def state(self) -> Checkpoint:
-        """Return everything needed to resume later."""
+        """Return a checkpoint of the trial."""
         trial = self._current
         return Checkpoint.of(
             trial.program.model,
@@ -231,10 +231,10 @@ class GraphLoop:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Resume from a state, also one saved with another number of replicas.
+        """Resume from a checkpoint, also from one with another number of replicas.
 
         Raises:
-            CheckpointError: The checkpoint is of a model of another structure.
+            CheckpointError: The checkpoint's model has another structure.
         """
         trial = self._current
         self._load(checkpoint, trial)
@@ -256,7 +256,7 @@ class GraphLoop:
     def _program_for(
         self, config: Config, rows: DeviceRows, seed: int
     ) -> tuple[Program, str | None, bool]:
-        """Return a trial's program, its key, and whether it is new."""
+        """Return a trial's program, its key and whether it is new."""
         model = self._build(config, seed, rows)
         scalars = scalars_of(model)
         found = self._structure(model, scalars, config, rows)
@@ -278,8 +278,8 @@ class GraphLoop:
     def _check_reuse(self, program: Program, fresh: "_Fresh") -> tuple[Program, str | None, bool]:
         """Return a reused program, or a new one if a fresh model gives different numbers.
 
-        The check runs for the first trial that reuses a program and whenever a parameter changes
-        for the first time.
+        The check runs when a program is reused for the first time and when a parameter changes for
+        the first time.
         """
         record, key = program.reuse, fresh.found.key
         if record is None or fresh.rows.is_streamed or not self._checks_reuse:
@@ -290,7 +290,7 @@ class GraphLoop:
         try:
             with preserve_global_rng():
                 traced, differences = self._try_reuse(program, fresh)
-        except tf.errors.ResourceExhaustedError:  # two models in training do not fit
+        except tf.errors.ResourceExhaustedError:  # two models do not fit
             _log.info("Skipping the check of a reused program: not enough memory")
             differences = []
         if not differences:
@@ -304,7 +304,7 @@ class GraphLoop:
         return traced, None, True
 
     def _try_reuse(self, program: Program, fresh: "_Fresh") -> tuple[Program, list[str]]:
-        """Return a fresh program, and the differences of a reused one from it."""
+        """Return a fresh program and its differences from a reused one."""
         config, rows, seed = fresh.config, fresh.rows, fresh.seed
         inputs = self._inputs(config, rows, seed, 0)
         eager = self._new_program(fresh.model, [], config, rows, fresh.found)
@@ -316,13 +316,11 @@ class GraphLoop:
         return traced, reuse_check.compare_programs(program, traced, inputs)
 
     def _share(self, program: Program, key: str | None, config: Config) -> None:
-        """Share a program with later trials of its structure."""
         if key is not None and key not in self._unshared:
             program.reuse = ReuseRecord(flat(config))
             self._programs.setdefault(key, []).append(program)
 
     def _unshare(self, program: Program, key: str | None) -> None:
-        """Stop sharing a program."""
         if key is not None and program in self._programs.get(key, ()):
             self._programs[key].remove(program)
 
@@ -331,7 +329,7 @@ class GraphLoop:
         trial.callbacks.restore(checkpoint.callbacks)
 
     def _run_guarded(self, trial: LoopTrial) -> Metrics:
-        """Run an epoch; stop sharing a program whose trace holds state of this trial."""
+        """Run an epoch; stop sharing a program whose trace contains state of this trial."""
         if not trial.is_first_run:
             return self._run(trial)
         trial.is_first_run = False
@@ -345,9 +343,9 @@ class GraphLoop:
     def _first_run(self, trial: LoopTrial) -> Metrics:
         """Run a new program; fall back to plain floats if traced scalars do not work.
 
-        A traced scalar is NaN to code that reads its value while tracing. The program is therefore
-        compared with eager execution, which sees plain floats, on one batch. If they differ, or if
-        the epoch fails or gives NaN, the epoch runs again with plain floats from the same seed.
+        Code that reads a traced scalar's value while tracing gets NaN. One batch of the program is
+        therefore compared with eager execution, which uses plain floats. If the results differ, or
+        the epoch fails or is not finite, it runs again with plain floats from the same seed.
         """
         if not (trial.key and trial.program.num_traced_scalars):
             return self._run(trial)
@@ -367,8 +365,8 @@ class GraphLoop:
     def _differs_eagerly(self, trial: LoopTrial) -> bool:
         """Return whether a program may differ from eager execution on one batch.
 
-        Misuse of a traced scalar is a property of the code, so checking the first programs is
-        enough. A custom train_step is not checked: its first call may create what later ones use.
+        The first programs suffice, since misuse of a traced scalar is a property of the code. A
+        custom ``train_step`` is not checked: its first call may create objects for later calls.
         """
         program = trial.program
         if self.num_programs > _EAGER_CHECKS or has_own_train_step(self._workload, program.model):
@@ -379,7 +377,7 @@ class GraphLoop:
         try:
             with preserve_global_rng():
                 return reuse_check.differs_from_eager(program, program, inputs, aggregate=True)
-        except tf.errors.ResourceExhaustedError:  # an epoch in a graph may need less memory
+        except tf.errors.ResourceExhaustedError:  # a graph may need less memory
             return False
 
     def _retry_plain(self, trial: LoopTrial, *, traced_metrics: Metrics | None) -> Metrics:
@@ -387,7 +385,7 @@ class GraphLoop:
         found = self._structure(model, [], trial.config, trial.rows)
         traced, traced_key = trial.program, trial.key
         trial.program = self._make_program(model, [], trial.config, trial.rows, found)
-        trial.callbacks.have_ended = True  # without on_train_end: the trial begins again
+        trial.callbacks.have_ended = True  # no on_train_end: the trial begins again
         trial.callbacks = self._callbacks(trial.config, trial.rows, model)
         trial.callbacks.train_begin()
         if trial.restored is not None:
@@ -395,7 +393,7 @@ class GraphLoop:
         trial.callbacks.epoch_begin(trial.epoch)
         plain = self._run(trial)
         if traced_metrics is not None and _are_alike(plain, traced_metrics):
-            return plain  # traced scalars are not the cause: keep them
+            return plain  # traced scalars are not the cause
         self._unshare(traced, traced_key)
         self._plain_structures.add(traced_key or "")
         trial.key = found.key
@@ -414,7 +412,6 @@ class GraphLoop:
         return metrics | validated
 
     def _inputs(self, config: Config, rows: DeviceRows, seed: int, epoch: int) -> Inputs:
-        """Return the inputs of an epoch."""
         train, validation = rows.train, rows.validation
         order: np.ndarray[Any, Any] | None = None
         size = self._workload.global_batch_size(config)
@@ -435,7 +432,6 @@ class GraphLoop:
     def _order(
         self, config: Config, rows: DeviceRows, seed: int, epoch: int
     ) -> "np.ndarray[Any, Any]":
-        """Return the row numbers of an epoch in order."""
         if self._workload.shuffle(config):
             return epoch_order(seed, epoch, rows.num_train)
         return np.arange(rows.num_train, dtype=np.int32)
@@ -490,7 +486,6 @@ class GraphLoop:
     def _structure(
         self, model: Any, scalars: list[Scalar], config: Config, rows: DeviceRows
     ) -> Fingerprint:
-        """Return the fingerprint of a trial's program."""
         computed = rows.per_example and rows.per_example.number
         size = self._workload.global_batch_size(config)
         batch = (rows.spec, size, self._replicas.shape, computed)
@@ -498,7 +493,7 @@ class GraphLoop:
 
 
 class _Fresh(NamedTuple):
-    """A trial's own model before training."""
+    """A trial's fresh model before training."""
 
     model: Any
     found: Fingerprint
@@ -512,7 +507,7 @@ def _is_finite(metrics: Metrics) -> bool:
 
 
 def _are_alike(one: Metrics, other: Metrics) -> bool:
-    """Return whether metrics are equal up to rounding; NaN and infinity count as equal."""
+    """Return whether metrics are equal up to rounding; non-finite ones count as equal."""
     return one.keys() == other.keys() and all(
         (np.allclose(one[name], other[name], 1e-4, 1e-6))
         or not (np.all(np.isfinite(one[name])) or np.all(np.isfinite(other[name])))
@@ -521,16 +516,16 @@ def _are_alike(one: Metrics, other: Metrics) -> bool:
 
 
 class DryRunLoop(GraphLoop, abc.ABC):
-    """Loop that traces and tries a new program once before its trial begins.
+    """Loop that runs a new program once before its trial begins.
 
-    A traced scalar is NaN to code that reads its value while tracing. A program that fails or gives
-    non-finite numbers is rebuilt with plain floats. If that one is not finite either, traced
-    scalars are not the cause, and the first program stays shared.
+    Code that reads a traced scalar's value while tracing gets NaN, so a program that fails or is
+    not finite is rebuilt with plain floats. If the second one is not finite either, traced scalars
+    are not the cause, and the first one stays shared.
     """
 
     @abc.abstractmethod
     def _dry_run(self, trial: LoopTrial) -> bool:
-        """Run a new program once without effect; return whether its numbers are finite."""
+        """Run a new program once and undo it; return whether its numbers are finite."""
 
     def _prepare(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
         if rows.is_streamed:

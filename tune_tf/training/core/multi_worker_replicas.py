@@ -1,4 +1,4 @@
-"""Replicas in several processes, and the strategy that keeps them equal."""
+"""Replicas of a model in several processes, with the strategy that keeps them equal."""
 
 import json
 import os
@@ -22,8 +22,8 @@ class _Strategy(SingleReplicaMixin, tf.distribute.MultiWorkerMirroredStrategy):
 class MultiWorkerReplicas(Replicas):
     """Replicas of one worker, which reduce with those of the other workers.
 
-    All workers must do the same in the same order: building a variable, reading a metric and
-    running a batch are collective operations. A process has one strategy for its whole life.
+    Creating a variable, reading a metric and running a batch are collective operations, so all
+    workers must do them in the same order. A process has one strategy for its whole life.
 
     Args:
         devices: The devices of this process.
@@ -37,7 +37,7 @@ class MultiWorkerReplicas(Replicas):
 
     def __init__(self, devices: Devices, addresses: Sequence[str], rank: int) -> None:
         self.devices = devices
-        # TensorFlow's documented way; a workload may also read its rank here.
+        # TensorFlow's documented interface, from which a workload may also read its rank.
         os.environ["TF_CONFIG"] = json.dumps(
             {
                 "cluster": {"worker": list(addresses)},
@@ -68,7 +68,7 @@ class MultiWorkerReplicas(Replicas):
     def window(self, num_rows: int) -> tuple[int, int]:
         """Return the rows ``[first, last)`` of a global batch that this process needs.
 
-        A batch with fewer rows than replicas is needed whole, for custom steps.
+        Custom steps need all rows of a batch with fewer rows than replicas.
         """
         if num_rows < self.num:
             return 0, num_rows
@@ -80,7 +80,7 @@ class MultiWorkerReplicas(Replicas):
         )
 
     def place(self, tensors: Any) -> Any:
-        """Put a copy of nested arrays on the device of every replica of this process."""
+        """Copy nested arrays to the device of every replica of this process."""
         copies = []
         for name in self._strategy.extended.worker_devices:
             with tf.device(name):

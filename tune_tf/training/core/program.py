@@ -46,7 +46,7 @@ class Inputs(NamedTuple):
     """Inputs of one epoch.
 
     Args:
-        train: Training rows ``(x, y[, sample_weight])`` on the devices, or an iterator over batches.
+        train: Training rows ``(x, y[, sample_weight])`` on the devices, or a batch iterator.
         validation: Validation rows in either form, or None.
         order: Row numbers, int32, shape ``[num_rows]``; None for an iterator.
         seeds: Seeds of the per-example preprocessing (see ``example_seeds``); None without it.
@@ -97,8 +97,8 @@ class Program:
         model: Compiled, with the first trial's weights.
         replicas: The replicas to train on.
         settings: Rows and batches.
-        variables: All variables that the model and its step refer to, without the optimizer's slots,
-            in an order that models of one structure share.
+        variables: All variables that the model and its step refer to, except the optimizer's
+            slots, in an order that models of one structure share.
         scalars: The model's scalars to read at every call; none for a program of one trial.
 
     Raises:
@@ -218,7 +218,10 @@ class Program:
     def take_over(
         self, fresh: keras.Model, variables: Sequence[Any], scalars: Sequence[Scalar]
     ) -> None:
-        """Copy a fresh model of the same structure, in the program's order, into this program."""
+        """Copy a fresh model of the same structure into this program.
+
+        ``variables`` and ``scalars`` are the model's, in the program's order.
+        """
         optimizer = fresh.optimizer
         if self._slots_differ and not optimizer.built:
             with self.replicas.scope():

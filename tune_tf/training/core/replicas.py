@@ -1,4 +1,4 @@
-"""Replicas of a model on one node, and the strategy that keeps them equal."""
+"""Replicas of a model on one node, with the strategy that keeps them equal."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ from tune_tf.training.input.array_tensor import tensor_of
 
 
 class Replicas:
-    """Replicas of a trial; a single one runs without a strategy.
+    """Replicas of a trial's model; a single one runs without a strategy.
 
     Args:
         devices: One device per replica.
@@ -27,12 +27,12 @@ class Replicas:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The part of the layout that a traced program depends on."""
+        """Part of the layout that a traced program depends on."""
         return (self.num,)
 
     @property
     def has_several_devices(self) -> bool:
-        """Whether a batch is split over several devices."""
+        """Whether several devices share a batch."""
         return self.num > 1
 
     def window(self, num_rows: int) -> tuple[int, int]:
@@ -44,7 +44,7 @@ class Replicas:
         return self._strategy.scope() if self._strategy else contextlib.nullcontext()
 
     def run(self, step: Callable[..., Any], *args: Any) -> Any:
-        """Run ``step(replica, *args)`` in every replica, ``replica`` counting from 0."""
+        """Run ``step(replica, *args)`` in every replica; ``replica`` counts from 0."""
         if self._strategy is None:
             return step(0, *args)
 
@@ -56,13 +56,11 @@ class Replicas:
 
     @contextlib.contextmanager
     def as_single_replica(self, share: float) -> Iterator[None]:
-        """Run code that is written for one device in replica context.
+        """Run code for one device in replica context.
 
-        Keras and TensorFlow divide losses by the number of replicas; custom code does not. Here
-        both give means over the replica's own rows, and :meth:`weighted` weighs their gradients.
-
-        Args:
-            share: The replica's rows divided by an even share of the batch.
+        Keras and TensorFlow divide losses by the number of replicas, and custom code does not. In
+        this context both give means over the replica's rows, and :meth:`weighted` weighs their
+        gradients by ``share``, the replica's rows divided by an even share of the batch.
         """
         _replica.share = share
         _replica.has_weighed_gradients = False
@@ -86,7 +84,7 @@ class Replicas:
         )
 
     def place(self, tensors: Any) -> Any:
-        """Put a copy of nested arrays on the device of every replica."""
+        """Copy nested arrays to the device of every replica."""
         copies = []
         for name in self.devices.names:
             with tf.device(name):
@@ -106,7 +104,7 @@ class Replicas:
         )
 
     def weighted(self, gradients: list[Any]) -> list[Any]:
-        """Weigh gradients by rows so that those of all replicas add up."""
+        """Weigh gradients by rows so that their sum over the replicas is exact."""
         _replica.has_weighed_gradients = True
         weight = 1.0 if _replica.share is None else _replica.share / self.num
         return [None if g is None else scale_gradient(g, weight) for g in gradients]
@@ -114,7 +112,7 @@ class Replicas:
     def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
         """Average gradients over the replicas, in replica context; None stays None.
 
-        A sparse gradient stays sparse: the rows of all replicas, in their order.
+        A sparse gradient stays sparse, with the rows of all replicas in their order.
         """
         present = [g for g in gradients if g is not None]
         reduced = iter(
@@ -126,9 +124,9 @@ class Replicas:
 
 
 class _ReplicaThread(threading.local):
-    """State of a replica; TensorFlow traces each replica in its own thread."""
+    """State of a replica, per thread because TensorFlow traces each replica in its own thread."""
 
-    share: float | None = None  # None outside of as_single_replica
+    share: float | None = None  # None outside as_single_replica
     has_weighed_gradients: bool = False
 
 
@@ -136,7 +134,7 @@ _replica = _ReplicaThread()
 
 
 class SingleReplicaMixin:
-    """Mixin of strategies that lets replicas run code for a single device."""
+    """Strategy mixin that lets replicas run code for a single device."""
 
     @property
     def num_replicas_in_sync(self) -> int:
@@ -150,10 +148,10 @@ class _Strategy(SingleReplicaMixin, tf.distribute.MirroredStrategy):
 
 @functools.cache
 def _strategy(devices: Devices) -> "tf.distribute.MirroredStrategy":
-    """Return the one strategy of this process.
+    """Return the strategy of this process.
 
-    On CPUs the default collectives end the process when a second model shape comes along, so
-    reductions go over one device there.
+    On CPUs, reductions go over one device, because the default collectives end the process at the
+    second model shape.
     """
     reduction = tf.distribute.ReductionToOneDevice() if devices.on_cpu else None
     return _Strategy(list(devices.names), cross_device_ops=reduction)

@@ -1,4 +1,4 @@
-"""Row weights with which the parts of a batch add up to the whole batch."""
+"""Row weights with which the losses of a batch's parts sum to the loss of the batch."""
 
 from typing import Any
 
@@ -9,27 +9,27 @@ from tune_tf.errors import WorkloadError
 
 
 def split_rows(num_rows: int, replica: int, num_replicas: int) -> tuple[int, int]:
-    """Return the rows ``[first, last)`` of a global batch that a replica works on."""
+    """Return a replica's rows ``[first, last)`` of a global batch."""
     return num_rows * replica // num_replicas, num_rows * (replica + 1) // num_replicas
 
 
 def unpack_batch(batch: Any) -> tuple[Any, Any, Any]:
-    """Return inputs, targets and sample weights of a batch; None for missing ones."""
+    """Return ``(x, y, sample_weight)`` of a batch, with None for missing parts."""
     x, y, sample_weight = (*batch, None, None)[:3]
     return x, y, sample_weight
 
 
 def relative_share(rows: int, num_rows: int, num_replicas: int) -> float:
-    """Return some rows' share of a batch divided by an even share; 1 for an even batch."""
+    """Return the share of ``rows`` in a batch divided by an even share; 1 for an even batch."""
     return rows * num_replicas / num_rows
 
 
 def weigh_loss(
     loss: Any, share: float, model: keras.Model, num_replicas: int, *, row_weighted: bool
 ) -> Any:
-    """Weigh the loss of some rows so that the losses of all parts add up to that of the batch.
+    """Weigh the loss of some rows so that the losses of all parts sum to the loss of the batch.
 
-    Means are weighted by rows. Sums are not, except for the weight penalties in each of them.
+    Means are weighted by rows. Sums are not, except for the weight penalties that each contains.
     """
     if share == 1.0:
         return loss
@@ -49,15 +49,15 @@ def track_loss(metric: Any, loss: Any, num_rows: int, num_replicas: int) -> None
 
 
 def loss_metric(model: keras.Model) -> Any:
-    """Return the metric of the total loss."""
+    """Return the model's metric of the total loss."""
     return next(metric for metric in model.metrics if metric.name == "loss")
 
 
 def loss_is_mean(model: keras.Model) -> bool:
-    """Return whether the compiled losses are means over rows; False where they are sums.
+    """Return whether the compiled losses are means over rows; False if they are sums.
 
     Raises:
-        WorkloadError: They are neither, so row weights cannot make replicas exact.
+        WorkloadError: The losses are neither, so row weights cannot make replicas exact.
     """
     losses = [loss for loss in tf.nest.flatten(model.loss) if loss is not None]
     kinds = {getattr(loss, "reduction", "sum_over_batch_size") for loss in losses}

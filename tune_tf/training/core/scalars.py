@@ -9,7 +9,7 @@ import keras
 _OPTIMIZER = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
 _ADAM = ("beta_1", "beta_2", "epsilon", *_OPTIMIZER)
 
-# By exact class: a subclass may do anything with its attributes.
+# Looked up by exact class, since a subclass may use its attributes in other ways.
 _TRACEABLE: dict[type, tuple[str, ...]] = {
     keras.optimizers.SGD: ("momentum", *_OPTIMIZER),
     keras.optimizers.RMSprop: ("rho", "momentum", "epsilon", *_OPTIMIZER),
@@ -38,29 +38,24 @@ CLIP_THRESHOLDS = ("clipnorm", "clipvalue", "global_clipnorm")
 
 
 Rate = float | list[float | None] | None
-"""A learning rate, those of several optimizers, or None for a schedule."""
+"""Learning rate, None for a schedule; a list for a MultiOptimizer."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A float attribute of an optimizer, schedule, layer or regularizer.
-
-    Args:
-        owner: The object.
-        attribute: Name of the attribute.
-    """
+    """Float attribute of an optimizer, schedule, layer or regularizer (the ``owner``)."""
 
     owner: Any
     attribute: str
 
     @property
     def number(self) -> Any:
-        """The present value of the attribute."""
+        """Current value of the attribute."""
         return getattr(self.owner, self.attribute)
 
     @property
     def value(self) -> float:
-        """The present value as a Python float."""
+        """Current value as a Python float."""
         return float(self.number)
 
     def replace(self, value: Any) -> None:
@@ -69,7 +64,7 @@ class Scalar:
 
 
 def inner_optimizer(model: keras.Model) -> Any:
-    """Return the model's optimizer without the wrapper that scales the loss."""
+    """Return the model's optimizer without a LossScaleOptimizer around it."""
     optimizer = model.optimizer
     return getattr(optimizer, "inner_optimizer", optimizer)
 
@@ -85,7 +80,7 @@ def optimizers_of(model: keras.Model) -> list[Any]:
 
 
 def learning_rate(model: keras.Model) -> Rate:
-    """Return the learning rate, None for a schedule; a list for a MultiOptimizer."""
+    """Return the model's current learning rate."""
     rates = [
         float(optimizer.learning_rate.numpy())
         if isinstance(getattr(optimizer, "_learning_rate", None), keras.Variable)
@@ -96,7 +91,7 @@ def learning_rate(model: keras.Model) -> Rate:
 
 
 def set_learning_rate(model: keras.Model, value: Rate) -> None:
-    """Set a learning rate as :func:`learning_rate` returns it."""
+    """Set the model's learning rate; None changes nothing."""
     rates = value if isinstance(value, list) else [value]
     for optimizer, rate in zip(optimizers_of(model), rates, strict=True):
         if rate is not None:
@@ -109,9 +104,9 @@ def has_several_optimizers(model: keras.Model) -> bool:
 
 
 def scalars_of(model: keras.Model) -> list[Scalar]:
-    """Return the scalars that can be traced, in an order that models of one structure share.
+    """Return a model's traceable scalars, in an order that models of one structure share.
 
-    Zero and None are excluded: they disable code, so they are part of the structure.
+    Zero and None are part of the structure instead, since they disable code.
     """
     found = [
         Scalar(owner, attribute)
@@ -133,7 +128,7 @@ def _is_traceable(value: Any) -> bool:
 def _owners(model: keras.Model) -> Iterator[Any]:
     optimizer = inner_optimizer(model)
     yield optimizer
-    # The schedule object; a plain number is in a variable and needs no tracing.
+    # A plain number is in a variable and needs no tracing.
     schedule = getattr(optimizer, "_learning_rate", None)
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         yield schedule
@@ -146,7 +141,7 @@ def _owners(model: keras.Model) -> Iterator[Any]:
 
 
 def layers_of(model: keras.Model) -> Iterator[keras.Layer]:
-    """Return the layers of a model and of its nested models."""
+    """Yield the layers of a model and of its nested models."""
     for layer in model.layers:
         yield layer
         if isinstance(layer, keras.Model):

@@ -1,4 +1,4 @@
-"""Seeds of all random draws of a trial, derived from one number."""
+"""Seeds for all random draws of a trial, derived from one number."""
 
 import contextlib
 import random
@@ -10,15 +10,15 @@ _ORDER, _EXAMPLES, _STREAM, _UNSEEDED = 1, 2, 3, 4  # distinguish the streams of
 
 
 def trial_seed(sweep_seed: int, trial_number: int) -> int:
-    """Return the seed of a trial: below 2**32, unrelated for neighbouring numbers."""
+    """Return the seed of a trial, below 2**32 and unrelated to those of other trial numbers."""
     return int(np.random.SeedSequence([sweep_seed, trial_number]).generate_state(1)[0])
 
 
 def seed_everything(seed: int) -> None:
     """Seed Python and NumPy, from which Keras draws the seeds of its layers.
 
-    TensorFlow's global seed is left unset: setting it clears the kernel caches, which costs every
-    later trial of the process a tenth of a second.
+    TensorFlow's global seed stays unset, because setting it clears the kernel caches, which costs
+    every later trial of the process 0.1 s.
     """
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  Keras and user code draw from the global state
@@ -26,7 +26,7 @@ def seed_everything(seed: int) -> None:
 
 @contextlib.contextmanager
 def preserve_global_rng() -> Iterator[None]:
-    """Restore the global generators of Python and NumPy afterwards."""
+    """Restore the global generators of Python and NumPy on exit."""
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield
@@ -38,20 +38,20 @@ def preserve_global_rng() -> Iterator[None]:
 def epoch_order(
     seed: int, epoch: int, num_rows: int
 ) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
-    """Return the order of the rows in an epoch, int32, shape ``[num_rows]``."""
+    """Return the shuffled row numbers of an epoch, int32, shape ``[num_rows]``."""
     generator = np.random.default_rng([seed, _ORDER, epoch])
     return generator.permutation(num_rows).astype(np.int32)
 
 
 def stream_seed(seed: int, epoch: int) -> int:
-    """Return the seed with which cached rows are shuffled in an epoch."""
+    """Return the seed that shuffles cached rows in an epoch."""
     return int(np.random.SeedSequence([seed, _STREAM, epoch]).generate_state(1)[0])
 
 
 def example_seeds(seed: int, epoch: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int32]]":
     """Return the seeds of per-example preprocessing in an epoch, int32, shape ``[2, 2]``.
 
-    The first is for training, the second for validation, where it is the same in all epochs.
+    The first is for training, the second for validation and equal in all epochs.
     """
     drawn = [
         np.random.SeedSequence([seed, _EXAMPLES, *more]).generate_state(2)

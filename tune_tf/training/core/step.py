@@ -1,9 +1,9 @@
-"""Training and validation steps of a batch, exact for any number of replicas.
+"""Training and validation steps that are exact for any number of replicas.
 
-With one replica, a batch goes through Keras' own ``train_step``. With several, Keras is wrong in
-two common cases (it clips before it sums gradients; an uneven last batch weighs rows unequally).
-Here every replica takes its share of the real rows without padding, losses are scaled by row
-counts, and gradients are averaged before clipping.
+One replica uses Keras' ``train_step``. With several, Keras is inexact in two common cases: it clips
+gradients before it sums them, and it weighs the rows of an uneven last batch unequally. Here every
+replica takes its share of the rows without padding, losses are weighted by row counts, and
+gradients are averaged before clipping.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,10 +27,7 @@ from tune_tf.training.core.row_weights import (
 from tune_tf.workload import Workload
 
 Step = Callable[[int, Any, int], Any]
-"""``step(replica, batch, num_rows)``: one batch in one replica.
-
-``batch`` holds the replica's rows, ``num_rows`` counts those of the global batch.
-"""
+"""``step(replica, batch, num_rows)`` of one replica's rows; ``num_rows`` is of the global batch."""
 
 
 def trains_by_workload(workload: Workload) -> bool:
@@ -61,7 +58,7 @@ def train_step(
         workload: The workload of the model.
         model: Prepared by :func:`~tune_tf.training.core.update.prepare_optimizer`.
         replicas: The replicas of the model.
-        micro_batches: Pieces into which a replica cuts its rows, one after another.
+        micro_batches: Number of pieces of a replica's rows that it processes one after another.
     """
     if has_own_train_step(workload, model):
         own = _own_step(lambda batch: workload.train_step(model, batch), replicas)
@@ -81,7 +78,7 @@ def train_step(
             if share:
                 loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
                 loss = weigh_loss(loss, share, model, replicas.num, row_weighted=row_weighted)
-            else:  # no rows: other replicas wait for synchronized statistics
+            else:  # no rows, but other replicas wait for synchronized statistics
                 loss = _zero_loss(y_pred)
             scaled = model.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, variables)
@@ -97,7 +94,7 @@ def train_step(
 
     def step(replica: int, batch: Any, num_rows: int) -> None:
         first, last = split_rows(num_rows, replica, replicas.num)
-        # The same number in every replica, which wait for each other's synchronized statistics.
+        # Equal in all replicas, which wait for each other's synchronized statistics.
         num_pieces = min(micro_batches, max(1, num_rows // replicas.num))
         loss: Any = 0.0
         gradients: list[Any] = [None] * len(model.trainable_variables)
@@ -141,19 +138,19 @@ def test_step(model: keras.Model, replicas: Replicas) -> Step:
 
 
 def is_shared(num_rows: int, num_replicas: int) -> bool:
-    """Return whether a custom step can take a batch in shares.
+    """Return whether replicas can share a batch in a custom step.
 
-    A custom step may divide by its rows, so every replica takes the whole batch if one would have
-    none.
+    A custom step may divide by its number of rows. If a replica would have no rows, every replica
+    therefore takes the whole batch.
     """
     return num_rows >= num_replicas
 
 
 def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
-    """Return the step for a custom step that is written for one device.
+    """Return a step that runs a custom step for one device in every replica.
 
-    Its losses, from Keras or its own code, are means over a replica's rows. Its gradients and logs
-    are weighted by rows here.
+    The custom step's losses are means over a replica's rows; its gradients and logs are weighted by
+    rows here.
     """
     if replicas.num == 1:
         return lambda replica, batch, num_rows: own(batch)
@@ -172,7 +169,7 @@ def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
 
 
 def _require_optimizer(step: Step, workload: Workload, replicas: Replicas) -> Step:
-    """Refuse a step whose update would differ between replicas."""
+    """Return a step that refuses updates without the optimizer, which would differ by replica."""
 
     def updating(replica: int, batch: Any, num_rows: int) -> Any:
         logs = step(replica, batch, num_rows)
@@ -188,12 +185,12 @@ def _require_optimizer(step: Step, workload: Workload, replicas: Replicas) -> St
 
 
 def _piece_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
-    """Return some rows after gradients are done, so that one piece is in memory at a time."""
+    """Return rows once earlier gradients are done, so that memory holds one piece only."""
     finished = [g for g in tf.nest.flatten(done, expand_composites=True) if g is not None]
     with tf.control_dependencies(finished):
         return tf.nest.map_structure(lambda a: tf.identity(a[begin:end]), batch)
 
 
 def _zero_loss(y_pred: Any) -> Any:
-    """Return a zero that is connected to a prediction without rows."""
+    """Return a zero that depends on a prediction without rows."""
     return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])

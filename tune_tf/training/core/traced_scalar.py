@@ -1,9 +1,9 @@
-"""Python floats that a traced program reads at every call.
+"""Float hyperparameters that a traced program reads at every call.
 
 Keras keeps most hyperparameters (momentum, weight decay, a dropout rate, ...) as Python floats,
-which tracing turns into constants. While a graph is traced, a :class:`TracedFloat` replaces them:
-its number is in a float64 variable, so one traced program serves every value. At all other times
-the attribute is the trial's plain number, for callbacks and other code.
+which tracing turns into constants. While a graph is traced, a :class:`TracedFloat` replaces each
+one and reads its number from a float64 variable, so one traced program serves all values. At all
+other times, callbacks and other code see the trial's plain number.
 """
 
 import contextlib
@@ -21,23 +21,22 @@ Thunk = Callable[[], tf.Tensor]
 
 
 class TracedFloat(float):
-    """Float whose number is read from a variable when a traced program runs.
+    """Float that a traced program reads from a variable at run time.
 
-    Arithmetic with Python numbers is lazy and in float64, as in Python, and is cast to the type of
-    a tensor operand; so results equal those of the plain float. Comparisons and truth tests use
-    the value at trace time and are recorded: only values for which all of them give the same
-    result share the program. Other float operations (text, hash, rounding) use the value at trace
-    time too, and only equal values share the program.
+    Arithmetic with Python numbers is lazy and in float64 and is cast to the type of a tensor
+    operand, so results equal those of the plain float. Comparisons and truth tests use the value at
+    trace time and are recorded; values share the program only if all recorded results are the same.
+    After other float operations (text, hash, rounding), only equal values share the program.
 
-    The C double inside is NaN: C code that reads it directly gives NaN, never a stale number.
+    The C double is NaN, so C code that reads it directly gives NaN instead of a stale number.
 
     Args:
-        number: Returns the present number, for comparisons.
+        number: Returns the current number, for comparisons.
         read: Returns the float64 tensor to use.
-        comparisons: Receives a check for each comparison, true if its result is unchanged.
+        comparisons: List that receives a check per comparison, true while its result is the same.
     """
 
-    dtype: ClassVar[type] = float  # Keras promotes types by this: a weak Python float
+    dtype: ClassVar[type] = float  # Keras promotes types by this: a weakly typed Python float
     _number: Callable[[], float]
     _read: Thunk
     _comparisons: list[Callable[[], bool]]
@@ -59,21 +58,21 @@ class TracedFloat(float):
     def __tf_tensor__(self, dtype: tf.DType | None = None, name: str | None = None) -> tf.Tensor:
         """Convert to a tensor of ``dtype``, by default float32 like a Python float.
 
-        A graph reads and casts once per device, however many variables an optimizer updates; under
-        a strategy each replica reads its own copy.
+        A graph reads and casts once per device, for any number of variables that an optimizer
+        updates. Under a strategy, each replica reads its copy.
         """
         dtype = dtype or tf.float32
         if tf.executing_eagerly():
             return tf.cast(self._read(), dtype, name=name)
         device = tf.constant(0).device if tf.distribute.has_strategy() else ""
-        # The tensor keeps its graph alive, so no other one gets that id.
+        # The tensor keeps its graph alive, so no other graph gets the same id.
         key = (id(tf.compat.v1.get_default_graph()), device, dtype)
         if key not in self._cast:
             self._cast[key] = tf.cast(self._read(), dtype)
         return self._cast[key]
 
     def __bool__(self) -> bool:
-        """Return whether the present value is not zero."""
+        """Return whether the current value is not zero."""
         return bool(self._compared(operator.ne, lambda: 0.0))
 
     def _apply(self, op: Callable[..., Any], other: Any, *, swapped: bool) -> Any:
@@ -81,7 +80,7 @@ class TracedFloat(float):
             return op(second, first) if swapped else op(first, second)
 
         if isinstance(other, TracedFloat):
-            number, read = other._number, other._read  # noqa: SLF001  of its own kind
+            number, read = other._number, other._read  # noqa: SLF001  same class
             return TracedFloat(
                 lambda: pick(self._number(), number()),
                 lambda: pick(self._read(), read()),
@@ -131,7 +130,7 @@ class TracedFloat(float):
         return outcome
 
     def _fixed(self) -> float:
-        """Return the present value, on which the trace depends from now on."""
+        """Return the current value and make the trace depend on it."""
         number = self._number()
         self._compared(operator.eq, lambda: number)
         return number
@@ -178,12 +177,12 @@ for _name in ("as_integer_ratio", "hex", "is_integer"):
 
 
 class TracedScalars:
-    """Scalars of a program, with the variables from which its graphs read them.
+    """Scalars of a program and the variables from which its graphs read them.
 
     Args:
-        scalars: Scalars of the program's model, in an order that models of one structure share,
-            each with its owners in all copies of the model.
-        divisors: Divisor of each number in the program's model.
+        scalars: Scalars of the program's model, each with its owners in all copies of the model, in
+            an order that models of one structure share.
+        divisors: Divisor of each scalar in the program's model.
         variables: One float64 variable per scalar.
     """
 
@@ -208,12 +207,12 @@ class TracedScalars:
         return len(self._numbers)
 
     def places(self) -> list[tuple[Any, str]]:
-        """Return the owners and attribute names of the scalars."""
+        """Return the owner and attribute name of each scalar."""
         return [(owner.owner, owner.attribute) for owners in self._scalars for owner in owners]
 
     @contextlib.contextmanager
     def in_graph(self) -> Iterator[None]:
-        """Replace the numbers by traced floats while a graph is traced."""
+        """Replace the numbers by traced floats in this context."""
         plain = [[owner.number for owner in owners] for owners in self._scalars]
         for owners, traced in zip(self._scalars, self._in_graph, strict=True):
             for owner in owners:

@@ -1,9 +1,9 @@
-"""Weight updates that are independent of the number of replicas.
+"""Weight updates that do not depend on the number of replicas.
 
-Keras' optimizer runs in every replica. It clips before it sums over the replicas, and it decides
-in each replica whether to apply accumulated gradients and whether to overwrite the weights by
-their averages, which TensorFlow does not allow around a sum. With several replicas, gradients are
-therefore summed first, and these decisions are made once for all replicas.
+Keras' optimizer clips in every replica before it sums over the replicas. Each replica also decides
+whether to apply accumulated gradients and whether to overwrite weights by their averages, which
+TensorFlow does not allow around a sum. With several replicas, gradients are therefore summed first,
+and these decisions are made once for all replicas.
 """
 
 import contextlib
@@ -26,18 +26,14 @@ Apply = Callable[..., Any]
 
 
 def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
-    """Make ``optimizer.apply`` exact for several replicas.
+    """Make ``optimizer.apply`` of a built optimizer exact for several replicas.
 
-    If the optimizer does more than add up, each of R replicas gets the gradient G of all rows as
-    G/R, because Keras sums once more. Clip thresholds become c/R, since clip(G/R, c/R) =
-    clip(G, c)/R for clipping by value, norm and global norm.
-
-    Args:
-        model: A model with a built optimizer.
-        replicas: Its replicas; nothing changes for a single one.
+    If the optimizer does more than sum, each of R replicas gets the gradient G of all rows as G/R,
+    because Keras sums once more. Clip thresholds c become c/R, since clip(G/R, c/R) = clip(G, c)/R
+    for clipping by value, norm and global norm. Nothing changes for a single replica.
 
     Raises:
-        WorkloadError: The model has more optimizers than the one it was compiled with.
+        WorkloadError: The model has other optimizers, or its optimizer cannot be made exact.
     """
     if replicas.num == 1:
         return
@@ -54,7 +50,7 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     scales_loss = model.optimizer is not optimizer
     if not (clips or decides or scales_loss):
         model.optimizer.apply = _weigh_before(model.optimizer.apply, replicas)
-        return  # Keras' own sum is exact
+        return  # Keras' sum is exact
     for name, threshold in clips.items():
         setattr(optimizer, name, threshold / replicas.num)
     optimizer.update_step = _deduplicate_sparse(optimizer.update_step, replicas.num)
@@ -65,7 +61,7 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
 
 
 def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
-    """Refuse a MultiOptimizer that does more than add up gradients."""
+    """Refuse a MultiOptimizer that does more than sum gradients."""
     does = {
         name: value
         for optimizer in optimizers_of(model)
@@ -81,11 +77,11 @@ def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
 
 
 def refuse_other_optimizers(model: keras.Model, who: str) -> None:
-    """Refuse a model with further optimizers besides the compiled one.
+    """Refuse a model that has optimizers besides the compiled one.
 
     Args:
         model: A compiled model.
-        who: What cannot train it, for the message.
+        who: Subject of the message, which cannot train the model.
 
     Raises:
         WorkloadError: The model has other optimizers.
@@ -103,8 +99,6 @@ def refuse_other_optimizers(model: keras.Model, who: str) -> None:
 
 
 def _weigh_before(apply: Apply, replicas: Replicas) -> Apply:
-    """Weigh gradients by rows before they are applied."""
-
     def apply_weighed(grads: Any, trainable_variables: Any = None) -> Any:
         return apply(replicas.weighted(list(grads)), trainable_variables)
 
@@ -112,7 +106,7 @@ def _weigh_before(apply: Apply, replicas: Replicas) -> Apply:
 
 
 def _average_before(apply: Apply, replicas: Replicas) -> Apply:
-    """Average gradients over the replicas before they are clipped or checked for NaN."""
+    """Average gradients over the replicas before clipping and NaN checks."""
 
     def apply_summed(grads: Any, trainable_variables: Any = None) -> Any:
         return apply(replicas.all_reduce_mean(grads), trainable_variables)
@@ -121,7 +115,7 @@ def _average_before(apply: Apply, replicas: Replicas) -> Apply:
 
 
 def _deduplicate_sparse(update_step: Apply, num_replicas: int) -> Apply:
-    """Undo the repetition of a sparse gradient's rows by Keras' sum.
+    """Merge the rows of a sparse gradient that Keras' sum has repeated.
 
     A dense sum of R times G/R is G. A sparse sum lists every row R times with 1/R of its value, and
     optimizers such as Adam square each listed row.
@@ -141,13 +135,13 @@ def _deduplicate_sparse(update_step: Apply, num_replicas: int) -> Apply:
 
 
 class _SharedDecisions:
-    """``apply`` of an optimizer that accumulates gradients or overwrites weights by averages.
+    """Replacement of ``apply`` in optimizers that accumulate gradients or overwrite weights.
 
-    Both follow Keras exactly: schedules count batches, but ``iterations`` counts updates; averages
-    move at every batch, and constraints come last.
+    It follows Keras exactly: schedules count batches, ``iterations`` counts updates, averages
+    change with every batch, and constraints come last.
 
     Args:
-        optimizer: A built optimizer, which makes no decision by itself meanwhile.
+        optimizer: A built optimizer.
         variables: The variables that it was built for, in order.
         num_replicas: Number of replicas.
     """
@@ -165,7 +159,7 @@ class _SharedDecisions:
         optimizer.update_step = self._count_update
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        """Apply the gradients of a batch, in replica context."""
+        """Apply the gradients of a batch; called in replica context."""
         variables = list(trainable_variables or self._variables)
         there = [i for i, gradient in enumerate(grads) if gradient is not None]
 
@@ -199,7 +193,7 @@ class _SharedDecisions:
 
     @contextlib.contextmanager
     def _suspend_decisions(self) -> Iterator[None]:
-        """Keep Keras from deciding while this is traced."""
+        """Trace without the decisions of Keras."""
         self._optimizer.gradient_accumulation_steps = None
         self._optimizer.ema_overwrite_frequency = None
         try:
@@ -209,12 +203,11 @@ class _SharedDecisions:
             self._optimizer.ema_overwrite_frequency = self._frequency
 
     def _count_update(self, gradient: Any, variable: Any, learning_rate: Any) -> Any:
-        # Keras has decided not to accumulate; from here `iterations` must count updates again.
+        # Keras skips accumulation here; from now on, `iterations` must count updates again.
         self._optimizer.gradient_accumulation_steps = self._steps
         return self._update_step(gradient, variable, learning_rate)
 
     def _batches(self) -> tf.Tensor:
-        """Return the number of batches so far."""
         with self._suspend_decisions():
             return tf.convert_to_tensor(self._optimizer.iterations)
 
@@ -241,7 +234,7 @@ class _SharedDecisions:
             accumulator.assign(tf.zeros(accumulator.shape, accumulator.dtype))
 
     def _average(self, *, is_first: tf.Tensor) -> None:
-        """Update the averages after a batch that Keras' own ``apply`` does not see."""
+        """Update the averages after a batch without a call of Keras' ``apply``."""
         for average, variable in zip(self._averages, self._variables, strict=False):
             momentum = tf.where(is_first, 0.0, self._optimizer.ema_momentum)
             momentum = tf.cast(momentum, variable.dtype)
@@ -259,7 +252,7 @@ class _SharedDecisions:
         return next(slot for slot, of in zip(slots, self._variables, strict=True) if of is variable)
 
     def _slots(self, name: str) -> list[Any]:
-        """Return the optimizer's slots of a name, one per variable."""
+        """Return the optimizer's slots with a name, one per variable."""
         found = [slot for slot in self._optimizer.variables if slot.name.endswith(f"_{name}")]
         if len(found) != len(self._variables):
             raise WorkloadError(
