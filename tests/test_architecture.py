@@ -29,6 +29,9 @@ JARGON = frozenset(_JARGON.split())
 """Words that only their author knew: see the glossary of docs/architecture.md for their place."""
 
 LARGE = {
+    "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
+    "trainables/factory.py:trainable",  # likewise
+    "testing/reuse_contract.py:compare_runs",  # likewise
     "workloads/keras_tuner/recorded_fit.py:fit",  # has the parameters of ``keras.Model.fit``
     "cli/verbs/resume.py:extend",  # a parameter is an option of the command line
     "cli/verbs/simulate.py:simulate_command",

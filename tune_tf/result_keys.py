@@ -5,6 +5,9 @@ from typing import Any, Final
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
 
+Metrics = dict[str, Any]
+"""Metrics by name."""
+
 TRAINING_ITERATION: Final = "training_iteration"
 """Key of the number of a trial's result, from 1."""
 

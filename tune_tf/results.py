@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tune_tf.training.export import FileFormat
 
-SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite", "onnx": ".onnx"}
+EXPORT_SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite", "onnx": ".onnx"}
 """Path suffix of an exported model, by format."""
 
 _NEEDED = {"onnx": ("tf2onnx", "onnx")}
@@ -87,8 +87,6 @@ class SweepResult:
 
     Args:
         sweep_id: Name of the sweep's folder.
-        path: The folder.
-        config: The sweep's settings.
         base_dir: Folder that relative paths in the settings start from.
         trials: Ordered by number.
         mlflow_run_id: Id of the sweep's parent run in MLflow, if any.
@@ -266,15 +264,15 @@ def check_export(path: Path, file_format: str) -> None:
         InvalidSettingsError: The format is unknown, does not match the path, or needs a package
             that is not installed.
     """
-    if file_format not in SUFFIXES:
-        known = list(SUFFIXES)
+    if file_format not in EXPORT_SUFFIXES:
+        known = list(EXPORT_SUFFIXES)
         raise InvalidSettingsError(
             [
                 f"format must be {one_of(known)}, not {file_format!r}"
                 f"{did_you_mean(file_format, known)}"
             ]
         )
-    suffix = SUFFIXES[file_format]
+    suffix = EXPORT_SUFFIXES[file_format]
     if path.suffix != suffix:
         wanted = f"end in {suffix}" if suffix else "name a folder, without a suffix"
         raise InvalidSettingsError([f"for format {file_format} the path must {wanted}, not {path}"])

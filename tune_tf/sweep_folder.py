@@ -40,7 +40,6 @@ class SweepFolder:
 
     Args:
         path: Absolute path.
-        config: The sweep's settings.
         base_dir: Folder that a relative workload path starts from.
         working_dir: Folder in which the sweep was started; relative SQLite paths start there.
     """

@@ -93,7 +93,8 @@ def test_other_directions_are_refused_with_both_named(tmp_path):
 def test_another_metric_of_the_same_direction_is_refused(tmp_path):
     settings = {"storage": tmp_path / "s.journal", "study_name": "s"}
     make(LOSS, **settings)
-    with pytest.raises(SweepConflictError, match="exists with the objective min loss, not min val_loss"):
+    expected = "exists with the objective min loss, not min val_loss"
+    with pytest.raises(SweepConflictError, match=expected):
         make(Objective("val_loss", "min"), **settings)
 
 

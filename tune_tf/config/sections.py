@@ -13,7 +13,7 @@ from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
-from tune_tf.space.declaration import KINDS
+from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.validation import Validation
 
@@ -130,7 +130,11 @@ _SPACE_SCHEMA = {
             {
                 "type": "object",
                 "properties": {
-                    **{kind: _NUMBERS for kind in KINDS if kind not in ("choice", "constant")},
+                    **{
+                        kind: _NUMBERS
+                        for kind in DECLARATION_KINDS
+                        if kind not in ("choice", "constant")
+                    },
                     "choice": {"type": "array", "minItems": 1},
                     "constant": {},
                     "when": {"type": "object"},

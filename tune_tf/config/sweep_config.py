@@ -33,7 +33,7 @@ from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
-from tune_tf.space.declaration import KINDS
+from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument
 from tune_tf.validation import Validation
 
@@ -227,7 +227,7 @@ class SweepConfig(Settings):
         base_dir = Path(path).absolute().parent
         if trusted:
             original = replace(original, data=_add_workload_space(original.data, base_dir))
-        document = original.overriding(overrides, exclusive=KINDS)
+        document = original.overriding(overrides, exclusive=DECLARATION_KINDS)
         errors = [
             *document.errors,
             *_unknown_parameters(document, original),

@@ -22,12 +22,12 @@ def digest(value: Any, known: Mapping[int, bytes] | None = None) -> bytes | None
     """Return bytes that are equal for two values exactly if their types and contents are equal.
 
     The digest of a function covers its code, defaults, closure and the global values it names; that
-    of a method also covers its object. Functions and classes of installed packages count by name.
-    Other objects count by their pickled state.
+    of a method also covers its object. Functions and classes of installed packages count by name,
+    other objects by their pickled state.
 
     Args:
         value: Any value.
-        known: Digests to use for large objects in it, by ``id``, to save time.
+        known: Digests of large objects in it, by ``id``, to save time.
 
     Returns:
         The digest; None if the value cannot be compared, such as an open file.

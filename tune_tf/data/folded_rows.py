@@ -18,13 +18,7 @@ class FoldedRows:
 
     A fold's training rows are weighted if those of ``Data.train`` are, its validation rows if those
     of ``Data.validation`` are; rows without a weight count as 1. ``class_weight`` applies to
-    training rows only.
-
-    Args:
-        data: Return value of ``load_data``.
-        folds: Number and kind of the folds.
-        seed: Seed of the split, the same for all trials that are compared.
-        floatx: Dtype that floats are converted to.
+    training rows only. The seed must be the same for all trials that are compared.
 
     Raises:
         WorkloadError: The rows cannot be split this way, or are not arrays.
@@ -51,8 +45,7 @@ class FoldedRows:
     def rows(self, index: int) -> Rows:
         """Return the rows of a fold, with its held-out rows as validation rows.
 
-        Args:
-            index: Number of the fold, from 0, counted across repeats.
+        Folds are numbered from 0 across repeats.
         """
         held_out = self._held_out[index]
         others = np.ones(self._num_rows, bool)

@@ -18,10 +18,6 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
     Rows are weighted if those of ``Data.train`` are; validation rows without a weight count as 1.
     ``class_weight`` applies to all rows. Test rows stay separate.
 
-    Args:
-        data: Return value of ``load_data``.
-        floatx: Dtype that floats are converted to.
-
     Raises:
         WorkloadError: The parts are not arrays, or their rows differ in form.
     """
@@ -37,11 +33,7 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
 
 
 def refuse_pipelines(data: Data, why: str) -> None:
-    """Raise an error for data that are not arrays.
-
-    Args:
-        data: Return value of ``load_data``.
-        why: Reason that arrays are needed, for the message.
+    """Reject data that are not arrays, with the reason ``why``.
 
     Raises:
         WorkloadError: A part is not a tuple of arrays.

@@ -20,22 +20,20 @@ class Pipeline:
     replicas and after a restore.
 
     Args:
-        rows: ``(x, y)`` or ``(x, y, sample_weight)``, arrays with rows on the first axis that
-            ``map`` reads rows from: file names, memory-mapped arrays
-            (``numpy.load(mmap_mode="r")``).
+        rows: ``(x, y)`` or ``(x, y, sample_weight)``, arrays with rows on the first axis, as input
+            of ``map``: file names, memory-mapped arrays (``numpy.load(mmap_mode="r")``).
         map: Returns ``(x, y)`` or ``(x, y, sample_weight)`` for a row, deterministically, by
-            TensorFlow operations; runs in parallel on the trial's CPUs. None to use the rows as
-            they are.
-        cache: ``"memory"`` or a folder that caches rows after ``map`` for later epochs; None to map
-            them again in each epoch.
-        shuffle_buffer: Number of rows from which the next one is drawn if rows come from a cache,
-            which has a fixed order; None for all rows.
-        prefetch: Number of batches prepared ahead; None lets tf.data choose.
-        augment: Returns a random variant of a row after ``map``, a different one in each training
-            epoch: ``augment(row, seed)`` takes ``(x, y[, sample_weight])`` and a seed for
+            TensorFlow operations, in parallel on the trial's CPUs. None to use the rows as they
+            are.
+        cache: ``"memory"`` or a folder that caches rows after ``map``; None to map in each epoch.
+        shuffle_buffer: Number of cached rows, which are in a fixed order, to draw the next one
+            from; None for all rows.
+        prefetch: Number of batches prepared in advance; None lets tf.data choose.
+        augment: Returns a random variant of a row after ``map`` in each training epoch:
+            ``augment(row, seed)`` takes ``(x, y[, sample_weight])`` and a seed for
             ``tf.random.stateless_*``, int32 of shape ``[2]``, which differs per row and epoch. Runs
-            on the trial's CPUs ahead of training; ``Workload.per_example`` computes with the same
-            seeds on the devices.
+            on the trial's CPUs in advance; ``Workload.per_example`` uses the same seeds on the
+            devices.
         shared: Whether the trials on a node share ``map`` and ``augment``: a tf.data service makes
             each epoch's rows once for all of them, on the node's CPUs. All trials then get the same
             rows in the same order, whatever their seeds. Worthwhile if making rows costs more than

@@ -20,8 +20,8 @@ class Rows:
         train: ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis,
             or a :class:`~tune_tf.data.Pipeline` of such rows.
         validation: The same, or None.
-        num_train: Training rows, at least 1.
-        num_validation: Validation rows; 0 where there are none.
+        num_train: At least 1.
+        num_validation: 0 if there are none.
     """
 
     train: tuple[Nested, ...] | Pipeline
@@ -64,12 +64,7 @@ def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
 def as_arrays(data: Any, *, floatx: str = "float32") -> Data | None:
     """Return a workload's data without test rows, as arrays in training dtypes.
 
-    Args:
-        data: Return value of ``load_data``.
-        floatx: Dtype that floats are converted to.
-
-    Returns:
-        The data; None if a part is anything other than arrays.
+    Returns None if a part is anything other than arrays.
     """
     if not isinstance(data, Data):
         return None

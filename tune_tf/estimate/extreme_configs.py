@@ -56,10 +56,7 @@ def fill_with_middle(space: SearchSpace, chosen: ParameterValues) -> dict[str, A
 
 
 def extreme_values(parameter: Parameter) -> list[Any]:
-    """Return the most different values of a parameter: both bounds, or the options.
-
-    More than ``_MOST_OPTIONS`` options are thinned out evenly, keeping the last.
-    """
+    """Return both bounds of a parameter, or at most ``_MOST_OPTIONS + 1`` evenly spaced options."""
     if isinstance(parameter, Constant):
         return [parameter.value]
     if isinstance(parameter, Choice):
@@ -76,13 +73,9 @@ def extreme_config(
 ) -> dict[str, Any]:
     """Search for the nested config with the largest or the smallest model.
 
-    One pass of coordinate descent over the parameters, each after those it depends on. The result
-    is exact if a value that enlarges one model enlarges every other.
-
-    Args:
-        space: The search space.
-        size_of: Function that returns the size of the model of a nested config.
-        largest: Whether to search for the largest instead of the smallest.
+    One pass of coordinate descent over the parameters, each after those it depends on; exact if a
+    value that enlarges one model enlarges every other. ``size_of`` returns the size of the model of
+    a nested config.
     """
     chosen: dict[str, Any] = {}
     sign = 1 if largest else -1

@@ -23,7 +23,7 @@ class TrialSample:
 
     Args:
         max_batches: Number of batches of training rows; validation rows are cut in proportion.
-        notes: Folder for the notes of the trial's processes on a node.
+        notes: Folder on a node for the notes of the trial's processes.
     """
 
     max_batches: int
@@ -39,10 +39,9 @@ class ScalingSample:
     """First training rows of a workload, without validation, for scaling measurements.
 
     Args:
-        batch_size: Rows of a global batch.
         max_rows: Number of rows that count as all data.
         data_fraction: Share of these rows to train on.
-        notes: Folder for the notes of the trial's processes on a node; None for no notes.
+        notes: Folder on a node for the notes of the trial's processes; None for no notes.
     """
 
     batch_size: int
@@ -110,10 +109,7 @@ def sample_workload(
 ) -> Workload:
     """Return a copy of a workload that trains on a sample, without callbacks.
 
-    Args:
-        workload: The workload, which stays unchanged.
-        sample: Rows to train on.
-        input_only: Whether to skip the model in training; requires a :class:`ScalingSample`.
+    With ``input_only``, which requires a :class:`ScalingSample`, training skips the model.
     """
     mixin = _FixedBatch if isinstance(sample, ScalingSample) else _Sampled
     return with_mixin(_InputOnly if input_only else mixin, workload, _tune_tf_sample=sample)
@@ -176,9 +172,7 @@ def read_notes(folder: str) -> dict[int, dict[str, int]]:
 def write_note(folder: str | None, found: Mapping[str, int]) -> None:
     """Add counts to the note of this process.
 
-    Args:
-        folder: Folder for notes; None or a folder missing on this machine writes nothing.
-        found: Counts by name.
+    Nothing is written if ``folder`` is None or missing, such as a folder of another machine.
     """
     if folder is None or not Path(folder).is_dir():
         return

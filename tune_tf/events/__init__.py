@@ -1,4 +1,4 @@
-"""Files by which a running sweep talks to other processes: event log, requests, trial logs."""
+"""Files of a running sweep for other processes: event log, control requests, trial logs."""
 
 from tune_tf.events.control_channel import ControlChannel
 from tune_tf.events.event_history import EVENT_LOG, EventHistory, Session, TrialEvents

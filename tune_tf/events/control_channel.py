@@ -1,4 +1,4 @@
-"""Requests to a running sweep from another process or machine."""
+"""File-based requests to a running sweep from other processes or machines."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = "requests"
-_SUFFIX = ".request"  # not .json, which Tune copies around
+_SUFFIX = ".request"  # Tune would copy .json files
 
 
 class ControlChannel:
@@ -45,6 +45,6 @@ class ControlChannel:
                 yield request
 
     def clear(self) -> None:
-        """Remove all requests: they were meant for an earlier driver."""
+        """Remove all requests, which are for an earlier driver."""
         for _ in self.take():
             pass

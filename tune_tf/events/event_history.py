@@ -20,10 +20,10 @@ class Session:
         driver: ``process 71 on node-1``.
         begun_s: Start, in seconds since 1970.
         last_s: Last write, in seconds since 1970.
-        over: Whether the session ended in an orderly way.
-        interrupted: Whether it left trials that a resume would continue.
+        over: Whether the session ended without a crash.
+        interrupted: Whether a resume would continue trials.
         ended_early: Why the sweep ended before all its trials had; None if it did not.
-        left: What could not be written at the end; a resume tries again.
+        left: Outputs that could not be written at the end; a resume tries again.
         process: The driver's process id; 0 if unknown.
         host: The driver's machine.
     """
@@ -44,17 +44,17 @@ class TrialEvents:
     """State of a trial according to the event log.
 
     Args:
-        trial_id: Ray Tune's id.
-        number: Place in the order of proposal, from 0.
+        trial_id: Tune's id.
+        number: Number in order of suggestion, from 0.
         config: Sampled values at the last start.
         started_s: First start, in seconds since 1970; None before it.
         ended_s: End, in seconds since 1970; None before it.
-        outcome: How the trial ended; None before its end.
+        outcome: Outcome of the trial; None before its end.
         cause: Details of the outcome, if any.
         waiting: ``"paused"`` by the scheduler, ``"pending"`` before its start or its continuation
             in a resumed sweep, or None.
         checkpoints_removed: Whether its checkpoints were removed to save disk space.
-        last: Its last result at its end, without the config; empty if unknown.
+        last: Last result, without the config; empty if unknown.
     """
 
     trial_id: str
@@ -76,7 +76,7 @@ class EventHistory:
     Args:
         sessions: In order.
         trials: By Tune's id, in the order of their first events.
-        suspension: Why no new trial starts at the moment; None if trials may start.
+        suspension: Why no new trial starts; None if trials may start.
         run_id: MLflow's id of the sweep's parent run; None if unknown.
         run_ids: MLflow's ids of the trials' runs, by Tune's id, as far as known.
     """
@@ -149,7 +149,6 @@ class EventHistory:
                 trial.waiting = "pending"
 
     def _trial(self, event: Mapping[str, Any]) -> TrialEvents:
-        """Return the trial of an event, added if it is new."""
         trial_id = str(event["trial_id"])
         if trial_id not in self.trials:
             trial = TrialEvents(trial_id, int(event["number"]), dict(event["config"]))

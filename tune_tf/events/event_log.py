@@ -1,8 +1,7 @@
 """Event log of a sweep, which also locks the sweep for its driver.
 
-Other processes read it during the sweep and after a crash, so it is JSON, one event a line, only
-appended to. The driver locks the file; the system releases the lock when that process ends, however
-it ends.
+Other processes read it during the sweep and after a crash, so it is append-only, with one JSON
+event per line. The system releases the driver's lock when its process ends in any way.
 """
 
 import errno
@@ -27,12 +26,12 @@ from tune_tf.version import __version__
 
 _log = logging.getLogger(__name__)
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
-_ATTEMPTS = 20  # has_driver of another process takes the lock for a moment
+_ATTEMPTS = 20  # has_driver in another process takes the lock briefly
 _PAUSE_S = 0.05
 
 
 class EventLog:
-    """Event log as the driver of a sweep writes it, a context manager.
+    """Writer of a sweep's event log for its driver; a context manager that holds the lock.
 
     Args:
         folder: The sweep's folder.
@@ -47,7 +46,7 @@ class EventLog:
         self._path = folder / EVENT_LOG
         self._clock = clock
         self._file = _open_locked(self._path)
-        ControlChannel(folder).clear()  # others see from now on that the sweep is driven
+        ControlChannel(folder).clear()  # the lock is visible: later requests are for this driver
 
     def __enter__(self) -> Self:
         """Record the start of a session."""
@@ -100,13 +99,8 @@ class EventLog:
     ) -> None:
         """Record the end of a trial.
 
-        Args:
-            trial_id: Ray Tune's id.
-            number: Place in the order of proposal, from 0.
-            config: Its sampled values; a trial can end without a start.
-            outcome: How it ended.
-            cause: Details of the outcome, if any.
-            last: Its last result without the config, to check ``result.json`` against.
+        The ``config`` is recorded because a trial can end without a start; the ``last`` result,
+        without config, serves to validate ``result.json``.
         """
         self._write(
             "ended",
@@ -148,7 +142,7 @@ class EventLog:
             interrupted: Whether a resume would continue the sweep.
             run_ids: MLflow's ids of the trials' runs, by Tune's id.
             ended_early: Why the sweep ended before all its trials had; None if it did not.
-            left: What could not be written; a resume tries again.
+            left: Outputs that could not be written; a resume tries again.
         """
         self._write(
             "over",
@@ -185,8 +179,8 @@ def has_driver(folder: Path) -> bool:
 def _last_driver_lives(folder: Path) -> bool:
     """Return whether the last session is open and its process runs on this machine.
 
-    Used where the file system has no locks. A process of another machine cannot be seen, and counts
-    as ended.
+    Used if the file system has no locks. A process on another machine is invisible and regarded as
+    ended.
     """
     sessions = EventHistory.read(folder).sessions
     if not sessions or sessions[-1].over or sessions[-1].host != socket.gethostname():
@@ -199,12 +193,11 @@ def _last_driver_lives(folder: Path) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # it runs as another user
+        return True  # it belongs to another user
     return True
 
 
 def _open_locked(path: Path) -> int:
-    """Open the event log and lock it against other drivers."""
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     for _ in range(_ATTEMPTS):
         try:

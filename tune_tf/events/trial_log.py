@@ -14,10 +14,10 @@ _log = logging.getLogger(__name__)
 
 
 class TrialLog:
-    """Redirects the output of this process to the log of its trial.
+    """Redirection of this process's output to the log of its trial.
 
-    File descriptors are redirected, not ``sys.stdout``: the log has TensorFlow's native messages
-    too. Several processes may append to one log.
+    Redirects file descriptors instead of ``sys.stdout``, to include TensorFlow's native messages.
+    Several processes may append to one log.
 
     Args:
         streams: File descriptors.
@@ -28,12 +28,9 @@ class TrialLog:
         self._own: tuple[int, ...] = ()
 
     def begin(self, path: Path | None) -> None:
-        """Redirect output to a log, or restore the original streams.
+        """Redirect output to a log in a folder created if missing; None for the original streams.
 
-        A folder that this node cannot reach gives a warning only.
-
-        Args:
-            path: The log, whose folder is created if missing; None for the original streams.
+        A folder that this node cannot reach causes a warning only.
         """
         self.end()
         if path is None:
@@ -60,11 +57,9 @@ class TrialLog:
 
 
 def mask_log(path: Path, values: Iterable[str]) -> None:
-    """Overwrite secrets in a log with as many stars, in place: it may still be written to.
+    """Overwrite secrets in a log with stars, in place since processes may still append to it.
 
-    Args:
-        path: The log; a missing one is no error.
-        values: The secrets.
+    A missing log is no error.
     """
     secrets = sorted({value.encode() for value in values}, key=len, reverse=True)
     if not secrets:

@@ -1,4 +1,4 @@
-"""Cost forecast of a sweep, its files, and its comparison with the actual costs."""
+"""Cost forecast of a sweep, and its comparison with the actual costs."""
 
 from tune_tf.forecast.actuals import Actuals, Deviation, compare_forecast
 from tune_tf.forecast.files import (

@@ -1,4 +1,4 @@
-"""Measured costs of a sweep, and how far its forecast was off."""
+"""Measured costs of a sweep, compared with its forecast."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ class Actuals:
     """Measured costs of a sweep.
 
     Args:
-        wall_s: Seconds from the call of ``run_sweep`` on, over all sessions.
+        wall_s: Seconds since the call of ``run_sweep``, over all sessions.
         trials: Number of trials started.
         epochs: Number of iterations of all trials.
         memory_bytes: Largest memory that a trial reported; None if none did.
@@ -35,7 +35,7 @@ class Actuals:
 
     @classmethod
     def of(cls, result: SweepResult, wall_s: float, *, closed: bool) -> "Actuals":
-        """Measure a sweep by its result and its folder; arguments as of the class."""
+        """Measure the costs of a sweep from its result and its folder."""
         peaks = (
             metric_value(
                 last_report(result.path / f"trial_{trial.number:05d}" / RESULTS), PEAK_MEMORY
@@ -56,7 +56,7 @@ class Actuals:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Actuals":
-        """Restore what :meth:`to_dict` returned."""
+        """Restore the output of :meth:`to_dict`."""
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,11 +66,11 @@ class Actuals:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A forecast number beside the actual one.
+    """Forecast and actual value of one number.
 
     Args:
         what: Name of the number.
-        unit: Its unit.
+        unit: Unit of both values.
         forecast: The forecast.
         actual: The actual value.
     """
@@ -82,7 +82,7 @@ class Deviation:
 
     @property
     def ratio(self) -> float | None:
-        """Likely value over actual value; None if the latter is zero."""
+        """Likely value divided by actual value; None if the latter is zero."""
         return self.forecast.likely / self.actual if self.actual else None
 
     @property

@@ -1,4 +1,4 @@
-"""Files of forecasts: beside the sweeps, and in the folder of the sweep they are of."""
+"""Forecast files, beside the sweeps and in the folder of a sweep."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from tune_tf.forecast.actuals import Actuals
 from tune_tf.forecast.forecast import Forecast
 from tune_tf.secrets import mask_secrets
 
-FORECAST_FILE = "forecast"  # not .json, which Tune copies around at a resume
+FORECAST_FILE = "forecast"  # Tune would copy .json files at a resume
 """Name of the forecast in a sweep's folder."""
 
 _FOLDER = "forecasts"
@@ -24,7 +24,7 @@ class ForecastWithActuals:
 
     Args:
         forecast: The forecast.
-        actuals: The actual costs; None while they are unknown.
+        actuals: The actual costs; None if unknown.
     """
 
     forecast: Forecast
@@ -32,13 +32,13 @@ class ForecastWithActuals:
 
 
 def settings_digest(config: SweepConfig) -> str:
-    """Return a digest by which a forecast is found for its settings."""
+    """Return the digest of the settings that names the file of their forecast."""
     text = json.dumps(config.to_dict(), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def write_forecast(forecast: Forecast, config: SweepConfig) -> Path:
-    """Write a forecast beside the sweeps, replacing one of the same settings; return its path.
+    """Write a forecast beside the sweeps, replacing one for the same settings; return its path.
 
     Raises:
         InvalidSettingsError: The file cannot be written.
@@ -55,7 +55,7 @@ def write_forecast(forecast: Forecast, config: SweepConfig) -> Path:
 
 
 def read_forecast(config: SweepConfig) -> Forecast | None:
-    """Read the forecast of some settings; None if there is none that can be read."""
+    """Read the forecast of a config; None if missing or damaged."""
     try:
         data = json.loads(_path(config, settings_digest(config)).read_text())
         return Forecast.from_dict(data)
@@ -81,7 +81,7 @@ def write_actuals(folder: Path, forecast_with_actuals: ForecastWithActuals) -> N
 
 
 def read_actuals(folder: Path) -> ForecastWithActuals | None:
-    """Read the forecast in a sweep's folder; None if there is none that can be read."""
+    """Read forecast and actual costs from a sweep's folder; None if missing or damaged."""
     try:
         data = json.loads((folder / FORECAST_FILE).read_text())
         actuals = data["actuals"]

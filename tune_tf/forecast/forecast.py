@@ -16,8 +16,8 @@ class ModelForecast:
         config: Sampled values.
         num_parameters: Number of parameters of the model.
         checkpoint_bytes: Size of a checkpoint.
-        memory_bytes: Peak memory of a trial in fresh processes; None if not measured so.
-        gpu_memory_bytes: Peak GPU memory, likewise; None without GPUs too.
+        memory_bytes: Peak memory of a trial in fresh processes; None if not measured.
+        gpu_memory_bytes: Peak GPU memory of the same trial; None if not measured or without GPUs.
         epoch_s: Seconds per iteration, over rounds and slots.
         trace_s: Extra seconds of the first iteration of a model structure.
         start_s: Seconds to start the trial in a reused process.
@@ -35,7 +35,7 @@ class ModelForecast:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ModelForecast":
-        """Restore what :meth:`to_dict` returned."""
+        """Restore the output of :meth:`to_dict`."""
         return cls(**{**data, "epoch_s": Range.from_dict(data["epoch_s"])})
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Forecast:
         cpus: Cores reserved per trial.
         gpus: GPUs reserved per trial.
         num_at_once: Number of parallel trials.
-        num_fitting_memory: Number of parallel trials of the largest config that fit the memory.
+        num_fitting_memory: Number of parallel trials of the largest config that fit in memory.
         max_t: Most iterations of a trial.
         models: Measured configs, the smallest and the largest first.
         num_parameters: Number of parameters of a model.
@@ -109,11 +109,11 @@ class Forecast:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Forecast":
-        """Return what :meth:`to_dict` wrote.
+        """Restore the output of :meth:`to_dict`.
 
         Raises:
             KeyError: A field is missing.
-            TypeError: A field has another form.
+            TypeError: A field has a wrong type.
         """
         read = {name: data[name] for name in (each.name for each in fields(cls))}
         for name in _RANGES:

@@ -1,4 +1,4 @@
-"""Estimate of a number as a range."""
+"""Estimate with a lower and an upper bound."""
 
 import math
 import statistics
@@ -14,12 +14,12 @@ class Range:
     """Estimate with a lower and an upper bound.
 
     Args:
-        low: Rarely undercut; not negative.
-        likely: Best guess.
-        high: Rarely exceeded; finite.
+        low: Lower bound, rarely undercut; not negative.
+        likely: Best estimate.
+        high: Upper bound, rarely exceeded; finite.
 
     Raises:
-        InvalidSettingsError: Not finite numbers in this order.
+        InvalidSettingsError: The numbers are not finite, or not in this order.
     """
 
     low: float
@@ -52,7 +52,7 @@ class Range:
 
     @classmethod
     def from_dict(cls, data: Any) -> "Range":
-        """Restore what :meth:`to_dict` returned."""
+        """Restore the output of :meth:`to_dict`."""
         return cls(float(data["low"]), float(data["likely"]), float(data["high"]))
 
     def to_dict(self) -> dict[str, float]:
@@ -64,7 +64,7 @@ class Range:
         return Range(self.low + other.low, self.likely + other.likely, self.high + other.high)
 
     def minus(self, other: "Range") -> "Range":
-        """Subtract a part from a sum of which it is one."""
+        """Subtract one summand of this sum, not below zero."""
         return Range(*sorted(max(0.0, a - b) for a, b in zip(self.ends, other.ends, strict=True)))
 
     def times(self, factor: float) -> "Range":

@@ -1,4 +1,4 @@
-"""How one trial is spread over devices."""
+"""Kinds of parallelism: layouts of one trial over devices."""
 
 from tune_tf.parallelism.asynchronous import Asynchronous
 from tune_tf.parallelism.ensemble import Ensemble
@@ -11,7 +11,7 @@ from tune_tf.parallelism.setting_errors import Placement, Uneven
 from tune_tf.parallelism.subtasks import Subtasks
 
 Parallelism = Mirrored | MultiWorker | ModelParallel | Hybrid | Asynchronous | Folds | Ensemble
-"""Any of the values that say how a trial is spread."""
+"""Any kind of parallelism."""
 
 __all__ = [
     "Asynchronous",

@@ -1,4 +1,4 @@
-"""Workers that send gradients to a parameter server, none waiting for another."""
+"""Asynchronous data parallelism with a parameter server."""
 
 from dataclasses import dataclass
 from typing import ClassVar, get_args
@@ -11,28 +11,27 @@ from tune_tf.resources import TrialResources
 
 @dataclass(frozen=True)
 class Asynchronous:
-    """Workers that compute gradients by themselves and a server that applies them as they come.
+    """Asynchronous workers that send gradients to a parameter server.
 
-    Each worker takes a whole batch, so a slow one holds up none of the others. In return its
-    gradient may be of weights that have been updated since: how often is its staleness. The
-    numbers of a trial depend on which gradient comes first, except with one worker.
+    Each worker computes the gradient of a whole batch, so a slow one does not delay the others. The
+    server applies gradients as they arrive; the staleness of a gradient is the number of updates
+    since its weights were read. With more than one worker, results depend on the order of arrival.
 
     Args:
-        num_workers: Processes that compute gradients; the server is one more.
-        max_staleness: Updates that a gradient may be behind. An older one is dropped, and its
-            batch is done again.
-        server_cpus: CPUs that the server reserves for itself; 0 where there is none to spare: it
-            uses those of the first worker then.
-        max_replacements: Workers that died or fell silent which a trial replaces; one more ends it.
+        num_workers: Processes that compute gradients, besides the server.
+        max_staleness: Largest number of updates by which a gradient may be behind. An older one is
+            dropped and its batch recomputed.
+        server_cpus: CPUs reserved for the server; with 0 it shares those of the first worker.
+        max_replacements: Dead or silent workers that a trial replaces; one more fails the trial.
         placement: As in :class:`MultiWorker`.
         micro_batches: As in :class:`Mirrored`.
 
     Raises:
-        InvalidSettingsError: A value is not allowed; tells all of them.
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "asynchronous"
-    num_replicas: ClassVar[int] = 1  # each batch is of one worker
+    num_replicas: ClassVar[int] = 1  # a batch is not split over workers
 
     num_workers: int = 2
     max_staleness: int = 8
@@ -42,7 +41,7 @@ class Asynchronous:
     micro_batches: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the settings."""
         errors = [
             f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}"
             for name in ("num_workers", "micro_batches")
@@ -70,18 +69,18 @@ class Asynchronous:
 
     @property
     def in_a_worker(self) -> Mirrored:
-        """How a worker takes its batch."""
+        """Parallelism within a worker."""
         return Mirrored(micro_batches=self.micro_batches)
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return what a trial reserves when nothing else is said: a device a worker."""
+        """Return the default resources of a trial: one device per worker."""
         return TrialResources(
             cpus=self.num_workers + self.server_cpus,
             gpus=self.num_workers if gpus_in_cluster else 0,
         )
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return what each process gets of a trial's resources: the workers, then the server."""
+        """Return the resources of each process: the workers, then the server."""
         worker = TrialResources(
             (resources.cpus - self.server_cpus) // self.num_workers,
             resources.gpus / self.num_workers,
@@ -90,13 +89,10 @@ class Asynchronous:
         return (*(worker,) * self.num_workers, *server)
 
     def check(self, resources: TrialResources) -> None:
-        """Refuse resources that do not give every worker the same, or not what it can use.
-
-        Args:
-            resources: Of the whole trial, all workers and the server together.
+        """Check that a trial's resources can be divided equally among the workers.
 
         Raises:
-            InvalidSettingsError: Tells all that does not fit.
+            InvalidSettingsError: They cannot; the message lists all errors.
         """
         errors = []
         cpus, workers = resources.cpus - self.server_cpus, self.num_workers

@@ -1,4 +1,4 @@
-"""Several models of one config, from different seeds."""
+"""Ensemble of models of one config, with different seeds."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,19 +9,19 @@ from tune_tf.parallelism.subtasks import Subtasks
 
 @dataclass(frozen=True)
 class Ensemble(Subtasks):
-    """One config trained several times on the same rows, each time from another seed.
+    """Ensemble: one config trained several times on the same rows with different seeds.
 
-    Tells how much of a metric is luck: a trial reports the mean over the members of each metric,
-    and its spread. Member 0 has the seed that the trial would have by itself.
+    It measures the variance of a metric due to the seed: a trial reports the mean and the standard
+    deviation of each metric over the members. Member 0 uses the seed of a single-model trial.
 
     Args:
-        num_members: Models, at least 2.
+        num_members: Number of models, at least 2.
         num_devices: As in :class:`Subtasks`.
         task_retries: As in :class:`Subtasks`.
         micro_batches: As in :class:`Mirrored`.
 
     Raises:
-        InvalidSettingsError: A value is not allowed; tells all of them.
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "ensemble"
@@ -30,7 +30,7 @@ class Ensemble(Subtasks):
     num_members: int = 5
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the settings."""
         errors = []
         if not is_count(self.num_members) or self.num_members < 2:
             errors.append(
@@ -40,5 +40,5 @@ class Ensemble(Subtasks):
 
     @property
     def num_subtasks(self) -> int:
-        """The members."""
+        """Number of members."""
         return self.num_members

@@ -9,25 +9,25 @@ from tune_tf.parallelism.subtasks import Subtasks
 
 @dataclass(frozen=True)
 class Folds(Subtasks):
-    """Cross-validation: one config trained several times, each time on other rows.
+    """Cross-validation: one config trained several times on different rows.
 
-    The rows of ``Data.train`` and ``Data.validation`` together are split into folds; each fold is
-    held out once, to validate a model that is trained on the others. All trials of a sweep have the
-    same folds. A trial reports the mean over the folds of each metric.
+    The rows of ``Data.train`` and ``Data.validation`` together are split into folds. Each fold
+    validates one model, which is trained on the others. All trials of a sweep use the same folds. A
+    trial reports the mean and the standard deviation of each metric over the folds.
 
     Args:
-        num_folds: Parts, at least 2.
-        stratified: Whether every fold has the classes in about the same shares; for models with
-            one output of class labels.
-        grouped: Whether rows of one group (see ``Data.groups``) stay together in one fold.
-        num_repeats: How often the rows are split again, in another order; there are
-            ``num_folds * num_repeats`` models then.
+        num_folds: Number of folds, at least 2.
+        stratified: Whether to keep the class shares about equal in all folds; for models with one
+            output of class labels.
+        grouped: Whether to keep the rows of a group (see ``Data.groups``) in one fold.
+        num_repeats: Number of splits with different orders; a trial trains ``num_folds *
+            num_repeats`` models.
         num_devices: As in :class:`Subtasks`.
         task_retries: As in :class:`Subtasks`.
         micro_batches: As in :class:`Mirrored`.
 
     Raises:
-        InvalidSettingsError: A value is not allowed; tells all of them.
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "folds"
@@ -39,7 +39,7 @@ class Folds(Subtasks):
     num_repeats: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the settings."""
         errors = []
         if not is_count(self.num_folds) or self.num_folds < 2:
             errors.append(f"num_folds must be a whole number of at least 2, not {self.num_folds!r}")
@@ -56,5 +56,5 @@ class Folds(Subtasks):
 
     @property
     def num_subtasks(self) -> int:
-        """Folds of all repeats."""
+        """Number of folds of all repeats."""
         return self.num_folds * self.num_repeats

@@ -1,4 +1,4 @@
-"""Several copies of a model, each cut over several devices."""
+"""Combined data and model parallelism."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,19 +10,19 @@ from tune_tf.parallelism.single_node import SingleNode
 
 @dataclass(frozen=True)
 class Hybrid(SingleNode):
-    """Copies of a model that train on parts of each batch, each cut into stages.
+    """Data and model parallelism combined: model replicas that are each split into stages.
 
-    Data and model parallel at once, on ``num_replicas * num_stages`` devices of one node. The
-    gradients of all copies are summed on the first copy's devices, stage by stage; its optimizer
-    updates the weights, and the other copies take them over. The numbers are those of one device.
+    It uses ``num_replicas * num_stages`` devices of one node. The gradients of all replicas are
+    summed on the first replica's devices, stage by stage; its optimizer updates the weights, which
+    the other replicas copy. The numbers are those of one device.
 
     Args:
-        num_replicas: Copies of the model. The global batch size does not depend on it.
-        num_stages: Stages of each copy; see :class:`ModelParallel`.
-        micro_batches: Pieces in which a copy takes its part of a batch.
+        num_replicas: Number of model replicas. The global batch size does not depend on it.
+        num_stages: Stages of each replica; see :class:`ModelParallel`.
+        micro_batches: Pieces into which a replica splits its part of a batch.
 
     Raises:
-        InvalidSettingsError: A value is not allowed; tells all of them.
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "hybrid"
@@ -32,7 +32,7 @@ class Hybrid(SingleNode):
     micro_batches: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the settings."""
         names = ("num_replicas", "num_stages", "micro_batches")
         errors = [error for name in names for error in count_errors(self, name)]
         if errors:
@@ -40,10 +40,10 @@ class Hybrid(SingleNode):
 
     @property
     def num_devices(self) -> int:
-        """Devices of a trial."""
+        """Number of devices of a trial."""
         return self.num_replicas * self.num_stages
 
     @property
     def parts(self) -> str:
-        """What the devices are for, in words."""
+        """Description of the device layout."""
         return f"{self.num_replicas} replicas of {self.num_stages} stages"

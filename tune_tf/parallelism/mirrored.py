@@ -1,4 +1,4 @@
-"""Copies of the model on the devices of one node."""
+"""Synchronous data parallelism on one node."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,24 +16,24 @@ from tune_tf.resources import TrialResources
 
 @dataclass(frozen=True)
 class Mirrored:
-    """Copies of the model on the devices of one node, each training on its part of a batch.
+    """Model replicas on the devices of one node, each of which trains on a part of every batch.
 
     Args:
-        num_replicas: Copies of the model, each on a device of its own. The global batch size does
-            not depend on it.
-        synchronized_batch_norm: Whether BatchNormalization layers normalise by the rows of all
-            replicas, as one device does, also where the model says otherwise.
-        micro_batches: Pieces in which a replica takes its part of a batch, one after another, to
-            need less memory. The gradient is that of the whole batch.
-        uneven: What becomes of a batch whose rows do not divide by the replicas, the last one
-            included: ``"split"`` as evenly as possible and weighted by rows, which gives the
-            numbers of one device; or ``"refuse"`` it.
-        max_replicas: How many there may be at most in a trial that the scheduler
-            ``resource_changing`` gives more devices; None: as many as those have room for. With
-            ``num_replicas`` itself they stay as many.
+        num_replicas: Number of model replicas, one per device. The global batch size does not
+            depend on it.
+        synchronized_batch_norm: Whether BatchNormalization layers normalise over the rows of all
+            replicas, as on one device, even if the model specifies otherwise.
+        micro_batches: Pieces into which a replica splits its part of a batch to save memory. The
+            gradient is that of the whole batch.
+        uneven: Treatment of a batch whose rows do not divide by the replicas, such as the last one:
+            ``"split"`` divides it as evenly as possible and weights the parts by rows, which gives
+            the numbers of one device; ``"refuse"`` raises an error.
+        max_replicas: Largest number of replicas of a trial that gets more devices from the
+            scheduler ``resource_changing``; None allows as many as fit, ``num_replicas`` keeps the
+            number fixed.
 
     Raises:
-        InvalidSettingsError: A value is not allowed.
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "mirrored"
@@ -47,7 +47,7 @@ class Mirrored:
     max_replicas: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the settings."""
         errors = [*count_errors(self, "num_replicas"), *step_errors(self)]
         if self.max_replicas is not None and not is_count(self.max_replicas):
             errors.append(
@@ -63,24 +63,24 @@ class Mirrored:
 
     @property
     def num_devices(self) -> int:
-        """Devices of a trial."""
+        """Number of devices of a trial."""
         return self.num_replicas
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return what a trial reserves when nothing else is said: a device a replica."""
+        """Return the default resources of a trial: one device per replica."""
         if gpus_in_cluster:
             return TrialResources(cpus=self.num_replicas, gpus=self.num_replicas)
         return TrialResources(cpus=self.num_replicas)
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return what each process of a trial gets of its resources."""
+        """Return the resources of each process of a trial."""
         return (resources,)
 
     def check(self, resources: TrialResources) -> None:
-        """Refuse resources that this parallelism cannot use.
+        """Check that the resources fit the replicas.
 
         Raises:
-            InvalidSettingsError: There are more replicas than reserved devices, or fewer than GPUs.
+            InvalidSettingsError: There are too few CPUs, or GPUs and replicas differ in number.
         """
         if not resources.gpus and resources.cpus < self.num_replicas:
             raise InvalidSettingsError(

@@ -1,4 +1,4 @@
-"""One model that is cut over several devices."""
+"""Model parallelism: one model split over several devices."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,21 +10,20 @@ from tune_tf.parallelism.single_node import SingleNode
 
 @dataclass(frozen=True)
 class ModelParallel(SingleNode):
-    """One copy of a model, cut into stages that stand on a device each.
+    """Model parallelism: one model split into stages, one per device.
 
-    For models that are too large for one device. Layers go to the stages that
-    :meth:`tune_tf.Workload.stage_of` names, or so that the largest stage has as few bytes of
-    variables as can be. Variables, computation and optimizer slots of a layer are on its stage's
-    device. The numbers are those of one device.
+    For models that are too large for one device. :meth:`tune_tf.Workload.stage_of` assigns layers
+    to stages; by default, the variables of the largest stage have as few bytes as possible.
+    Variables, computation and optimizer slots of a layer are on the device of its stage. The
+    numbers are those of one device.
 
     Args:
-        num_stages: Stages, each on a device of its own.
-        micro_batches: Pieces in which a batch goes through the stages, so that one stage works on
-            a piece while the next works on the piece before. The gradient is that of the whole
-            batch.
+        num_stages: Number of stages and devices.
+        micro_batches: Pieces into which a batch is split for pipelining: a stage works on one piece
+            while the next stage works on the previous one. The gradient is that of the whole batch.
 
     Raises:
-        InvalidSettingsError: A value is not allowed; tells all of them.
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "model_parallel"
@@ -34,17 +33,17 @@ class ModelParallel(SingleNode):
     micro_batches: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the settings."""
         errors = [*count_errors(self, "num_stages"), *count_errors(self, "micro_batches")]
         if errors:
             raise InvalidSettingsError(errors)
 
     @property
     def num_devices(self) -> int:
-        """Devices of a trial."""
+        """Number of devices of a trial."""
         return self.num_stages
 
     @property
     def parts(self) -> str:
-        """What the devices are for, in words."""
+        """Description of the device layout."""
         return f"{self.num_stages} stages"

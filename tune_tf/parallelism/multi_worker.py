@@ -1,4 +1,4 @@
-"""Copies of the model in several processes."""
+"""Synchronous data parallelism over several processes."""
 
 from dataclasses import dataclass
 from typing import ClassVar, get_args
@@ -17,24 +17,24 @@ from tune_tf.resources import TrialResources
 
 @dataclass(frozen=True)
 class MultiWorker:
-    """Copies of the model in several processes, which may be on several nodes.
+    """Model replicas in several worker processes, on one or more nodes.
 
-    Each process, a worker, trains on its part of every global batch. The global batch size does
-    not depend on their number, and neither do the numbers that come out.
+    Each worker trains on its part of every global batch. Neither the global batch size nor the
+    numbers depend on the number of workers.
 
     Args:
-        num_workers: Processes, at least 2.
-        replicas_per_worker: Copies of the model in a process, one a GPU; 1 without GPUs.
-        min_workers: With how many a trial may go on after a node was lost that the cluster cannot
-            replace, at least 1; None: it waits until there are ``num_workers`` again.
-        placement: ``"pack"``: as few nodes as possible. ``"spread"``: as many as possible.
-            ``"strict_spread"``: a node for each worker, or the trial does not start.
+        num_workers: Number of processes, at least 2.
+        replicas_per_worker: Model replicas in a process, one per GPU; 1 without GPUs.
+        min_workers: Fewest workers, at least 1, with which a trial resumes after the loss of a node
+            that the cluster cannot replace; None waits for ``num_workers``.
+        placement: ``"pack"`` uses as few nodes as possible, ``"spread"`` as many as possible, and
+            ``"strict_spread"`` one node per worker, without which the trial does not start.
         synchronized_batch_norm: As in :class:`Mirrored`, over the rows of all workers.
         micro_batches: As in :class:`Mirrored`.
         uneven: As in :class:`Mirrored`.
 
     Raises:
-        InvalidSettingsError: A value is not allowed; tells all of them.
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "multi_worker"
@@ -48,7 +48,7 @@ class MultiWorker:
     uneven: Uneven = "split"
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the settings."""
         errors = step_errors(self)
         if not is_count(self.num_workers) or self.num_workers < 2:
             errors.append(
@@ -76,12 +76,12 @@ class MultiWorker:
 
     @property
     def num_replicas(self) -> int:
-        """Copies of the model in all workers together."""
+        """Number of model replicas in all workers."""
         return self.num_workers * self.replicas_per_worker
 
     @property
     def in_a_worker(self) -> Mirrored:
-        """How a worker spreads its part over its own devices."""
+        """Parallelism within a worker."""
         return Mirrored(
             self.replicas_per_worker,
             synchronized_batch_norm=self.synchronized_batch_norm,
@@ -90,24 +90,21 @@ class MultiWorker:
         )
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return what a trial reserves when nothing else is said: a device a replica."""
+        """Return the default resources of a trial: one device per replica."""
         return Mirrored(self.num_replicas).resources(gpus_in_cluster=gpus_in_cluster)
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return what each worker gets of a trial's resources."""
+        """Return the resources of each worker."""
         share = TrialResources(
             resources.cpus // self.num_workers, resources.gpus / self.num_workers
         )
         return (share,) * self.num_workers
 
     def check(self, resources: TrialResources) -> None:
-        """Refuse resources that do not give every worker the same, or not what it can use.
-
-        Args:
-            resources: Of the whole trial, all workers together.
+        """Check that a trial's resources can be divided among the workers and fit the replicas.
 
         Raises:
-            InvalidSettingsError: Tells all that does not fit.
+            InvalidSettingsError: They cannot; the message lists all errors.
         """
         errors = []
         for name, count in {"cpus": resources.cpus, "gpus": resources.gpus}.items():

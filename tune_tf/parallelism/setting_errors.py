@@ -1,29 +1,29 @@
-"""Checks of the settings that several kinds of parallelism share."""
+"""Validation of settings shared by several kinds of parallelism."""
 
 from typing import Literal, Protocol, get_args
 
 from tune_tf.errors import one_of
 
 Placement = Literal["pack", "spread", "strict_spread"]
-"""Where the workers of a trial go: close together, apart where possible, or never on one node."""
+"""Placement of a trial's workers: on few nodes, on many nodes, or each on a separate node."""
 
 Uneven = Literal["split", "refuse"]
 
 
 class Splitting(Protocol):
-    """How replicas take their parts of a batch."""
+    """Protocol of the settings that split a batch over replicas."""
 
     @property
     def micro_batches(self) -> int:
-        """Pieces of a part."""
+        """Pieces of a replica's part of a batch."""
 
     @property
     def synchronized_batch_norm(self) -> bool:
-        """Whether statistics are those of all replicas."""
+        """Whether batch statistics cover all replicas."""
 
     @property
     def uneven(self) -> Uneven:
-        """What becomes of a batch that does not divide."""
+        """Treatment of a batch that does not divide by the replicas."""
 
 
 def step_errors(spread: "Splitting") -> list[str]:
@@ -39,7 +39,7 @@ def step_errors(spread: "Splitting") -> list[str]:
 
 
 def count_errors(spread: object, name: str) -> list[str]:
-    """Return the error in a setting that must be a whole number of at least 1."""
+    """Return the error of a setting that must be a whole number of at least 1."""
     value = getattr(spread, name)
     return (
         [] if is_count(value) else [f"{name} must be a whole number of at least 1, not {value!r}"]

@@ -1,4 +1,4 @@
-"""What the kinds have in common whose parts stand on a device of one node each."""
+"""Base class of single-node kinds with one device per part."""
 
 from typing import ClassVar
 
@@ -8,34 +8,34 @@ from tune_tf.resources import TrialResources
 
 
 class SingleNode:
-    """A trial on one node that uses as many devices as it has parts."""
+    """Base class of kinds that use one device of a node for each part of the model."""
 
     num_workers: ClassVar[int] = 1
     placement: ClassVar[Placement] = "pack"
 
     @property
     def num_devices(self) -> int:
-        """Devices of a trial."""
+        """Number of devices of a trial."""
         raise NotImplementedError
 
     @property
     def parts(self) -> str:
-        """What the devices are for, in words."""
+        """Description of the device layout."""
         raise NotImplementedError
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return what a trial reserves when nothing else is said: a device a part."""
+        """Return the default resources of a trial: one device per part."""
         return TrialResources(self.num_devices, self.num_devices if gpus_in_cluster else 0)
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return what each process of a trial gets of its resources."""
+        """Return the resources of each process of a trial."""
         return (resources,)
 
     def check(self, resources: TrialResources) -> None:
-        """Refuse resources that do not hold a device for each part.
+        """Check that the resources have one device for each part.
 
         Raises:
-            InvalidSettingsError: There are fewer CPUs, or more or fewer GPUs.
+            InvalidSettingsError: There are too few CPUs, or a different number of GPUs.
         """
         if resources.gpus and resources.gpus != self.num_devices:
             error = (

@@ -1,4 +1,4 @@
-"""Models that are trained apart from each other in one trial."""
+"""Base class of kinds that train several independent models per trial."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,17 +11,17 @@ from tune_tf.resources import TrialResources
 
 @dataclass(frozen=True, kw_only=True)
 class Subtasks:
-    """What the kinds have in common whose trial is several models, each on one device.
+    """Base class of kinds whose trial consists of several models, each trained on one device.
 
     Args:
-        num_devices: How many models train at a time, each in a process of its own on its own CPUs
-            or GPU. With one, all take turns.
-        task_retries: How often one model is started again, from its last known state, when its
-            process dies or raises; after that the trial fails.
+        num_devices: Number of models that train concurrently, each in a separate process with its
+            CPUs or GPU. With 1, the models take turns.
+        task_retries: Restarts of one model from its latest state after its process dies or raises;
+            the trial fails after the last one.
         micro_batches: As in :class:`Mirrored`.
 
     Attributes:
-        subtask: What one of the models is called in results and messages.
+        subtask: Name of one model in results and messages.
     """
 
     subtask: ClassVar[str]
@@ -34,21 +34,21 @@ class Subtasks:
 
     @property
     def num_subtasks(self) -> int:
-        """Models in a trial."""
+        """Number of models of a trial."""
         raise NotImplementedError
 
     @property
     def num_workers(self) -> int:
-        """Processes in which they train."""
+        """Number of processes."""
         return self.num_devices
 
     @property
     def in_a_worker(self) -> Mirrored:
-        """How a process trains one of them."""
+        """Parallelism within a process."""
         return Mirrored(micro_batches=self.micro_batches)
 
     def setting_errors(self) -> list[str]:
-        """Return what is wrong with the settings that all these kinds have."""
+        """Return the errors in the shared settings."""
         errors = [
             f"{name} must be a whole number of at least 1, not {value!r}"
             for name in ("num_devices", "micro_batches")
@@ -61,10 +61,10 @@ class Subtasks:
         return errors
 
     def refuse(self, errors: list[str]) -> None:
-        """Refuse settings with errors, and more devices than there is something to train on.
+        """Raise an error if there are errors, or more devices than models.
 
         Raises:
-            InvalidSettingsError: Tells all.
+            InvalidSettingsError: The message lists all errors.
         """
         if not errors and self.num_devices > self.num_subtasks:
             errors.append(
@@ -75,24 +75,21 @@ class Subtasks:
             raise InvalidSettingsError(errors)
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return what a trial reserves when nothing else is said: a CPU or GPU for each device."""
+        """Return the default resources of a trial: a CPU or GPU for each device."""
         return Mirrored(self.num_devices).resources(gpus_in_cluster=gpus_in_cluster)
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return what each process of a trial gets of its resources."""
+        """Return the resources of each process of a trial."""
         share = TrialResources(
             resources.cpus // self.num_devices, resources.gpus / self.num_devices
         )
         return (share,) * self.num_devices
 
     def check(self, resources: TrialResources) -> None:
-        """Refuse resources that do not give every device the same, or more than it can use.
-
-        Args:
-            resources: Of the whole trial.
+        """Check that a trial's resources can be divided among the devices and are not too large.
 
         Raises:
-            InvalidSettingsError: Tells all that does not fit.
+            InvalidSettingsError: They do not fit; the message lists all errors.
         """
         errors = []
         if resources.cpus % self.num_devices:

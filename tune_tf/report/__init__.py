@@ -1,4 +1,4 @@
-"""The report of a finished sweep: one page for people, its pictures, and a table of all trials."""
+"""Report of a sweep: HTML page, plots, and a CSV table of all trials."""
 
 import lazy_loader
 

@@ -13,13 +13,11 @@ from tune_tf.inspection.reported_results import metric_value, reports
 
 @dataclass(frozen=True)
 class CurveSegment:
-    """Uninterrupted run of a trial in one process.
+    """Uninterrupted run of a trial in one process (host and process id).
 
     Args:
-        process: Host and process id.
-        host: Name of the host.
-        start_s: When it began, in seconds since 1970. Ray rounds times down to whole seconds.
-        end_s: When its last iteration was reported.
+        start_s: Start, in seconds since 1970; Ray rounds timestamps down to whole seconds.
+        end_s: Report of its last iteration, in seconds since 1970.
     """
 
     process: str
@@ -30,12 +28,12 @@ class CurveSegment:
 
 @dataclass(frozen=True)
 class Curve:
-    """The reports of one trial.
+    """Learning curve of one trial.
 
     Args:
-        iterations: Ascending, each once: of one that was done again after a retry, the last.
-        values: The objective's metric at each; NaN where it was not a finite number.
-        segments: When and where it ran, in order.
+        iterations: Iterations, ascending; of those repeated after a retry, only the last.
+        values: Metric of the objective by iteration; NaN if not finite.
+        segments: Runs of the trial, in order.
         trained_s: Seconds spent in iterations.
     """
 
@@ -46,18 +44,15 @@ class Curve:
 
     @property
     def end_s(self) -> float:
-        """When the last report came, in seconds since 1970; NaN without one."""
+        """Time of the last report, in seconds since 1970; NaN without one."""
         return self.segments[-1].end_s if self.segments else float("nan")
 
 
 def read_curve(path: Path, metric: str) -> Curve:
-    """Read the curve of a ``result.json``; empty if the file cannot be read.
+    """Read the learning curve from a ``result.json``; empty if the file cannot be read.
 
-    A line that is not whole, as a killed driver leaves it, is passed over.
-
-    Args:
-        path: The file.
-        metric: The objective's metric; nested ones by their path, ``val/loss``.
+    Truncated lines, as a killed driver leaves them, are skipped. The path of a nested metric is
+    written like ``val/loss``.
     """
     values: dict[int, float] = {}
     segments: list[CurveSegment] = []
@@ -79,13 +74,7 @@ def read_curve(path: Path, metric: str) -> Curve:
 
 
 def _extend(segments: list[CurveSegment], report: Mapping[str, Any], before_s: float) -> float:
-    """Lengthen the last segment, or begin one; return how long the trial has run since its start.
-
-    Args:
-        segments: Those so far.
-        report: The next report.
-        before_s: How long it had run, at the report before.
-    """
+    """Extend the last segment or append a new one; return the report's ``time_since_restore``."""
     now = _number(report.get("timestamp"))
     since = _number(report.get("time_since_restore"))
     if not (np.isfinite(now) and np.isfinite(since)):

@@ -9,7 +9,7 @@ _PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, this package and its main dependencies."""
+    """Return the versions of Python, tune_tf and its main dependencies."""
     found = {"tune_tf": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:

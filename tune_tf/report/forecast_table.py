@@ -9,14 +9,11 @@ from tune_tf.report.sweep_record import SweepRecord
 
 @dataclass(frozen=True)
 class ForecastRow:
-    """One number that was forecast.
+    """Forecast, with its range, and actual value of one quantity.
 
     Args:
-        what: In words.
-        forecast: What was expected, with its range.
-        actual: What it was.
-        ratio: The best guess over what it was.
-        note: Where it lies outside the range.
+        ratio: Expected value divided by the actual one.
+        note: Note if the actual value is outside the range.
     """
 
     what: str
@@ -28,19 +25,14 @@ class ForecastRow:
 
 @dataclass(frozen=True)
 class ForecastTable:
-    """A sweep's forecast beside what came of it.
-
-    Args:
-        made: When and on what it was made, in words.
-        rows: A row for each number.
-    """
+    """Rows of forecast and actual values; ``made`` is the time and machine of the forecast."""
 
     made: str
     rows: tuple[ForecastRow, ...]
 
     @classmethod
     def of(cls, record: SweepRecord) -> "ForecastTable | None":
-        """Return the table; None where nothing was forecast."""
+        """Return the table; None without a forecast or actual values."""
         settled = read_actuals(record.result.path)
         if settled is None or settled.actuals is None:
             return None

@@ -1,4 +1,4 @@
-"""HTML pages of a report, rendered from templates; they need no network."""
+"""HTML pages of a report, rendered from templates, that work offline."""
 
 import base64
 import functools
@@ -24,15 +24,12 @@ from tune_tf.report.trial_table import TrialTable
 
 @dataclass(frozen=True)
 class Section:
-    """A picture on the page.
+    """Plot on the page.
 
     Args:
-        name: Of the picture.
-        title: What it shows.
-        reading: How to read it, or why it is missing.
-        figure: The figure for plotly.js; None where it is missing.
-        height: In pixels.
-        static: The WebP image to show where the browser cannot draw the figure; empty for none.
+        reading: Instructions for reading the plot, or the reason why it is missing.
+        figure: Figure for plotly.js; None if missing.
+        static: WebP image for browsers that cannot draw the figure; may be empty.
     """
 
     name: str
@@ -44,12 +41,12 @@ class Section:
 
     @property
     def static_uri(self) -> str:
-        """The image as a data URI."""
+        """WebP image as a data URI."""
         return f"data:image/webp;base64,{base64.b64encode(self.static).decode('ascii')}"
 
 
 def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
-    """Return the page of a sweep."""
+    """Return the report page of a sweep."""
     figures = {it.name: it.figure for it in sections if it.figure is not None}
     return render(
         "report.html.j2",
@@ -66,12 +63,12 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
 
 
 def static_page(record: SweepRecord, section: Section, svg: str) -> str:
-    """Return the page of one picture."""
-    return render("static.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - drawn by Matplotlib, which escapes texts
+    """Return a page with a single plot."""
+    return render("static.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template of this package, filled; texts are escaped."""
+    """Render a template of this package, with texts escaped."""
     environment = Environment(
         loader=PackageLoader("tune_tf.report"),
         autoescape=True,
@@ -83,21 +80,21 @@ def render(template: str, **values: Any) -> str:
 
 
 def _moment(seconds: float) -> str:
-    """Return a time in seconds since 1970 as people write it; empty for NaN."""
+    """Format a time in seconds since 1970; empty for NaN."""
     if math.isnan(seconds):
         return ""
     return datetime.fromtimestamp(seconds, UTC).strftime("%d %B %Y, %H:%M UTC")
 
 
 def _in_script(data: Any) -> Markup:
-    """Return data as JSON that may stand in a ``script`` element: it holds no tag."""
+    """Return data as JSON that is safe in a ``script`` element, without tags."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)  # noqa: S704 - holds no tag now
+    return Markup(text)  # noqa: S704 - tags are escaped
 
 
 @functools.cache
 def _packed(script: str) -> str:
-    """Return a script as the browser unpacks it: two fifths of its size."""
+    """Return a script compressed by gzip to two fifths, encoded as Base64."""
     return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode("ascii")

@@ -1,4 +1,4 @@
-"""Report of a sweep: HTML page, pictures and CSV."""
+"""Report of a sweep: HTML page, plots and CSV."""
 
 import logging
 from collections.abc import Callable
@@ -35,25 +35,20 @@ PICTURES: tuple[type[Picture], ...] = (
     RungsPlot,
     Timeline,
 )
-"""In the order of the page."""
+"""Plots in the order of the page."""
 
 
 def write_report(
     result: SweepResult, folder: Path, *, masked: Callable[[str], str] = secrets.mask_secrets
 ) -> dict[str, Path]:
-    """Write the report of a sweep: ``report.html``, ``trials.csv`` and its pictures in ``plots/``.
+    """Write the report of a sweep: ``report.html``, ``trials.csv`` and plots in ``plots/``.
 
-    ``report.html`` is one page for people, with interactive pictures, that needs no network. Each
-    picture stands in ``plots/`` as a PNG and as a page with the same drawing. What cannot be
-    drawn, for example importances of two trials, is missing there, and the page says why.
-
-    Args:
-        result: What the sweep found; the learning curves are read from its folder.
-        folder: Where to write; made where it is missing.
-        masked: What takes secrets out of a text: the sweep file, config values and causes.
+    ``report.html`` has interactive plots and works offline. ``plots/`` has each plot as a PNG and
+    as a page with a vector drawing. A plot that cannot be drawn, such as importances of two trials,
+    is missing there, and the report gives the reason. ``masked`` masks secrets in a text.
 
     Returns:
-        Each file by its path within the report, as it is to be called in a store.
+        Paths of the files, by path within the report, to be used as artifact paths.
 
     Raises:
         OSError: A file cannot be written.
@@ -68,7 +63,7 @@ def write_report(
             continue
         try:
             section = _write_picture(kind(record), record, plots)
-        except Exception as error:  # noqa: BLE001 - an error in one picture must not cost the whole report
+        except Exception as error:  # noqa: BLE001 - the other plots must still be written
             _LOG.exception("the picture %s of %s could not be drawn", kind.name, result.sweep_id)
             section = Section(kind.name, kind.title, f"it could not be drawn: {error!r}", None)
         if section.figure is not None:
@@ -84,18 +79,18 @@ def write_report(
 def report_sweep(
     path: str | Path, folder: str | Path | None = None, *, storage_path: str | Path = "sweeps"
 ) -> dict[str, Path]:
-    """Write the report of a sweep as its folder shows it: while it runs, or at any time after.
+    """Write the report of a running or ended sweep from its folder.
 
     Args:
-        path: The sweep's folder, its id, or its name for the latest sweep of that name.
-        folder: Where to write; in the place of the sweep's own report if None.
-        storage_path: Where sweeps are looked for by id or name.
+        path: Folder or id of the sweep, or its name for the latest sweep of that name.
+        folder: Folder to write to; that of the sweep's own report if None.
+        storage_path: Folder to look for sweeps by id or name.
 
     Returns:
-        Each file by its path within the report.
+        Paths of the files, by path within the report.
 
     Raises:
-        UnknownSweepError: There is no such sweep.
+        UnknownSweepError: The sweep does not exist.
         InvalidSettingsError: The folder cannot be written to.
     """
     result = SweepView.open(path, storage_path).result
@@ -109,7 +104,7 @@ def report_sweep(
 
 
 def _write_picture(picture: Picture, record: SweepRecord, plots: Path) -> Section:
-    """Write a picture's files; return how it stands on the page."""
+    """Write the files of a plot; return its section of the page."""
     if picture.missing is not None:
         return Section(picture.name, picture.title, picture.missing, None)
     figure = draw_static(picture)
@@ -120,7 +115,7 @@ def _write_picture(picture: Picture, record: SweepRecord, plots: Path) -> Sectio
         picture.reading,
         picture.interactive(),
         picture.height,
-        # Parallel coordinates are drawn by WebGL, which not every browser or screen has.
+        # Parallel coordinates need WebGL, which some browsers lack.
         static=webp_bytes(figure) if isinstance(picture, ParallelCoordinates) else b"",
     )
     write_atomically(plots / f"{picture.name}.html", static_page(record, section, svg_text(figure)))

@@ -17,13 +17,11 @@ _NEAR_AN_END = 0.02
 
 @dataclass(frozen=True)
 class BestSetting:
-    """One parameter of the best trial.
+    """Parameter of the best trial with its formatted value.
 
     Args:
-        path: The parameter.
-        value: Its value.
-        searched: What was searched, in words.
-        note: What stands out; empty for nothing.
+        searched: Description of the searched range or options.
+        note: Remark on the value, or empty.
     """
 
     path: str
@@ -34,13 +32,7 @@ class BestSetting:
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """Trials that failed with the same cause.
-
-    Args:
-        phrase: How it ended.
-        cause: Why.
-        numbers: Which trials.
-    """
+    """Numbers of the trials that failed in the same way with the same cause."""
 
     phrase: str
     cause: str
@@ -49,16 +41,7 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class Summary:
-    """The sweep in a few sentences.
-
-    Args:
-        headline: The best value, or that there is none.
-        comparison: How it compares with the median.
-        outcomes: How many trials ended in each way.
-        cost: Iterations and time spent, and what early stopping saved.
-        settings: The best trial's config.
-        failures: What failed, once for all that failed alike.
-    """
+    """Summary of a sweep in a few sentences."""
 
     headline: str
     comparison: str
@@ -184,7 +167,7 @@ def _searched(parameter: Parameter | None, record: SweepRecord) -> str:
 
 
 def _edge(parameter: Parameter | None, value: object) -> str:
-    """Return a note where a value lies at an end of its range, beyond which better ones may lie."""
+    """Return a note if a value lies at an end of its range, beyond which better ones may exist."""
     if not isinstance(parameter, Float | Int) or not isinstance(value, int | float):
         return ""
     ends = (float(parameter.low), float(parameter.high), float(value))
@@ -200,7 +183,6 @@ def _edge(parameter: Parameter | None, value: object) -> str:
 
 
 def _positive(values: tuple[float, ...]) -> bool:
-    """Return whether logarithms can be taken."""
     return all(value > 0 for value in values)
 
 

@@ -1,4 +1,4 @@
-"""Data of a report: a sweep's result with its trials' curves."""
+"""Data of a report: the result of a sweep and the learning curves of its trials."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -24,10 +24,8 @@ class SweepRecord:
     """Result and learning curves of a sweep.
 
     Args:
-        result: What the sweep found.
-        curves: The curve of each trial.
-        settings: Text of the sweep file, without secrets.
-        masked: What takes secrets out of a text.
+        settings: Text of the sweep file, with secrets masked.
+        masked: Function that masks secrets in a text.
     """
 
     result: SweepResult
@@ -39,12 +37,7 @@ class SweepRecord:
     def of(
         cls, result: SweepResult, masked: Callable[[str], str] = secrets.mask_secrets
     ) -> "SweepRecord":
-        """Read a sweep's folder.
-
-        Args:
-            result: What the sweep found.
-            masked: What takes secrets out of a text.
-        """
+        """Read the learning curves and settings from the folder of a sweep."""
         try:
             settings = (result.path / "sweep.yaml").read_text()
         except OSError:
@@ -59,23 +52,23 @@ class SweepRecord:
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
-        """The trials in order of number."""
+        """Trials in order of number."""
         return self.result.trials
 
     @property
     def objective(self) -> Objective:
-        """The leading objective."""
+        """Leading objective."""
         return self.result.objective
 
     @property
     def objective_label(self) -> str:
-        """The metric and which way is better."""
+        """Metric of the leading objective and its direction."""
         way = "higher" if self.objective.mode == "max" else "lower"
         return f"{self.objective.metric} ({way} is better)"
 
     @cached_property
     def best(self) -> TrialResult | None:
-        """The best trial; None where there is none."""
+        """Best trial, or None."""
         try:
             return self.result.best_trial
         except UnknownMetricError:
@@ -83,21 +76,21 @@ class SweepRecord:
 
     @cached_property
     def best_index(self) -> int | None:
-        """Where the best trial stands among the trials."""
+        """Index of the best trial in ``trials``, or None."""
         return None if self.best is None else self.trials.index(self.best)
 
     @cached_property
     def feasible(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which trials keep the constraints."""
+        """Whether each trial meets the constraints."""
         return np.array([trial.feasible for trial in self.trials], dtype=bool)
 
     @cached_property
     def values(self) -> Floats:
-        """The last value of the leading objective of each trial; NaN where it is not finite."""
+        """Last value of the leading objective by trial; NaN if not finite."""
         return self.values_of(self.objective)
 
     def values_of(self, objective: Objective) -> Floats:
-        """Return the last value of an objective of each trial; NaN where it is not finite."""
+        """Return the last value of an objective by trial; NaN if not finite."""
         found = [trial.metrics.get(objective.metric) for trial in self.trials]
         return np.array(
             [float(value) if is_finite(value) else np.nan for value in found],  # type: ignore[arg-type]
@@ -106,32 +99,32 @@ class SweepRecord:
 
     @cached_property
     def value_axis(self) -> Axis:
-        """The axis of the leading objective."""
+        """Axis of the leading objective."""
         return metric_axis(self.objective_label, self.values)
 
     @cached_property
     def configs(self) -> tuple[Mapping[str, Any], ...]:
-        """Each trial's values by path, without those of inactive parameters."""
+        """Flat config of each trial, without inactive parameters."""
         space = self.result.config.space
         return tuple(flat(space.active(trial.config), space.parameters) for trial in self.trials)
 
     @cached_property
     def masked_configs(self) -> tuple[Mapping[str, Any], ...]:
-        """Each trial's values by path, without secrets."""
+        """Flat config of each trial, without inactive parameters, with secrets masked."""
         return tuple(_masked(config, self.masked) for config in self.configs)
 
     def cause(self, trial: TrialResult) -> str:
-        """Return why a trial ended as it did, without secrets; empty where nothing is known."""
+        """Return the cause of a trial's outcome, with secrets masked; empty if unknown."""
         return self.masked(trial.cause) if trial.cause else ""
 
     @cached_property
     def axes(self) -> ParameterAxes:
-        """The axes of the searched parameters."""
+        """Axes of the searched parameters."""
         return parameter_axes(self.result.config.space, self.configs, masked=self.masked)
 
     @property
     def groups(self) -> list[tuple[Outcome | None, list[int]]]:
-        """The indices of the trials by how they ended, in the order in which they are drawn."""
+        """Indices of the trials by outcome, in drawing order."""
         found: dict[Outcome | None, list[int]] = {outcome: [] for outcome in STYLES}
         for index, trial in enumerate(self.trials):
             found[trial.outcome].append(index)
@@ -139,24 +132,27 @@ class SweepRecord:
 
     @cached_property
     def start_s(self) -> float:
-        """When the first trial began, in seconds since 1970; NaN where nothing is known."""
+        """Start of the first trial, in seconds since 1970; NaN if unknown."""
         starts = [curve.segments[0].start_s for curve in self.curves if curve.segments]
         return min(starts, default=float("nan"))
 
     @cached_property
     def end_times(self) -> Floats:
-        """When each trial ended, in seconds from the first start; NaN where unknown."""
+        """End of each trial, in seconds since ``start_s``; NaN if unknown."""
         return np.array([curve.end_s for curve in self.curves], dtype=np.float64) - self.start_s
 
     @cached_property
     def wall_s(self) -> float:
-        """Seconds from the first start to the last report; NaN where nothing is known."""
+        """Seconds from the first start to the last report; NaN if unknown."""
         known = self.end_times[~np.isnan(self.end_times)]
         return float(known.max()) if len(known) else float("nan")
 
     @cached_property
     def best_so_far(self) -> tuple[Floats, Floats]:
-        """When a new best trial had ended, and its value: of the trials the best is chosen from."""
+        """End times and values of the trials that improved on the best value.
+
+        Only completed, feasible trials count, or all feasible ones if none completed.
+        """
         pool = [
             index
             for index in np.argsort(self.end_times, kind="stable")
@@ -174,7 +170,7 @@ class SweepRecord:
 
     @cached_property
     def ranking(self) -> tuple[int, ...]:
-        """The indices of all trials, best first: as the best one is chosen, then the rest."""
+        """Indices of all trials, best first."""
 
         def key(index: int) -> tuple[bool, bool, bool, float, int]:
             trial, value = self.trials[index], float(self.values[index])

@@ -1,4 +1,4 @@
-"""The trials as rows: the best ones on the page, all of them in a CSV file."""
+"""Tables of trials: the best on the HTML page, all in a CSV file."""
 
 import math
 from dataclasses import dataclass
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the table on the page.
+    """Table cell on the page.
 
     Args:
-        text: What it shows.
-        key: What it is sorted by: a number where it is one, text otherwise, None for nothing.
-        colour: Of a mark before the text; empty for none.
+        key: Sort key: a number or text; None for an empty cell.
+        colour: Colour of a mark before the text; empty for none.
     """
 
     text: str
@@ -40,13 +39,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class TrialTable:
-    """The best trials as a table.
-
-    Args:
-        headers: Names of the columns.
-        rows: Best trial first.
-        num_trials: How many there are in all.
-    """
+    """Table of the best trials, best first, out of ``num_trials``."""
 
     headers: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -54,12 +47,7 @@ class TrialTable:
 
     @classmethod
     def of(cls, record: SweepRecord, most: int = 200) -> "TrialTable":
-        """Return the table of a sweep's best trials.
-
-        Args:
-            record: The sweep.
-            most: Rows at most.
-        """
+        """Return the table of the best trials of a sweep, at most ``most``."""
         objectives = record.result.config.objectives
         paths = list(record.result.config.space.parameters)
         constrained = bool(record.result.config.constraints)
@@ -90,7 +78,7 @@ class TrialTable:
 
 
 def write_csv(record: SweepRecord, path: Path) -> None:
-    """Write all trials, one a row: as :meth:`SweepResult.dataframe`, with cause, place and time."""
+    """Write all trials as CSV: :meth:`SweepResult.dataframe` plus cause, times and node."""
     frame = _without_secrets(record.result.dataframe(), record)
     first = [curve.segments[0] if curve.segments else None for curve in record.curves]
     frame["cause"] = [record.cause(trial) for trial in record.trials]
@@ -102,7 +90,7 @@ def write_csv(record: SweepRecord, path: Path) -> None:
 
 
 def _without_secrets(frame: "pd.DataFrame", record: SweepRecord) -> "pd.DataFrame":
-    """Return a table of trials with a text in place of what is no number, without secrets."""
+    """Return the table with secrets masked and config values as numbers or text."""
     for column in frame.columns:
         if str(column).startswith("config/"):
             path = str(column).removeprefix("config/")

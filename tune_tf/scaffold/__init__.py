@@ -1,4 +1,4 @@
-"""Sweep files and workloads to start from, written for data of one's own."""
+"""Generation of sweep files and workloads for the user's data."""
 
 from tune_tf.scaffold.init_sweep import Written, init_sweep
 

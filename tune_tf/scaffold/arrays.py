@@ -1,4 +1,4 @@
-"""A sweep on NumPy arrays."""
+"""Draft of a sweep on NumPy arrays."""
 
 from pathlib import Path
 
@@ -7,21 +7,17 @@ from tune_tf.scaffold.draft import Draft, Line, name_of, scalar
 from tune_tf.workloads.array_rows import ArrayProperties
 from tune_tf.workloads.arrays import ArraysModel
 
-SUFFIXES = (".npz", ".npy")
+ARRAY_SUFFIXES = (".npz", ".npy")
 
 
 def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
-    """Return a sweep on arrays in an .npz file, or in two .npy files.
+    """Return the draft for arrays in one .npz file or two .npy files in the same folder.
 
-    Args:
-        path: The .npz file, or the .npy file of inputs.
-        target: Name of the .npy file of targets, beside the other; by default that of the inputs
-            with ``y`` for ``x``.
-        path_text: What the sweep file says for the path.
+    The name of the targets' file is by default that of the inputs with ``y`` instead of ``x``.
 
     Raises:
         InvalidSettingsError: The targets cannot be found.
-        WorkloadError: The arrays are not as they must be.
+        WorkloadError: The arrays are invalid.
     """
     if path.suffix.lower() == ".npz":
         if target is not None:
@@ -50,7 +46,7 @@ def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
 
 
 def task_lines(properties: ArrayProperties) -> tuple[Line, ...]:
-    """Return what the sweep file says of what is learnt."""
+    """Return the lines of the sweep file about the task."""
     if properties.head.num_classes is None:
         guessed = "guessed: broken numbers, or many; `classification` if these are class numbers"
         return (Line("task", "regression", guessed),)
@@ -61,7 +57,7 @@ def task_lines(properties: ArrayProperties) -> tuple[Line, ...]:
 
 
 def share_lines() -> tuple[Line, ...]:
-    """Return what the sweep file says of how rows are divided."""
+    """Return the lines of the sweep file about the division of rows."""
     return (
         Line("validation_share", "0.2", "of the rows, where the file does not divide them"),
         Line("test_share", "0.1", "no trial sees them: they are for the final model"),
@@ -69,7 +65,7 @@ def share_lines() -> tuple[Line, ...]:
 
 
 def space_of(properties: ArrayProperties) -> tuple[Line, ...]:
-    """Return what is searched beside the optimizer: of convolutions for images, else of layers."""
+    """Return the space besides the optimizer: convolutions for images, else dense layers."""
     is_image = len(properties.shape) in (2, 3)
     return (
         Line("filters", "{choice: [8, 16, 32]}", "of the first convolution")

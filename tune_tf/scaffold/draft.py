@@ -1,4 +1,4 @@
-"""What a sweep file is written of."""
+"""Content of a generated sweep file."""
 
 import json
 import re
@@ -13,13 +13,11 @@ _COMMENTS_AT = 36  # column
 
 @dataclass(frozen=True)
 class Line:
-    """A setting of a section, with what is said about it.
+    """Setting of a section, with a comment.
 
     Args:
-        key: Its name.
-        value: As YAML text.
-        comment: What is said about it; empty for nothing.
-        is_off: Whether it stands in a comment, to be switched on by hand.
+        value: Value as YAML text.
+        is_off: Whether the setting is commented out.
     """
 
     key: str
@@ -28,23 +26,22 @@ class Line:
     is_off: bool = False
 
     def __str__(self) -> str:
-        """Return the line as it stands in a section, indented."""
+        """Return the indented line."""
         return commented(f"  {'# ' if self.is_off else ''}{self.key}: {self.value}", self.comment)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A sweep on data of one's own.
+    """Draft of a sweep on the user's data.
 
     Args:
-        name: Of the sweep.
-        about: What the model is, and what it learns; one line.
-        workload: As the sweep file names it.
-        data: Settings of the workload; none where it takes none.
+        about: One-line description of the model and its task.
+        workload: Workload as written in the sweep file.
+        data: Settings of the workload, if any.
         task: ``classification`` or ``regression``.
-        space: Parameters beside those of the optimizer.
-        num_rows: Rows of the data, as far as they are known.
-        inputs: What the model takes and gives, one line each; for a workload of one's own.
+        space: Parameters besides those of the optimizer.
+        num_rows: Number of rows; 0 if unknown.
+        inputs: One-line descriptions of the model's inputs, for a custom workload.
     """
 
     name: str
@@ -58,12 +55,12 @@ class Draft:
 
 
 def commented(line: str, comment: str) -> str:
-    """Return a line with a comment behind it, in the column of the others if it is short."""
+    """Append a comment to a line, in a common column if the line is short."""
     return f"{line:<{_COMMENTS_AT - 2}}  # {comment}" if comment else line
 
 
 def scalar(value: str | float | bool) -> str:
-    """Return one value as YAML text, in quotes where it would be something else without."""
+    """Return a value as YAML text, quoted if necessary."""
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and not _NOT_TEXT.fullmatch(value):
@@ -72,17 +69,17 @@ def scalar(value: str | float | bool) -> str:
 
 
 def flow(values: Iterable[Any]) -> str:
-    """Return a list of values as YAML text on one line."""
+    """Return values as a one-line YAML list."""
     return f"[{', '.join(scalar(value) for value in values)}]"
 
 
 def some_of(values: Iterable[object], most: int = 5) -> str:
-    """Return ``a, b, c, ...`` for a comment: the first few of several values."""
+    """Return the first few values as ``a, b, c, ...`` for a comment."""
     text = [" ".join(str(value).split())[:30] for value in values]
     return ", ".join(text[:most]) + (", ..." if len(text) > most else "")
 
 
 def name_of(text: str) -> str:
-    """Return a name for a sweep, which names a folder, made of any text."""
+    """Return a sweep name, valid as a folder name, made from any text."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
     return name if re.match(r"[A-Za-z0-9]", name) else "sweep"

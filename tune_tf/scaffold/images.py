@@ -1,4 +1,4 @@
-"""A sweep on a folder of images."""
+"""Draft of a sweep on a folder of images."""
 
 from pathlib import Path
 from statistics import median
@@ -7,20 +7,16 @@ from tune_tf.errors import WorkloadError
 from tune_tf.scaffold.draft import Draft, Line, name_of, scalar, some_of
 from tune_tf.workloads.image_files import ImageFiles
 
-_SAMPLE_SIZE = 50  # images, spread over all
-_MAX_SIDE = 128  # pixels; more cost much and can be said by hand
+_SAMPLE_SIZE = 50  # images, evenly spaced
+_MAX_SIDE = 128  # pixels; larger sizes are slow and can be set by hand
 _GREY = ("1", "L", "LA")
 
 
 def images_draft(path: Path, path_text: str) -> Draft:
-    """Return a sweep on a folder that holds a folder of images for each class.
-
-    Args:
-        path: The folder.
-        path_text: What the sweep file says for the path.
+    """Return the draft for a folder with one subfolder of images per class.
 
     Raises:
-        WorkloadError: It is not as it must be, or holds no image that can be read.
+        WorkloadError: The folder is invalid or holds no readable image.
     """
     files = ImageFiles.below(path)
     train = [file for file, _ in files.parts["train"]]
@@ -61,12 +57,12 @@ def images_draft(path: Path, path_text: str) -> Draft:
 
 
 def _measure_images(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
-    """Return the median height and width of some images, and whether all are grey.
+    """Return the median height and width of images, and whether all are grey.
 
     Raises:
-        WorkloadError: None of them can be read.
+        WorkloadError: No image is readable.
     """
-    from PIL import Image  # whoever names a workload needs no Pillow
+    from PIL import Image  # naming a workload must not require Pillow
 
     sizes, modes = [], set()
     for path in paths:
@@ -75,7 +71,7 @@ def _measure_images(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
                 sizes.append(image.size)
                 modes.add(image.mode)
         except OSError:
-            continue  # a sweep tells it, or leaves it out: as on_bad_record says
+            continue  # a sweep reports or skips it, as on_bad_record says
     if not sizes:
         raise WorkloadError(
             f"{folder}: none of {len(paths)} images can be read, such as {paths[0]}"

@@ -1,4 +1,4 @@
-"""Writes a sweep file, and on request a workload, for data of one's own."""
+"""Generator of a sweep file, and on request a workload, for the user's data."""
 
 import os
 from collections.abc import Mapping
@@ -21,12 +21,10 @@ _COMPRESSED = ".gz"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written to start from.
+    """Generated files and their checked plan.
 
     Args:
-        path: The sweep file.
-        files: All files that were written, it among them.
-        plan: What a run of it would do.
+        files: All written files, including the sweep file.
         task: ``classification`` or ``regression``, as guessed from the data.
     """
 
@@ -46,22 +44,21 @@ def init_sweep(
 ) -> Written:
     """Write a commented sweep file that is ready to run, and check it as a dry run does.
 
-    The JSON schema that its first line names is written beside it, unless there is one.
+    A missing JSON schema, which the first line of the sweep file names, is written beside it.
 
     Args:
-        data: A table (``.csv``, ``.tsv``, ``.parquet``), a folder of class folders with images,
-            arrays (``.npz``, ``.npy``), TFRecord files or a folder of them; None for a workload of
-            one's own that begins with scikit-learn's digits.
-        output: The sweep file.
-        target: What is to be predicted: a table's column, a record's feature, or the ``.npy`` file
-            of targets.
-        workload: A Python file to write a workload of one's own to, relative to the folder of the
-            sweep file; None for none, if there are data.
-        force: Whether files that are there are replaced.
+        data: Table (``.csv``, ``.tsv``, ``.parquet``), folder with a subfolder of images per class,
+            arrays (``.npz``, ``.npy``), or a file or folder of TFRecords; None for a custom
+            workload on scikit-learn's digits.
+        output: Path of the sweep file.
+        target: Table column, record feature or ``.npy`` file to predict.
+        workload: Python file for a custom workload, relative to the sweep file's folder; None for
+            no such file if data are given.
+        force: Whether to replace existing files.
 
     Raises:
-        InvalidSettingsError: A file is there already, or it is not clear what is to be learnt.
-        WorkloadError: The data are not as they must be; tells file, column or row.
+        InvalidSettingsError: A file exists, or the target is unclear.
+        WorkloadError: The data are invalid; the message names file, column or row.
     """
     output = Path(output)
     own = None if data is not None and workload is None else Path(workload or _WORKLOAD_FILE)
@@ -91,10 +88,10 @@ def init_sweep(
 
 
 def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
-    """Return a sweep on data, by what kind of files they are.
+    """Return the draft for data, by file type.
 
     Raises:
-        InvalidSettingsError: There are none, or they are of no kind that a ready workload takes.
+        InvalidSettingsError: The data are missing, or no ready workload supports their type.
     """
     if not data.exists():
         there = [each.name for each in data.parent.iterdir()] if data.parent.is_dir() else []
@@ -103,7 +100,7 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
         )
     text = _relative(data, base_dir)
     if data.is_dir():
-        if any(each.suffix.lower() in tfrecords.SUFFIXES for each in data.iterdir()):
+        if any(each.suffix.lower() in tfrecords.TFRECORD_SUFFIXES for each in data.iterdir()):
             return tfrecords.records_draft(data, target, text)
         if target is not None:
             raise InvalidSettingsError(
@@ -112,13 +109,13 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
         return images_draft(data, text)
     suffixes = [each.lower() for each in data.suffixes]
     kind = suffixes[-2] if suffixes[-1:] == [_COMPRESSED] and len(suffixes) > 1 else data.suffix
-    if kind.lower() in table.SUFFIXES:
+    if kind.lower() in table.TABLE_SUFFIXES:
         return table.table_draft(data, target, text)
-    if kind.lower() in arrays.SUFFIXES:
+    if kind.lower() in arrays.ARRAY_SUFFIXES:
         return arrays.arrays_draft(data, target, text)
-    if kind.lower() in tfrecords.SUFFIXES:
+    if kind.lower() in tfrecords.TFRECORD_SUFFIXES:
         return tfrecords.records_draft(data, target, text)
-    known = ", ".join((*table.SUFFIXES, *arrays.SUFFIXES, *tfrecords.SUFFIXES))
+    known = ", ".join((*table.TABLE_SUFFIXES, *arrays.ARRAY_SUFFIXES, *tfrecords.TFRECORD_SUFFIXES))
     raise InvalidSettingsError(
         [
             f"no ready workload takes {data}: name a file {known}, or a folder that holds a folder "
@@ -128,7 +125,7 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
 
 
 def _relative(data: Path, base_dir: Path) -> str:
-    """Return the path as the sweep file says it: relative to its folder, where that is short."""
+    """Return the path for the sweep file: relative to its folder, unless that is long."""
     path, base = data.absolute(), base_dir.absolute()
     text = Path(os.path.relpath(path, base))
     return path.as_posix() if text.parts[:3] == ("..", "..", "..") else text.as_posix()

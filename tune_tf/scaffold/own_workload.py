@@ -1,9 +1,9 @@
-"""Workloads as text, to be changed by hand."""
+"""Templates of custom workloads."""
 
 from tune_tf.scaffold.draft import Draft, Line
 
 CLASS = "MyWorkload"
-"""Name of the class."""
+"""Class name in the templates."""
 
 _DIGITS = '''\
 """A workload of my own: the data and the model of a search. Change both methods."""
@@ -61,11 +61,7 @@ class MyWorkload({base}):
 
 
 def digits_draft(reference: str) -> Draft:
-    """Return the sweep of :func:`digits_workload`.
-
-    Args:
-        reference: How the sweep file names the workload.
-    """
+    """Return the draft for :func:`digits_workload`, whose sweep-file name is ``reference``."""
     return Draft(
         name="my-sweep",
         about="A search on a workload of my own.",
@@ -80,12 +76,12 @@ def digits_draft(reference: str) -> Draft:
 
 
 def digits_workload() -> str:
-    """Return the text of a workload that trains on scikit-learn's digits as it stands."""
+    """Return the text of a complete workload on scikit-learn's digits."""
     return _DIGITS
 
 
 def workload_on(draft: Draft) -> str:
-    """Return the text of a workload that reads the data of a draft as its ready one does."""
+    """Return the text of a workload that extends the ready workload of a draft."""
     module, _, base = draft.workload.partition(":")
     is_classes = draft.task == "classification"
     return _ON_DATA.format(

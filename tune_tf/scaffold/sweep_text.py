@@ -1,4 +1,4 @@
-"""The text of a sweep file."""
+"""Text of a generated sweep file."""
 
 from tune_tf.config import FIRST_LINE
 from tune_tf.scaffold.draft import Draft, Line, commented, scalar
@@ -23,12 +23,7 @@ _BATCH_SIZES = ((100_000, 256), (10_000, 128), (0, 32))
 
 
 def sweep_text(draft: Draft, file_name: str) -> str:
-    """Return the text of a sweep file, ready to run and commented.
-
-    Args:
-        draft: What it searches.
-        file_name: Its name, for the commands in its head.
-    """
+    """Return the commented text of a sweep file that is ready to run."""
     objective, said = _OBJECTIVES[draft.task]
     batch_size = next(size for rows, size in _BATCH_SIZES if draft.num_rows >= rows)
     name = scalar(file_name)

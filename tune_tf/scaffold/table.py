@@ -1,4 +1,4 @@
-"""A sweep on a table."""
+"""Draft of a sweep on a table."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,20 +11,15 @@ from tune_tf.workloads.tabular import TableProperties, TabularMLP
 if TYPE_CHECKING:
     import pandas as pd
 
-SUFFIXES = (".csv", ".tsv", ".tab", ".parquet", ".pq")
+TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".parquet", ".pq")
 
 
 def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
-    """Return a sweep on a table.
-
-    Args:
-        path: The file.
-        target: The column to predict.
-        path_text: What the sweep file says for the path.
+    """Return the draft for a table.
 
     Raises:
-        InvalidSettingsError: No target is named, or one that the table does not have.
-        WorkloadError: The table is not as it must be; tells column and row.
+        InvalidSettingsError: The target is missing or unknown.
+        WorkloadError: The table is invalid; the message names column and row.
     """
     table = read_table(path)
     columns = [str(name) for name in table.columns]
@@ -38,7 +33,7 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
         raise InvalidSettingsError([error])
     identifiers = [name for name in columns if name != target and _identifies_rows(table[name])]
     if len(identifiers) == len(columns) - 1:
-        identifiers = []  # nothing else is there to predict from
+        identifiers = []  # no other column to predict from
     properties = TabularMLP(path=str(path), target=target, ignore=identifiers).properties
     numeric, categorical = properties.numeric.names, tuple(properties.categorical.categories)
     data = [
@@ -79,7 +74,7 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
 
 
 def _identifies_rows(column: "pd.Series[Any]") -> bool:
-    """Return whether a column holds row numbers, or a text that no two rows share."""
+    """Return whether a column holds row numbers or unique texts."""
     from pandas.api import types
 
     if types.is_integer_dtype(column):

@@ -1,4 +1,4 @@
-"""A sweep on TFRecord files."""
+"""Draft of a sweep on TFRecord files."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tune_tf.scaffold.arrays import share_lines, space_of, task_lines
 from tune_tf.scaffold.draft import Draft, Line, name_of, scalar
 from tune_tf.workloads.tfrecords import TFRecordsModel
 
-SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
+TFRECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 
 _TARGETS = ("label", "labels", "y", "target", "class", "output")
 _PICTURES = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF"}
@@ -19,11 +19,10 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class _Feature:
-    """What the first record holds under a name.
+    """Feature of the first record.
 
     Args:
-        dtype: As the sweep file says it.
-        num_values: Numbers, or bytes.
+        num_values: Count of numbers or bytes.
     """
 
     dtype: str
@@ -35,7 +34,7 @@ class _Feature:
 
     @property
     def comment(self) -> str:
-        """What shape it may be that a record does not tell."""
+        """Comment on the shape, which the record does not contain."""
         for channels in (1, 3):
             side = math.isqrt(self.num_values // channels)
             if side > 3 and side * side * channels == self.num_values:
@@ -44,20 +43,17 @@ class _Feature:
 
 
 def records_draft(path: Path, target: str | None, path_text: str) -> Draft:
-    """Return a sweep on TFRecord files of ``tf.train.Example``.
+    """Return the draft for TFRecord files of ``tf.train.Example``.
 
-    Args:
-        path: A file, or a folder of such.
-        target: The feature to predict; by default one that is named so, or the only single number.
-        path_text: What the sweep file says for the path.
+    The target is by default a feature named ``label`` or similar, or the only scalar.
 
     Raises:
-        InvalidSettingsError: Which feature is predicted, or from which, is not clear.
-        WorkloadError: The files are not as they must be.
+        InvalidSettingsError: The target or input feature is unclear.
+        WorkloadError: The files are invalid.
     """
     first = path
     if path.is_dir():
-        first = min(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES)
+        first = min(each for each in path.iterdir() if each.suffix.lower() in TFRECORD_SUFFIXES)
     compression = "GZIP" if _head(first).startswith(_GZIP) else ""
     features = _features(first, compression)
     y = _target_of(features, target, first)
@@ -107,12 +103,12 @@ def _head(path: Path) -> bytes:
 
 
 def _features(path: Path, compression: str) -> dict[str, _Feature]:
-    """Return what the first record of a file holds.
+    """Return the features of a file's first record.
 
     Raises:
-        WorkloadError: There is none, it is no ``tf.train.Example``, or holds encoded pictures.
+        WorkloadError: The record is missing, no ``tf.train.Example``, or holds an encoded image.
     """
-    import tensorflow as tf  # it alone reads records; nothing else of a draft needs it
+    import tensorflow as tf  # loaded late: no other draft needs it
 
     try:
         records = tf.data.TFRecordDataset(str(path), compression).take(1)
@@ -173,7 +169,7 @@ def _target_of(features: dict[str, _Feature], target: str | None, path: Path) ->
 
 
 def _input_of(features: dict[str, _Feature], y: str, path: Path) -> str:
-    """Return the feature with the most numbers beside the target."""
+    """Return the feature with the most values besides the target."""
     others = [name for name in features if name != y]
     if not others:
         raise InvalidSettingsError(

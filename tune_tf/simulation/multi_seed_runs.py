@@ -14,14 +14,7 @@ from tune_tf.simulation.virtual_sweep import simulate
 
 @dataclass(frozen=True)
 class MultiSeedRuns:
-    """Simulated sweeps that differ only in the seed.
-
-    Args:
-        problem: Problem to solve.
-        traces: Traces of the sweeps, by seed.
-        budget_epochs: Budget of each sweep, in epochs.
-        real_s: Real seconds of all simulations together.
-    """
+    """Simulated sweeps that differ only in the seed; ``real_s`` is their total real time."""
 
     problem: Problem
     traces: tuple[Trace, ...]
@@ -72,12 +65,8 @@ def run_seeds(
 ) -> MultiSeedRuns:
     """Simulate sweeps with the seeds 0, 1, and so on.
 
-    Args:
-        problem: Problem to solve.
-        make: Function that returns a searcher and a scheduler for a seed.
-        num_seeds: Number of sweeps.
-        num_workers: Number of concurrent trials.
-        budget_epochs: Iterations of all trials of a sweep together.
+    ``make`` returns a searcher and a scheduler for a seed. ``budget_epochs`` are the iterations of
+    all trials of a sweep together.
     """
     started = time.perf_counter()
     traces = []

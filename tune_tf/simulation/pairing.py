@@ -32,12 +32,7 @@ def make_pairing(
 ) -> Pairing:
     """Return tune_tf's searcher and scheduler for a problem, by name.
 
-    Args:
-        problem: Problem to solve; its ``max_t`` is the scheduler's.
-        sampler: As in ``OptunaSearcher``.
-        scheduler: As in ``tune_tf.schedulers.scheduler``.
-        seed: Seed of the sampler.
-        settings: Further settings of the scheduler, such as ``grace_period``.
+    The scheduler's ``max_t`` is that of the problem; ``settings`` are its further settings.
 
     Raises:
         InvalidSettingsError: A name is unknown, or settings are invalid.
@@ -58,12 +53,7 @@ def make_ray_pairing(
 ) -> Pairing:
     """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem.
 
-    Args:
-        problem: Problem to solve.
-        sampler: ``"random"``, or None for the default of ``OptunaSearch``.
-        grace_period: As in ``ASHAScheduler``.
-        reduction_factor: As in ``ASHAScheduler``.
-        seed: Seed of the sampler.
+    ``sampler`` is ``"random"``, or None for the default of ``OptunaSearch``.
     """
     metric, mode = problem.objective.metric, problem.objective.mode
     proposes = OptunaSearch(

@@ -24,12 +24,9 @@ class Problem:
     """Search space with known learning curves.
 
     Args:
-        name: Name of the problem.
         about: Sentence on its origin and difficulty.
-        space: The search space.
-        objective: Metric and direction.
         max_t: Iterations of a full run (full fidelity).
-        curve: Function of a flat config and an iteration from 1 to ``max_t`` that returns the metric.
+        curve: Function from a flat config and an iteration, 1 to ``max_t``, to the metric.
         target: Value at full fidelity that one in 1,000 random configs reaches.
         cost_s: Function that returns the virtual seconds per iteration of a flat config.
         held_out: Whether the problem is reserved for evaluation and nothing may be tuned on it.

@@ -224,7 +224,7 @@ PROBLEMS: Final = tuple(_KNOWN)
 
 
 def make_problem(name: str, *, max_t: int = 27) -> Problem:
-    """Return the problem of a name, one of :data:`PROBLEMS`, with full runs of ``max_t`` iterations.
+    """Return a problem, named as in :data:`PROBLEMS`, with full runs of ``max_t`` iterations.
 
     Raises:
         InvalidSettingsError: The name is unknown, or ``max_t`` is not a positive whole number.

@@ -62,7 +62,7 @@ class _Grid:
         return float(self.curves[(*point, iteration - 1)])
 
     def target(self, objective: Objective, max_t: int) -> float:
-        """Return the value that exactly the best 0.1 % of random configs reach at full fidelity.
+        """Return the exact value that the best 0.1 % of random configs reach at full fidelity.
 
         If one grid point makes up more than that, it is the value of the best point.
         """
@@ -78,10 +78,10 @@ class _Grid:
 def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
     """Read a problem from a table of learning curves.
 
-    The file is written by ``numpy.savez``. ``curves``, of type uint16 and shape ``[*axes, iteration]``,
-    encodes the logarithm of the metric between two bounds. ``description`` is JSON with ``name``,
-    ``source``, ``metric``, ``mode``, ``log_low``, ``log_high``, ``space`` (as in a sweep file), ``axes``
-    (grid values by path) and optionally ``held_out``.
+    The file is written by ``numpy.savez``. ``curves``, of type uint16 and shape
+    ``[*axes, iteration]``, encodes the logarithm of the metric between two bounds. ``description``
+    is JSON with ``name``, ``source``, ``metric``, ``mode``, ``log_low``, ``log_high``, ``space``
+    (as in a sweep file), ``axes`` (grid values by path) and optionally ``held_out``.
 
     Args:
         path: The file.

@@ -79,7 +79,7 @@ def rosenbrock(x: Sequence[Any]) -> Any:
 
 
 def offset(option: Any, offsets: Mapping[str, float]) -> Any:
-    """Return the number of an option, or an array of numbers for an array of options."""
+    """Return the offset of an option, or an array of offsets for an array of options."""
     if isinstance(option, str):
         return offsets[option]
     return np.vectorize(offsets.__getitem__, otypes=[float])(option)
@@ -113,8 +113,7 @@ def crossing(units: Sequence[Any], progress: float) -> Any:
 def rough(units: Sequence[Any], progress: float, size: float) -> Any:
     """Return noise that is fixed per config and iteration, and 0 at full fidelity.
 
-    Computed by the sine hash common in shaders; uniform, with standard deviation ``size`` at the
-    start.
+    Uniform, with standard deviation ``size`` at the start; the sine hash common in shaders.
     """
     seed = sum((12.9898 + 7.233 * number) * unit for number, unit in enumerate(units))
     hashed = np.sin(seed * 1e3 + 78.233 * progress) * 43758.5453

@@ -21,8 +21,8 @@ class End(enum.Enum):
     """All requested trials have ended."""
 
     STALLED = "stalled"
-    """No trial can run: the scheduler holds paused trials, and the searcher has reached its limit of
-    concurrent trials. Ray Tune would wait forever."""
+    """No trial can run: the scheduler holds paused trials, and these keep the searcher at its limit
+    of concurrent trials. Ray Tune would wait forever."""
 
 
 class Event(NamedTuple):
@@ -32,7 +32,6 @@ class Event(NamedTuple):
         time_s: Virtual seconds since the start.
         trial: Number of the trial in order of proposal, from 0.
         iteration: Iteration of the trial, from 1.
-        value: Value of the metric.
         epochs: Iterations of all trials up to this one, inclusive.
     """
 
@@ -60,15 +59,7 @@ class VirtualTrial:
 
 @dataclass(frozen=True)
 class Trace:
-    """Trace of a simulated sweep.
-
-    Args:
-        objective: Metric and direction of the values.
-        max_t: Iterations of a full run.
-        events: All results in order of time.
-        trials: All trials in order of proposal.
-        end: Reason why the sweep ended.
-    """
+    """Trace of a simulated sweep: results in order of time, trials in order of proposal."""
 
     objective: Objective
     max_t: int

@@ -43,11 +43,7 @@ class VirtualCheckpoint:
 
 @dataclass(frozen=True)
 class VirtualStorage:
-    """Storage folder for the notes of Ray's population based schedulers.
-
-    Args:
-        experiment_driver_staging_path: The folder, by Ray's name.
-    """
+    """Storage folder for the notes of Ray's population based schedulers, under Ray's name."""
 
     experiment_driver_staging_path: str
 
@@ -59,7 +55,6 @@ class VirtualSearch:
         searcher: Searcher with a limit of concurrent trials.
         num_samples: Number of trials to create; None for no limit.
         max_t: Iteration at which Tune stops a trial, as with ``tune.run(stop=...)``.
-        storage: Storage for schedulers.
     """
 
     def __init__(
@@ -121,9 +116,6 @@ class VirtualController:
 
     Args:
         problem: Source of the metrics.
-        search: Source of the trials.
-        scheduler: Scheduler that decides on the trials.
-        num_workers: Number of concurrent trials.
         rng: Generator that varies the duration of iterations by up to 10 %.
         on_event: Called with the time in seconds, the trial, the iteration and the value of each
             result; returns whether to continue.
@@ -217,10 +209,7 @@ class VirtualController:
     def _schedule_trial_save(
         self, trial: Trial, result: dict[str, Any] | None = None
     ) -> VirtualCheckpoint:
-        """Save a trial at once.
-
-        The name is Ray's, which population based training calls.
-        """
+        """Save a trial at once, under Ray's name, which population based training calls."""
         saved = VirtualCheckpoint(dict(result or trial.last_result))
         trial.run_metadata.checkpoint_manager.register_checkpoint(saved)
         return saved
@@ -264,7 +253,6 @@ class VirtualController:
             yield trial
 
     def _start(self, trial: Trial) -> None:
-        """Run a trial in a slot, from its last checkpoint."""
         del self._staged[trial]
         trial.set_status(Trial.RUNNING)
         saved = trial.latest_checkpoint_result
@@ -273,7 +261,6 @@ class VirtualController:
         self._train(run)
 
     def _train(self, run: _Run) -> None:
-        """Schedule the next iteration of a trial."""
         jitter = 1 + self._rng.uniform(-_JITTER, _JITTER)
         seconds = self._problem.seconds(run.trial.config) * jitter
         run.iteration += 1

@@ -14,8 +14,8 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
 
     Args:
         when: Path of a parameter, from the root, to its required value or a list of allowed values:
-            ``{"optimizer": "sgd"}``, ``{"model/depth": [3, 4]}``. ``model.depth`` works too. Put a
-            value that is itself a list into a list.
+            ``{"optimizer": "sgd"}``, ``{"model/depth": [3, 4]}``. ``model.depth`` works too. A
+            value that is itself a list must be in a list.
 
     Raises:
         InvalidSettingsError: ``when`` is not such a mapping, or allows no value.

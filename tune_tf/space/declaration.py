@@ -29,7 +29,7 @@ _RANGES: dict[str, tuple[Callable[..., Parameter], str]] = {
     "logint": (lambda low, high, **when: Int(low, high, log=True, **when), "[low, high]"),
 }
 
-KINDS = (*_RANGES, "choice", "constant")
+DECLARATION_KINDS = (*_RANGES, "choice", "constant")
 """Keys that declare a parameter."""
 
 WHEN = "when"
@@ -40,7 +40,6 @@ class Declarations:
     """Parameters that a mapping declares, and the errors of invalid declarations.
 
     Attributes:
-        parameters: Parameters by path.
         errors: Errors by dotted path.
         faulty: Conditions of the invalid parameters, by path.
     """
@@ -74,7 +73,7 @@ class Declarations:
             self.parameters[path] = Constant(declared)
         elif text := _misspelt(declared):
             self._refuse(path, declared, ErrorDetail("", text))
-        elif not any(kind in declared for kind in KINDS):
+        elif not any(kind in declared for kind in DECLARATION_KINDS):
             self._group(declared, path)
         else:
             try:
@@ -93,32 +92,33 @@ class Declarations:
 def _misspelt(declared: Mapping[Any, Any]) -> str | None:
     """Return what is wrong with a mapping that is neither a parameter nor a group, or None."""
     names = [name for name in declared if name != WHEN]
-    if any(kind in declared for kind in KINDS):
+    if any(kind in declared for kind in DECLARATION_KINDS):
         return None
     if not names and WHEN not in declared:
-        return f"{{}} declares nothing: use {one_of(KINDS)}"
+        return f"{{}} declares nothing: use {one_of(DECLARATION_KINDS)}"
     if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
-        near = did_you_mean(names[0], KINDS)
+        near = did_you_mean(names[0], DECLARATION_KINDS)
         if near:
             return (
-                f"{names[0]!r} is no kind of parameter{near} There are {', '.join(KINDS)}; for a "
+                f"{names[0]!r} is no kind of parameter{near} "
+                f"There are {', '.join(DECLARATION_KINDS)}; for a "
                 f"parameter of the name {names[0]!r} write {{{names[0]}: {{constant: [...]}}}}"
             )
     if WHEN in declared:
         return (
             "`when` stands beside the kind of a parameter, "
-            f"{one_of(KINDS)}: a group has none, so put it on each of its parameters"
+            f"{one_of(DECLARATION_KINDS)}: a group has none, so put it on each of its parameters"
         )
     return None
 
 
 def _parameter(declared: Mapping[Any, Any]) -> Parameter:
-    kinds = [kind for kind in KINDS if kind in declared]
+    kinds = [kind for kind in DECLARATION_KINDS if kind in declared]
     errors = [
         f"unknown key {name!r} beside {kinds[0]!r}{did_you_mean(name, [WHEN])}: "
         "only `when` may stand there"
         for name in declared
-        if name not in KINDS and name != WHEN
+        if name not in DECLARATION_KINDS and name != WHEN
     ]
     if len(kinds) > 1:
         errors.append(f"is declared as {' and as '.join(kinds)}: keep one")

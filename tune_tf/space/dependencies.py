@@ -11,11 +11,9 @@ from tune_tf.space.paths import dotted
 def condition_errors(
     parameters: Mapping[str, Parameter], unjudged: dict[str, Condition] | None = None
 ) -> list[ErrorDetail]:
-    """Return the errors of the conditions of parameters.
+    """Return the errors of the conditions of parameters by path.
 
-    Args:
-        parameters: Parameters by path.
-        unjudged: Conditions, by path, of parameters that are invalid for other reasons.
+    ``unjudged`` has the conditions of parameters that are invalid for other reasons.
     """
     errors = []
     unjudged = unjudged or {}

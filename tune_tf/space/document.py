@@ -20,9 +20,8 @@ class YamlDocument:
     """Plain data of a YAML mapping, with the line of each key.
 
     Args:
-        data: The mapping.
         lines: 1-based line of each key, by dotted path.
-        source: The file that was read, None for a text.
+        source: The file, None for a text.
         errors: Errors found so far: duplicate keys.
         overridden: Override text by the dotted path that it set.
     """
@@ -91,11 +90,9 @@ class YamlDocument:
     def overriding(
         self, overrides: Iterable[str], exclusive: Collection[str] = ()
     ) -> "YamlDocument":
-        """Return the document with overrides applied.
+        """Return the document with overrides ``dotted.key=value``, whose values are YAML.
 
-        Args:
-            overrides: Texts ``dotted.key=value``; the value is YAML.
-            exclusive: Mutually exclusive keys: setting one in a mapping removes the others.
+        Setting one of the ``exclusive`` keys in a mapping removes the others.
         """
         data = _copied(self.data)
         errors = list(self.errors)

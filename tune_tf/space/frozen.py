@@ -7,11 +7,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class FrozenMapping(Mapping[str, V_co]):
-    """Immutable, ordered, hashable and picklable mapping that equals a dict.
-
-    Args:
-        entries: Copied contents.
-    """
+    """Immutable, ordered, hashable and picklable mapping that equals a dict."""
 
     __slots__ = ("_entries",)
 

@@ -28,12 +28,7 @@ class OptunaSpace:
 
     Samplers that need vectors of one length (CMA-ES, Gaussian processes, NSGA, quasi-random
     sequences) silently draw a parameter that some trials lack at random and never learn it. For
-    these, the dense form suggests every parameter in every trial; the config still omits inactive
-    ones.
-
-    Args:
-        space: The search space.
-        dense: Whether inactive parameters are suggested too.
+    these, ``dense`` suggests every parameter in every trial; the config still omits inactive ones.
 
     Raises:
         InvalidSettingsError: An option has no text that is stable between runs.

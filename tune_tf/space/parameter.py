@@ -74,7 +74,7 @@ class Constant(Parameter):
             return None
         return f"must be {self.value!r}, not {value!r}"
 
-    def draw(self, rng: "np.random.Generator") -> Any:  # the interface's
+    def draw(self, rng: "np.random.Generator") -> Any:  # rng is part of the interface
         """Return the constant."""
         return self.value
 

@@ -19,14 +19,12 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Float(Parameter):
-    """Real number between two ends, both included.
+    """Real number from ``low`` to ``high``, both included.
 
     Args:
-        low: Smallest value.
-        high: Largest value.
         log: Whether values are uniform on a logarithmic scale; ``low`` must then be above 0.
-        step: Distance between values, counted from ``low``; None for a continuous range. ``high -
-            low`` must be a multiple of it, so that ``high`` is one of the values.
+        step: Distance between values, counted from ``low``; None for a continuous range. The range
+            must be a whole number of steps, so that ``high`` is one of the values.
         when: Values of other parameters under which this one is active, None for always.
 
     Raises:
@@ -87,14 +85,12 @@ class Float(Parameter):
 
 @dataclass(frozen=True)
 class Int(Parameter):
-    """Integer between two ends, both included.
+    """Integer from ``low`` to ``high``, both included.
 
     Args:
-        low: Smallest value.
-        high: Largest value.
         log: Whether values are uniform on a logarithmic scale; ``low`` must then be above 0.
-        step: Distance between values, counted from ``low``. ``high - low`` must be a multiple of
-            it, so that ``high`` is one of the values.
+        step: Distance between values, counted from ``low``. The range must be a whole number of
+            steps, so that ``high`` is one of the values.
         when: Values of other parameters under which this one is active, None for always.
 
     Raises:
@@ -142,7 +138,6 @@ class Int(Parameter):
 
 
 def _check(range_: Float | Int, numbers: Mapping[str, Any], *, whole: bool) -> None:
-    """Raise one error with everything that is wrong with a range."""
     errors: list[ErrorDetail | str] = []
     try:
         range_._freeze_when()  # noqa: SLF001  # part of the constructor
@@ -159,7 +154,6 @@ def _check(range_: Float | Int, numbers: Mapping[str, Any], *, whole: bool) -> N
 
 
 def _wrong(name: str, value: object, *, whole: bool) -> str | None:
-    """Return why a value cannot be an end or a step, or None if it can."""
     kind = "a whole number" if whole else "a number"
     if isinstance(value, bool) or not isinstance(value, Real):
         hint = f": write {name} without quotes" if isinstance(value, str) else ""
@@ -172,7 +166,6 @@ def _wrong(name: str, value: object, *, whole: bool) -> str | None:
 
 
 def _misfits(range_: Float | Int) -> list[str]:
-    """Return the conflicts between the individually valid parts of a range."""
     low, high, step = range_.low, range_.high, range_.step
     errors = []
     if low > high:

@@ -26,12 +26,7 @@ _MAX_LISTED = 100_000
 
 @dataclass(frozen=True)
 class Conditional:
-    """Ray sampler of a conditional parameter.
-
-    Args:
-        parameter: The parameter.
-        conditions: Its condition and those of the parameters that it depends on.
-    """
+    """Ray sampler of a parameter that is active if all ``conditions`` hold."""
 
     parameter: Parameter
     conditions: tuple[Condition, ...]

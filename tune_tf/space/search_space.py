@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
-from tune_tf.space.declaration import KINDS, WHEN, Declarations, declared
+from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, declared
 from tune_tf.space.dependencies import condition_errors, in_dependency_order
 from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
@@ -71,10 +71,9 @@ class SearchSpace:
 
     @classmethod
     def from_yaml(cls, source: str | Path) -> "SearchSpace":
-        """Return the space of a YAML file or text.
+        """Return the space of a YAML text or file.
 
-        Args:
-            source: A path or YAML text. A single line that ends in ``.yaml`` or ``.yml`` is a path.
+        A single line that ends in ``.yaml`` or ``.yml`` is a path.
 
         Raises:
             InvalidSettingsError: With all errors, each with its line.
@@ -196,7 +195,7 @@ def _collect(
             f"a group holds no parameter of the name {part!r}, which means a kind of parameter in "
             "sweep files: rename it"
             for part in (names if prefix else names[1:])
-            if part in KINDS or part == WHEN
+            if part in DECLARATION_KINDS or part == WHEN
         ]
         if wrong:
             errors.extend(ErrorDetail(dotted(path), text) for text in wrong)

@@ -1,4 +1,4 @@
-"""Sweeps: what a sweep file asks for, planned, run, stopped, resumed and extended."""
+"""Planning, running, stopping, resuming and extending of sweeps."""
 
 import lazy_loader
 

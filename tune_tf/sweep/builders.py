@@ -1,4 +1,4 @@
-"""The parts of a sweep as its settings ask for them."""
+"""Builders of a sweep's scheduler, searcher and tracker from its settings."""
 
 import os
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from tune_tf.workload import Workload
 
 
 def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...] | None:
-    """Return the parameters to change: those named, or all that a checkpoint lets change.
+    """Return the parameters that the scheduler may change: the named ones, or all possible ones.
 
-    A parameter that shapes the model cannot change while a trial goes on from its checkpoint. To
-    know, models are built by a task on the Ray cluster; this process stays without TensorFlow.
+    A parameter that shapes the model cannot change, as a trial continues from its checkpoint. A Ray
+    task builds models to find out, so that this process never loads TensorFlow.
 
     Returns:
-        Paths; None if the scheduler changes nothing, or no cluster is connected to look.
+        Paths; None if the scheduler changes nothing, or no cluster is connected.
 
     Raises:
-        InvalidSettingsError: A parameter that is named cannot change, or none can.
+        InvalidSettingsError: A named parameter cannot change, or none can.
     """
     settings = config.scheduler
     if isinstance(settings, ResourceChangingSettings):
@@ -56,10 +56,10 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
     return allowed
 
 
-@ray.remote(num_cpus=1, max_retries=0, max_calls=1)  # TensorFlow is set up once a process
+@ray.remote(num_cpus=1, max_retries=0, max_calls=1)  # TensorFlow is configured once per process
 def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     from tune_tf.tracking.trial_run import throwaway_run
-    from tune_tf.training.reuse.mutability import structural_parameters  # TensorFlow loads there
+    from tune_tf.training.reuse.mutability import structural_parameters  # loads TensorFlow
 
     with throwaway_run():
         return structural_parameters(workload, space, paths)
@@ -74,15 +74,12 @@ _CREDENTIALS = (
 
 
 def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) -> Any:
-    """Return who stops trials.
+    """Create the scheduler.
 
-    Args:
-        config: The sweep's settings.
-        mutations: Parameters that a trial may change while it runs, where the scheduler changes
-            any; None for what the settings say.
+    ``mutations`` are the parameters that running trials may change; None for the settings' own.
 
     Raises:
-        InvalidSettingsError: The scheduler refuses its settings.
+        InvalidSettingsError: The scheduler rejects its settings.
     """
     settings = config.scheduler.model_dump()
     if mutations is not None:
@@ -91,10 +88,10 @@ def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) 
 
 
 def make_searcher(folder: SweepFolder) -> OptunaSearcher:
-    """Return who proposes configs.
+    """Create the searcher.
 
     Raises:
-        TuneTfError: The sampler cannot take the space, or the study cannot be gone on with.
+        TuneTfError: The sampler does not support the space, or the study cannot be resumed.
     """
     config, searcher = folder.config, folder.config.searcher
     earlier = folder.warm_start_from
@@ -115,7 +112,7 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
 def make_tracker(
     folder: SweepFolder, scheduler: OutcomeMixin, searcher: OptunaSearcher
 ) -> MLflowCallback | None:
-    """Return who writes the trials to MLflow; None where tracking is off."""
+    """Create the MLflow callback; None if tracking is off."""
     if folder.config.mlflow is None or folder.tracking_uri is None:
         return None
     return MLflowCallback(
@@ -137,7 +134,7 @@ def make_tracker(
 
 
 def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
-    """Return what trials must know to find their MLflow runs; None where tracking is off."""
+    """Return what trials need to find their MLflow runs; None if tracking is off."""
     if folder.config.mlflow is None or folder.tracking_uri is None:
         return None
     return TrialTracking(

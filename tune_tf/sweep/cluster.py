@@ -1,4 +1,4 @@
-"""The Ray cluster of a sweep: the one that is connected, or one of our own for a while."""
+"""Ray cluster of a sweep: the connected one, or a temporary one."""
 
 import contextlib
 import logging
@@ -20,27 +20,23 @@ from tune_tf.trainables.factory import check_cluster
 
 _ANSWER_S = 10
 
-# How Tune behaves below us, unless the user's environment says otherwise.
+# Tune's behaviour, unless the user's environment sets it.
 TUNE_ENVIRONMENT = {
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # we name the loggers that a sweep needs
-    "TUNE_GLOBAL_CHECKPOINT_S": "2",  # what a killed driver can lose of Tune's own state
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a sweep names its loggers
+    "TUNE_GLOBAL_CHECKPOINT_S": "2",  # seconds of Tune's state that a kill may lose
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # our scheduler checks, and names what there is
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # the result, MLflow and error.txt have them
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the scheduler checks, and lists known metrics
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # in the result, MLflow and error.txt
     "RAY_AIR_NEW_OUTPUT": "0",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
 
 
 def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> int:  # noqa: B008  frozen
-    """Return how many trials the cluster can hold at a time.
-
-    Args:
-        resources: What a trial reserves.
-        parallelism: How it is spread.
+    """Return the number of trials that the cluster can run concurrently.
 
     Raises:
-        UnavailableResourcesError: There is no room for a single one.
+        UnavailableResourcesError: Not even one trial fits.
     """
     check_cluster(resources, parallelism)
     if ray.is_initialized():
@@ -62,17 +58,18 @@ def cluster(
     *,
     num_cpus: int | None = None,
 ) -> Iterator[None]:
-    """Use the Ray cluster that is connected, or connect to one for as long as it is needed.
+    """Use the connected Ray cluster, or connect to one within the context.
+
+    Without an address in ``RAY_ADDRESS`` or the settings, a local cluster is started.
 
     Args:
-        settings: Which one, and what its processes need; None for one of our own on this machine,
-            or the one that ``RAY_ADDRESS`` names.
-        base_dir: What paths in the settings are relative to.
-        num_cpus: CPUs that one of our own should count; None for those that there are.
+        settings: Address and runtime environment.
+        base_dir: Folder that relative paths in the settings start from.
+        num_cpus: CPUs of a local cluster; None for those of the machine.
 
     Raises:
         UnavailableResourcesError: The cluster does not answer.
-        InvalidSettingsError: Ray does not take the runtime environment.
+        InvalidSettingsError: Ray rejects the runtime environment.
     """
     if ray.is_initialized():
         yield
@@ -83,7 +80,7 @@ def cluster(
     with environment(TUNE_ENVIRONMENT):  # the workers inherit it
         try:
             ray.init(
-                address or "local",  # never one that happens to be on this machine
+                address or "local",  # never an unrelated cluster on this machine
                 num_cpus=None if address else num_cpus,
                 include_dashboard=None if address else False,
                 log_to_driver=is_client(address),
@@ -112,7 +109,7 @@ def cluster(
 
 
 def _check_address(address: str | None) -> None:
-    """Refuse a cluster that does not answer: Ray itself tries for minutes."""
+    """Fail fast if a cluster does not answer; Ray itself tries for minutes."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if not colon or not port.isdigit():
         return
@@ -126,23 +123,23 @@ def _check_address(address: str | None) -> None:
 
 
 def is_client(address: str | None) -> bool:
-    """Return whether an address is that of a cluster that this machine is no part of."""
+    """Return whether an address connects by Ray Client, from outside of the cluster."""
     return bool(address and address.startswith("ray://"))
 
 
 def runtime_env(
     settings: ClusterSettings, base_dir: Path, address: str | None
 ) -> dict[str, Any] | None:
-    """Return what Ray is to give the processes of a sweep; None for nothing.
+    """Return Ray's runtime environment for the processes of a sweep; None if empty.
 
     Args:
-        settings: The section of the sweep file.
-        base_dir: What its paths are relative to.
-        address: The cluster. One that this machine is no part of gets the folder of the sweep file,
-            without what sweeps leave there, unless the settings say otherwise.
+        settings: The section ``cluster`` of the sweep file.
+        base_dir: Folder that relative paths in the settings start from.
+        address: The cluster's address. With Ray Client, the folder of the sweep file is uploaded by
+            default, without the outputs of sweeps.
 
     Raises:
-        InvalidSettingsError: An environment variable that is referred to is not set.
+        InvalidSettingsError: An environment variable in the settings is not set.
     """
     given = dict(settings.runtime_env or {})
     if is_client(address):
@@ -162,7 +159,7 @@ _EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
 def _absolute_paths(value: Any, base_dir: Path) -> Any:
-    """Return paths that are there as absolute ones; all else, like URIs and packages, as it is."""
+    """Make existing paths absolute; leave URIs and package names unchanged."""
     if isinstance(value, list):
         return [_absolute_paths(each, base_dir) for each in value]
     is_path = isinstance(value, str) and "://" not in value and (base_dir / value).exists()
@@ -170,24 +167,24 @@ def _absolute_paths(value: Any, base_dir: Path) -> Any:
 
 
 def session_folder() -> Path | None:
-    """Return where Ray keeps its files on this machine; None if the cluster is elsewhere."""
+    """Return Ray's session folder on this machine; None if the cluster is elsewhere."""
     context = ray.get_runtime_context()
     try:
         folder = Path(context.get_temp_dir(), context.get_session_name())
-    except AttributeError:  # a driver that is connected by ray://
+    except AttributeError:  # connected by Ray Client
         return None
     return folder if folder.is_dir() else None
 
 
 def runs_as_user() -> bool:
-    """Return whether Ray's processes on this machine are of the user who drives the sweep."""
+    """Return whether Ray's processes on this machine belong to the current user."""
     folder = session_folder()
     return folder is not None and folder.stat().st_uid == os.getuid()
 
 
 @contextlib.contextmanager
 def environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables that the user has not set, for a while."""
+    """Set environment variables within the context, unless the user has set them."""
     added = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(added)
     try:

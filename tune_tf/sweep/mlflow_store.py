@@ -1,4 +1,4 @@
-"""The MLflow store of a sweep that has run."""
+"""MLflow store of an existing sweep."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -15,13 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MLflowStore:
-    """Where a sweep's runs are.
+    """MLflow store with the runs of a sweep.
 
     Args:
-        client: MLflow's client.
-        tracking_uri: The store; may hold a password.
-        experiment_name: The runs' experiment.
-        run_ids: MLflow's ids of the runs by trial id, and of the sweep's own.
+        tracking_uri: URI of the store; may hold a password.
+        run_ids: MLflow's run ids by trial id, and that of the sweep's run.
     """
 
     client: "MlflowClient"
@@ -31,10 +29,10 @@ class MLflowStore:
 
     @classmethod
     def open(cls, folder: SweepFolder) -> Self:
-        """Find the runs of a sweep.
+        """Connect to the store and find the runs of a sweep.
 
         Raises:
-            InvalidSettingsError: It is not tracked.
+            InvalidSettingsError: The sweep is not tracked.
             StoreUnavailableError: The store does not answer, or has no run of the sweep.
         """
         settings, uri = folder.config.mlflow, folder.tracking_uri
@@ -60,5 +58,5 @@ class MLflowStore:
 
     @property
     def parent_run_id(self) -> str:
-        """MLflow's id of the sweep's own run."""
+        """MLflow's id of the sweep's run."""
         return self.run_ids[PARENT]

@@ -1,4 +1,4 @@
-"""What a sweep would do, checked as far as that is possible without training."""
+"""Plan of a sweep, checked as far as possible without training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +20,14 @@ from tune_tf.workload import Workload
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What a sweep would do.
+    """Checked plan of a sweep.
 
     Args:
-        config: The sweep's settings.
-        workload: What it trains, with what is known of its data.
-        resources: What a trial reserves.
-        max_concurrent_trials: Trials at a time.
-        examples: A few configs of the space.
-        mutations: Parameters that the scheduler changes in running trials; None where it changes
-            none, or before a Ray cluster is connected.
+        workload: The workload, with known properties of its data.
+        resources: Resources of a trial.
+        examples: Sample configs of the space.
+        mutations: Parameters that the scheduler changes in running trials; None if it changes none
+            or no Ray cluster is connected.
     """
 
     config: SweepConfig
@@ -41,16 +39,17 @@ class SweepPlan:
 
 
 def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPlan:
-    """Check a sweep as far as that is possible without training, on the cluster of the moment.
+    """Check a sweep on the present cluster as far as possible without training.
 
     Args:
         config: The sweep's settings.
-        base_dir: What the workload's path is relative to; the working directory by default.
+        base_dir: Folder that a relative workload path starts from; the working directory by
+            default.
 
     Raises:
-        WorkloadError: The workload cannot be imported, or its data are not as they must be.
-        InvalidSettingsError: A part refuses its settings.
-        UnavailableResourcesError: No machine can hold a trial.
+        WorkloadError: The workload cannot be imported, or its data are invalid.
+        InvalidSettingsError: A component rejects its settings.
+        UnavailableResourcesError: No node can hold a trial.
     """
     base_dir = base_dir or Path.cwd()
     check_storage(config)
@@ -79,10 +78,10 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
 
 
 def checked_tracking_uri(config: SweepConfig) -> str | None:
-    """Return where runs are recorded, with passwords filled in; None where nowhere.
+    """Return the tracking URI with expanded references; None if tracking is off.
 
     Raises:
-        InvalidSettingsError: It cannot work.
+        InvalidSettingsError: The URI is invalid.
     """
     if config.mlflow is None:
         return None

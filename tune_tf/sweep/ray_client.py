@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster that this machine is no part of (``ray://``)."""
+"""Sweeps on a remote cluster by Ray Client (``ray://``)."""
 
 import os
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from tune_tf.sweep.cluster import is_client
 
 
 def is_remote_client(settings: ClusterSettings | None = None) -> bool:
-    """Return whether a sweep is to run on a cluster that this machine is no part of.
+    """Return whether a sweep uses Ray Client.
 
     Args:
-        settings: Which cluster will be connected; None for the one that is.
+        settings: Cluster to connect to; None for the connected one.
     """
     if ray.is_initialized() or settings is None:
         return bool(ray.util.client.ray.is_connected())
@@ -25,10 +25,10 @@ def is_remote_client(settings: ClusterSettings | None = None) -> bool:
 
 
 def check_paths(config: SweepConfig) -> None:
-    """Refuse settings whose files would be lost with the process that drives the sweep there.
+    """Reject settings whose files would be lost with the driver process on the cluster.
 
     Raises:
-        InvalidSettingsError: With all errors.
+        InvalidSettingsError: Lists all errors.
     """
     errors = []
     if config.remote_storage or not Path(config.storage_path.removeprefix("file://")).is_absolute():
@@ -56,17 +56,12 @@ def check_paths(config: SweepConfig) -> None:
 def run_on_cluster(
     drive: Callable[..., SweepResult], *arguments: Any, **options: Any
 ) -> SweepResult:
-    """Have a process on the cluster drive a sweep; return what it found.
+    """Run the driver of a sweep in a process on the cluster and return its result.
 
-    What it prints is printed here. An interrupt here interrupts it there.
-
-    Args:
-        drive: What to call there.
-        *arguments: What to call it with.
-        **options: What to call it with, by name.
+    Its output is printed here, and an interrupt here interrupts it.
 
     Raises:
-        TuneTfError: As ``drive`` does.
+        TuneTfError: As raised by ``drive``.
     """
     driven = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(drive).remote(*arguments, **options)
     try:

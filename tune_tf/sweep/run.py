@@ -29,19 +29,20 @@ def run_sweep(
     base_dir: str | Path | None = None,
     callbacks: Sequence[tune.Callback] = (),
 ) -> SweepResult:
-    """Run a sweep to its end, or until Ctrl-C.
+    """Run a sweep until it ends or Ctrl-C interrupts it.
 
-    Starts a Ray cluster on this machine, and ends it again, where none is connected; the section
-    ``cluster`` of the settings, ``RAY_ADDRESS`` or ``ray.init`` choose another. From outside of a
-    cluster (``ray://``) a process on it runs the driver.
+    If no Ray cluster is connected, a local one is started and shut down; the section ``cluster`` of
+    the settings, ``RAY_ADDRESS`` or ``ray.init`` select another one. With Ray Client (``ray://``),
+    the driver runs in a process on the cluster.
 
     Args:
         config: The sweep's settings.
-        base_dir: What the workload's path is relative to; the working directory by default.
-        callbacks: More Tune callbacks, called after the sweep's own.
+        base_dir: Folder that a relative workload path starts from; the working directory by
+            default.
+        callbacks: Additional Tune callbacks, called after the sweep's own.
 
     Returns:
-        All trials and the best one; ``interrupted`` says whether it can be resumed.
+        The result; ``interrupted`` says whether the sweep can be resumed.
 
     Raises:
         TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
@@ -67,22 +68,22 @@ def resume_sweep(
     allow_changes: bool = False,
     callbacks: Sequence[tune.Callback] = (),
 ) -> SweepResult:
-    """Resume a sweep that was interrupted or killed.
+    """Resume an interrupted or killed sweep.
 
-    Trials that have ended are not run again; those that were running resume from their last
-    checkpoint. Where none is left to run, the missing report or best model is written. A finished
-    sweep is left unchanged. Warnings report what was lost where a file is damaged.
+    Ended trials do not run again; running ones resume from their last checkpoint. If no trial
+    remains, a missing report or best model is written. A finished sweep remains unchanged. Warnings
+    report data lost in damaged files.
 
     Args:
-        path: The sweep's folder, its id, or its name for the latest sweep of that name.
-        storage_path: Where sweeps are looked for by id or name.
+        path: Folder, id or name of the sweep; a name selects its latest sweep.
+        storage_path: Folder that is searched for ids and names.
         allow_changes: Whether to apply edits of the folder's ``sweep.yaml``.
-        callbacks: More Tune callbacks, as many as at the start.
+        callbacks: Additional Tune callbacks, as many as at the start.
 
     Raises:
         UnknownSweepError: There is no such sweep.
-        SweepConflictError: It is still running, its settings were edited, or no state of it is
-            whole.
+        SweepConflictError: It is still running, its settings were edited, or it has no intact
+            state.
         TuneTfError: As for :func:`run_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
@@ -107,21 +108,21 @@ def extend_sweep(
     storage_path: str | Path = "sweeps",
     callbacks: Sequence[tune.Callback] = (),
 ) -> SweepResult:
-    """Continue a sweep that has ended or was interrupted with a larger budget.
+    """Continue an ended or interrupted sweep with a larger budget.
 
-    Trials that have ended are not run again, not even those that the old budget stopped.
+    Ended trials do not run again, not even those that the old budget stopped.
 
     Args:
-        path: The sweep's folder, its id, or its name for the latest sweep of that name.
-        budget: Limits by name, as in the section ``budget`` of a sweep file: a number or None to
-            replace the limit, or a text like ``"+20"`` to add to it.
-        storage_path: Where sweeps are looked for by id or name.
-        callbacks: More Tune callbacks, as many as at the start.
+        path: Folder, id or name of the sweep; a name selects its latest sweep.
+        budget: Limits by name, as in the section ``budget`` of a sweep file: a number or None
+            replaces the limit, text like ``"+20"`` adds to it.
+        storage_path: Folder that is searched for ids and names.
+        callbacks: Additional Tune callbacks, as many as at the start.
 
     Raises:
         UnknownSweepError: There is no such sweep.
         SweepConflictError: It is still running.
-        InvalidSettingsError: The budget is wrong, or would not change.
+        InvalidSettingsError: The budget is invalid or would not change.
         TuneTfError: As for :func:`run_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
@@ -141,7 +142,7 @@ def extend_sweep(
 
 
 def _apply_edits(folder: SweepFolder, event_log: EventLog, *, allowed: bool) -> SweepFolder:
-    """Return the folder with its edited settings, if that is allowed."""
+    """Return the folder with its edited settings, if allowed."""
     edited = folder.edited()
     if edited is None:
         return folder
@@ -151,7 +152,7 @@ def _apply_edits(folder: SweepFolder, event_log: EventLog, *, allowed: bool) -> 
 
 
 def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig) -> SweepFolder:
-    """Return the folder with new settings, and record the changes."""
+    """Save new settings, record the changes and return the folder."""
     changes = changes_between(folder.config, config)
     event_log.record_changes({change.where: change.values for change in changes})
     return folder.with_config(config)

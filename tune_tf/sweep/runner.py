@@ -45,13 +45,7 @@ def run_trials(
 ) -> SweepResult:
     """Run a sweep until it ends or is interrupted.
 
-    Args:
-        folder: The folder of the sweep.
-        plan: The checked plan.
-        event_log: The event log, locked by this process.
-        actuals: What the session takes, to compare with the forecast.
-        recovery: The state to resume from.
-        callbacks: More Tune callbacks, called after the sweep's own.
+    This process holds the lock of ``event_log``. ``callbacks`` are called after the sweep's own.
     """
     parts = _make_parts(folder, plan, event_log, recovery)
     tracker = parts.tracker
@@ -149,7 +143,7 @@ def _run_tune(
             checkpoint_interval_s=config.checkpoint_interval_s,
             tracking=make_trial_tracking(folder),
             log_folder=folder.path,
-            elastic=scheduler.fresh_actors,  # those that resize trials need them
+            elastic=scheduler.fresh_actors,  # resizing schedulers need them
         ),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),
@@ -169,7 +163,7 @@ def _run_tune(
         trial_dirname_creator=trial_name,
         raise_on_failed_trial=False,
         verbose=0,
-        progress_reporter=tune.CLIReporter(),  # that of notebooks clears the cell's output
+        progress_reporter=tune.CLIReporter(),  # the notebook reporter clears the cell's output
     )
 
 

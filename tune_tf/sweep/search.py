@@ -17,13 +17,7 @@ from tune_tf.tracking.outcome_tracker import latest_result
 class SweepSearch(SearchGenerator):
     """Search generator that follows an extended budget.
 
-    Tune's own restores the number of trials that a sweep started with, and proposes none once a
-    sweep has ended.
-
-    Args:
-        searcher: Proposes configs.
-        budget: Limits the number of trials.
-        max_concurrent_trials: Trials at a time.
+    Tune's own restores the original number of trials, and proposes none after the end of a sweep.
     """
 
     def __init__(
@@ -52,13 +46,7 @@ class StudyFinalizer(Callback):
     """Tune callback that reports missing outcomes and run ids to the study at the end.
 
     Tune must call it after the tracker, which has all run ids only then. It must run inside
-    ``tune.run``, as the searcher asks which trials Tune knows: where a resume has nothing left to
-    run, this is its only chance.
-
-    Args:
-        searcher: Owns the study.
-        outcome_tracker: Knows how the trials ended.
-        tracker: Knows the ids of the MLflow runs; None where tracking is off.
+    ``tune.run``, where the searcher can ask Tune for the trials even if a resume runs none.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Epochs, time and device hours that a sweep has spent."""
+"""Epochs, time and device hours spent by a sweep."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,20 +10,16 @@ _HOUR_S = 3600
 
 
 class Spending:
-    """Counter of epochs and reserved device hours over all sessions of a sweep.
-
-    Args:
-        clock: Monotonic seconds.
-    """
+    """Counter of epochs and reserved device hours over all sessions of a sweep."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._updated_s = clock()
         self._running: dict[str, Trial] = {}
         self.epochs = 0
-        """Iterations of all trials, repeated ones included."""
+        """Iterations of all trials, including repeated ones."""
         self.time_s = 0.0
-        """Seconds during which the sweep ran."""
+        """Running time of the sweep in seconds."""
         self._cpu_s = self._gpu_s = 0.0
 
     @property
@@ -33,7 +29,7 @@ class Spending:
 
     @property
     def gpu_hours(self) -> float:
-        """Hours of reserved GPUs; a fraction of a GPU counts as such."""
+        """Hours of reserved GPUs, including fractions of a GPU."""
         return self._gpu_s / _HOUR_S
 
     def begin(self) -> None:
@@ -46,7 +42,7 @@ class Spending:
         self._running[trial.trial_id] = trial
 
     def update(self) -> None:
-        """Add the time since the last update, then forget the trials that have stopped."""
+        """Add the time since the last update, then drop stopped trials."""
         now = self._clock()
         elapsed_s, self._updated_s = now - self._updated_s, now
         self.time_s += elapsed_s

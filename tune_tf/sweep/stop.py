@@ -1,4 +1,4 @@
-"""Stopping of sweeps and trials that another process runs."""
+"""Stopping of sweeps and trials in other processes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,20 +20,17 @@ def stop_sweep(
     wait: bool = True,
     pause: Callable[[float], None] = time.sleep,
 ) -> SweepView:
-    """Stop a sweep that another process runs, on this machine or another one.
+    """Stop a sweep that runs in another process, on this machine or another one.
 
     Trials stop after their current iteration, or at their last checkpoint.
 
     Args:
-        path: The sweep's folder, its id, or its name for the latest sweep of that name.
-        storage_path: Where sweeps are looked for by id or name.
-        end: End the sweep for good, as if its budget were spent, with report and best model.
-            Otherwise it is interrupted, and :func:`~tune_tf.resume_sweep` resumes it.
-        wait: Whether to wait until it has stopped.
-        pause: Sleeps for some seconds.
-
-    Returns:
-        The present view of the sweep.
+        path: Folder, id or name of the sweep; a name selects its latest sweep.
+        storage_path: Folder that is searched for ids and names.
+        end: Whether to end the sweep for good, as if its budget were spent, with report and best
+            model. Otherwise it is interrupted, and :func:`~tune_tf.resume_sweep` resumes it.
+        wait: Whether to wait until the sweep has stopped.
+        pause: Sleeps for the given seconds.
 
     Raises:
         UnknownSweepError: There is no such sweep.
@@ -53,19 +50,16 @@ def stop_trials(
     wait: bool = True,
     pause: Callable[[float], None] = time.sleep,
 ) -> SweepView:
-    """Stop trials of a sweep that another process runs; the sweep continues with others.
+    """Stop trials of a sweep that runs in another process; the sweep continues with others.
 
-    A trial ends with its next report, like one that the scheduler has pruned.
+    A trial ends with its next report, like one that the scheduler prunes.
 
     Args:
-        path: The sweep's folder, its id, or its name for the latest sweep of that name.
-        trials: Their ids, unambiguous beginnings of these, or numbers.
-        storage_path: Where sweeps are looked for by id or name.
-        wait: Whether to wait until they have stopped.
-        pause: Sleeps for some seconds.
-
-    Returns:
-        The present view of the sweep.
+        path: Folder, id or name of the sweep; a name selects its latest sweep.
+        trials: Ids, unambiguous prefixes of ids, or numbers.
+        storage_path: Folder that is searched for ids and names.
+        wait: Whether to wait until the trials have stopped.
+        pause: Sleeps for the given seconds.
 
     Raises:
         UnknownSweepError: There is no such sweep.

@@ -1,4 +1,4 @@
-"""Stopper for reasons that lie outside a trial and its scheduler."""
+"""Stopper for reasons outside a trial and its scheduler."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,13 +15,7 @@ from tune_tf.outcome import Outcome, is_finite
 
 @dataclass(frozen=True)
 class Target:
-    """Target value of a metric.
-
-    Args:
-        objective: The metric and its direction.
-        value: The value to reach.
-        constraints: Constraints that the trial must keep as well.
-    """
+    """Target value of a metric; the trial must satisfy the constraints as well."""
 
     objective: Objective
     value: float
@@ -38,13 +32,8 @@ class Target:
 class SweepStopper(Stopper):
     """Tune stopper that ends single trials, and the whole sweep once it has a reason.
 
-    A resume restores the stopper that Tune pickled and ignores the one that it is given. The
-    stopper is therefore pickled as the id of its sweep, and unpickling returns the one that was
-    made last for that id.
-
-    Args:
-        sweep_id: Id of the sweep.
-        target: Ends the sweep as soon as a trial reaches it.
+    A resume restores the stopper that Tune pickled and ignores the new one. The stopper is
+    therefore pickled as its sweep's id, and unpickling returns the latest stopper with that id.
     """
 
     def __init__(self, sweep_id: str, target: Target | None = None) -> None:
@@ -66,17 +55,11 @@ class SweepStopper(Stopper):
         self.reason = self.reason or reason
 
     def end_trial(self, trial_id: str, outcome: Outcome, cause: str) -> None:
-        """End a trial with its next result.
-
-        Args:
-            trial_id: Ray Tune's id.
-            outcome: The outcome to record.
-            cause: The reason.
-        """
+        """End a trial with its next result, and record outcome and cause."""
         self._trials[trial_id] = outcome, cause
 
     def trial_end(self, trial_id: str) -> tuple[Outcome, str] | None:
-        """Return outcome and cause of a trial that is to end; None for others."""
+        """Return outcome and cause if a trial has to end; else None."""
         return self._trials.get(trial_id)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -97,11 +80,11 @@ class SweepStopper(Stopper):
         self._closing.add(trial_id)
 
     def mark_closed(self, trial_id: str) -> None:
-        """Note that Tune has finished with a trial or started it again."""
+        """Note that Tune has ended or restarted a trial."""
         self._closing.discard(trial_id)
 
     def stop_all(self) -> bool:
-        """Return whether to end all trials; waits for those that are ending by themselves."""
+        """Return whether to end all trials, after those that are already closing."""
         for check in self._checks:
             check()
         return self.reason is not None and not self._closing

@@ -35,15 +35,8 @@ def sweep_result(
 ) -> SweepResult:
     """Collect the result of a sweep.
 
-    Args:
-        folder: The sweep's folder.
-        storage: Where the checkpoints are.
-        trials: Tune's trials.
-        outcome_tracker: Knows how they ended.
-        tracker: Knows the id of the sweep's MLflow run; None where tracking is off.
-        event_log: Knows what happened in earlier sessions.
-        end: Knows why the sweep ended early, if it did.
-        unasked: Whether the sweep was interrupted before all trials had been proposed.
+    ``end`` holds the reason of an early end; ``unasked`` says whether the sweep was interrupted
+    before all trials were proposed.
     """
     config, pages = folder.config, event_log.history.trials
     results = (
@@ -94,16 +87,10 @@ def record_result(
     tracker: MLflowCallback | None,
     writer: ModelExportProcess,
 ) -> list[str]:
-    """Write the report, and log the best model.
-
-    Args:
-        result: The result of the sweep.
-        folder: The sweep's folder.
-        tracker: Writes to MLflow; None where tracking is off.
-        writer: Exports the best model.
+    """Write the report and log the best model.
 
     Returns:
-        What could not be written.
+        Names of the parts that could not be written.
     """
     files = _write_report(result)
     left = [] if files else ["report"]
@@ -131,7 +118,7 @@ def _has_best(result: SweepResult) -> bool:
 
 
 def _write_report(result: SweepResult) -> dict[str, Path]:
-    """Write the report; return its files by artifact path, none if they cannot be written."""
+    """Write the report and return its files by artifact path; on failure none."""
     from tune_tf.report import write_report  # slow to import
 
     folder = result.report_path.parent

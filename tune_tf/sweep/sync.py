@@ -1,4 +1,4 @@
-"""A sweep's MLflow runs after the sweep: delivering what the store has not taken, and closing."""
+"""Delivery of a sweep's pending MLflow data, and closing of its runs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,29 +13,24 @@ from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 @dataclass(frozen=True)
 class Closing:
-    """What closing a sweep has done.
-
-    Args:
-        delivery: What became of what the store had not taken.
-        run_ids: MLflow's ids of the runs that were ended; none if something is left to deliver.
-    """
+    """Outcome of closing a sweep: the ids of the ended runs, none if pending data remains."""
 
     delivery: Delivery
     run_ids: tuple[str, ...] = ()
 
 
 def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Delivery:
-    """Deliver to MLflow what it had not taken when the sweep ended or was killed.
+    """Deliver data to MLflow that was pending when the sweep ended or was killed.
 
-    It may be called again: what MLflow has is not written twice.
+    Repeated calls write nothing twice.
 
     Args:
-        path: The sweep's folder, its id, or its name for the latest sweep of that name.
-        storage_path: Where sweeps are looked for by id or name.
+        path: Folder, id or name of the sweep; a name selects its latest sweep.
+        storage_path: Folder that is searched for ids and names.
 
     Raises:
         UnknownSweepError: There is no such sweep.
-        SweepConflictError: The sweep is still running: it delivers by itself.
+        SweepConflictError: The sweep is still running and delivers by itself.
         InvalidSettingsError: The sweep is not tracked.
     """
     folder = SweepFolder.open(path, storage_path)
@@ -43,14 +38,14 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
 
 
 def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Closing:
-    """End what a killed driver has left running in MLflow, for a sweep that will not go on.
+    """End the MLflow runs that a killed driver left running, for a sweep that will not resume.
 
-    Delivers first what :func:`sync_sweep` does, and ends nothing if that cannot be. A sweep that
-    was closed can still be resumed.
+    Pending data is delivered first, as by :func:`sync_sweep`; if that fails, no run is ended. A
+    closed sweep can still be resumed.
 
     Args:
-        path: The sweep's folder, its id, or its name for the latest sweep of that name.
-        storage_path: Where sweeps are looked for by id or name.
+        path: Folder, id or name of the sweep; a name selects its latest sweep.
+        storage_path: Folder that is searched for ids and names.
 
     Raises:
         UnknownSweepError: There is no such sweep.

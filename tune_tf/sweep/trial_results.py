@@ -16,7 +16,7 @@ from tune_tf.tracking.tags import trial_number
 
 
 def trial_name(trial: Trial) -> str:
-    """Name a trial by its number, which determines its seed."""
+    """Return the name of a trial from its number, which determines the seed."""
     return f"trial_{trial_number(trial):05d}"
 
 
@@ -38,14 +38,8 @@ def trial_result(
 ) -> TrialResult:
     """Return the result of a trial.
 
-    Args:
-        trial: Tune's trial.
-        outcome: Its outcome; None if it has not ended.
-        constraints: The sweep's constraints.
-        objectives: The sweep's objectives.
-        storage: Where the checkpoints are.
-        page: Events of the trial: they say whether its checkpoints were removed, though Tune still
-            names one, and why it failed in an earlier session.
+    The trial's events in ``page`` include a removal of checkpoints that Tune still lists, and the
+    cause of a failure in an earlier session.
     """
     last = latest_result(trial)
     checkpoints_removed = page is not None and page.checkpoints_removed

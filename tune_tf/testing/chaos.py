@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import mlflow
     import psutil
 
-KINDS: Final = ("driver", "trial", "raylet", "server")
+KILL_TARGETS: Final = ("driver", "trial", "raylet", "server")
 """Kinds of processes to kill: the sweep's driver, a trial, the raylet, the MLflow server."""
 
 _POLL_S = 0.05
 _WITHOUT_RAYLET_S = 3  # then the driver is killed too, as when Ray is restarted
-_BETWEEN = 0.01  # least fraction of the sweep between kills, even after a slow resume
+_BETWEEN = 0.01  # least fraction of the sweep between two kills
 _LAST = 0.9  # latest kill, as a fraction of the sweep: later, no trial may be running
 
 
@@ -47,7 +47,7 @@ class Kill:
     """Kill of one process of a sweep.
 
     Args:
-        kind: One of :data:`KINDS`.
+        kind: One of :data:`KILL_TARGETS`.
         at: Time, as the completed fraction of the sweep's iterations, from 0 to 1.
     """
 
@@ -56,12 +56,7 @@ class Kill:
 
 
 def draw_kills(counts: Mapping[str, int], seed: int) -> list[Kill]:
-    """Return kills at random times of a sweep, in order.
-
-    Args:
-        counts: Number of kills by kind.
-        seed: Seed of the random times.
-    """
+    """Return kills at random times of a sweep, in order; ``counts`` has their number by kind."""
     draw = random.Random(seed)
     kinds = [kind for kind, count in counts.items() for _ in range(count)]
     draw.shuffle(kinds)
@@ -177,7 +172,6 @@ class ChaosDrill:
         self._starting.start()  # the sweep continues meanwhile
 
     def _log(self, what: str) -> None:
-        """Append a line to the sweep's output."""
         with self._output.open("a") as log:
             log.write(f"[{time.strftime('%H:%M:%S')}] {what}\n")
 
@@ -199,7 +193,7 @@ class ChaosDrill:
 
     def _process(self, *words: str) -> "psutil.Process":
         """Return a process of the sweep whose command contains all ``words``."""
-        import psutil  # comes with Ray
+        import psutil  # a dependency of Ray
 
         deadline = time.monotonic() + self._timeout_s
         while True:
@@ -242,12 +236,7 @@ class ChaosDrill:
 
 
 def read_trial_states(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str, TrialStates]:
-    """Read the states of a sweep's trials in Tune, Optuna and MLflow.
-
-    Args:
-        folder: The sweep's folder.
-        client: Client of the MLflow store.
-    """
+    """Read the states of a sweep's trials in Tune, Optuna and MLflow."""
     import optuna  # imported late: only this function needs it
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -280,8 +269,8 @@ def assert_same_as_undisturbed(
     and best trial.
 
     Args:
-        faulty: The disturbed sweep.
-        quiet: An undisturbed sweep with the same settings.
+        faulty: Disturbed sweep.
+        quiet: Undisturbed sweep with the same settings.
         client: Client of the disturbed sweep's MLflow store.
     """
     found = read_trial_states(faulty.folder, client)

@@ -214,8 +214,7 @@ class KerasSubject:
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """Return configs that vary one argument each, and the arguments without another value.
 
-        Args:
-            chosen: Returns whether to vary an argument.
+        ``chosen`` returns whether to vary an argument.
         """
         found: list[dict[str, Any]] = [{}]
         unvaried = []
@@ -264,12 +263,9 @@ def subjects() -> list[KerasSubject]:
 def compare_arguments(
     subject: KerasSubject, chosen: Callable[[str], bool] = lambda argument: True, **how: Any
 ) -> Reuse:
-    """Compare reused with fresh processes for each argument of a class.
+    """Compare reused with fresh processes for each chosen argument of a class.
 
-    Args:
-        subject: The class.
-        chosen: Returns whether to vary an argument.
-        how: Arguments of :func:`~tune_tf.testing.reuse_contract.compare_runs`.
+    Passes ``how`` on to :func:`~tune_tf.testing.reuse_contract.compare_runs`.
     """
     configs, unvaried = subject.configs(chosen)
     labels = [subject.label(config) for config in configs]

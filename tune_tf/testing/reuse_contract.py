@@ -30,10 +30,10 @@ from tune_tf.training.core.seeds import epoch_order, seed_everything
 from tune_tf.training.core.variable_names import variable_names
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.reuse.reuse_check import SWITCH
 from tune_tf.workload import Config, Data, Workload
 
 Result = TypeVar("Result")
-SWITCH = "TUNE_TF_REUSE_CHECK"
 
 FIT_TOLERANCE = 1e-6
 """Largest allowed difference from ``keras.Model.fit``, relative to values above 1."""
@@ -171,20 +171,10 @@ def compare_runs(
 ) -> Reuse:
     """Compare trials in a reused process with those of a fresh process and with ``fit``.
 
-    See :func:`assert_reuse_is_exact` for the other arguments.
-
-    Args:
-        workload: The workload.
-        configs: Configs of the trials.
-        labels: Descriptions of the configs.
-        name: Name of the varied subject.
-        seed: Seed of all trials but the last.
-        epochs: Epochs per trial.
-        replicas: Devices to train on.
-        by_fit: Whether to compare with ``fit``.
-        not_by_fit: Labels of configs that are not compared with ``fit``.
-        shared_only: Whether to train only configs that share a program; the others are traced anew
-            as in a fresh process. Much faster, since most values change the graph.
+    See :func:`assert_reuse_is_exact` for the shared arguments. ``labels`` describe the configs,
+    ``name`` is the varied subject, and ``not_by_fit`` lists the labels not to compare with ``fit``.
+    With ``shared_only``, only configs that share a program are trained: much faster, since most
+    values change the graph. All others are traced anew, as in a fresh process.
     """
     on = replicas or Replicas(Devices(("CPU:0",)))
     found = Reuse(name or type(workload).__name__, list(labels or map(repr, configs)))

@@ -155,7 +155,7 @@ class SchedulerContract:
         return next(i for i, script in enumerate(self.scripts) if script.act is act)
 
     def _before(self, state: TrialStates, by: int = AT) -> tuple[Outcome, ...]:
-        """Return PRUNED if the trial may have been stopped before an iteration."""
+        """Return PRUNED if the scheduler stopped the trial before an iteration."""
         stopped = self.stops_trials and max(state.curve) < by
         return (Outcome.PRUNED,) if stopped else ()
 

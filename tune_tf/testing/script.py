@@ -49,13 +49,7 @@ class ScriptedTrainable(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any], *, scripts: Sequence[Script], folder: str) -> None:
-        """Start a script.
-
-        Args:
-            config: Config with the ``number`` of the script.
-            scripts: All scripts of the sweep.
-            folder: Folder for the markers of killed processes.
-        """
+        """Start the script of a config; ``folder`` is for the markers of killed processes."""
         self._scripts = scripts
         self._folder = Path(folder)
         self.reset_config(config)

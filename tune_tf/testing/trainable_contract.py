@@ -160,7 +160,6 @@ def _begun(
 
 
 def _reset(trial: tune.Trainable, config: Mapping[str, Any]) -> None:
-    """Start another trial in the same process, as Tune does."""
     assert trial.reset(dict(config))
 
 

@@ -54,12 +54,7 @@ def trial_states(
 ) -> dict[str, TrialStates]:
     """Return the states of each trial by Tune's id; assert that each system has it once.
 
-    Args:
-        trials: Tune's trials, from ``tune.run(...).trials``.
-        study: The searcher's study.
-        client: Client of the store that the callback wrote to.
-        experiment_name: MLflow experiment with this sweep only.
-        metric: Metric of the curves.
+    Trials are those of ``tune.run(...).trials``; the MLflow experiment must have no other sweep.
     """
     attrs = study.user_attrs
     proposed = {str(tune_trial_id(trial, attrs)): trial for trial in study.trials}

@@ -1,7 +1,7 @@
 """MLflow tracking of a sweep: one parent run, one child run for each trial.
 
-Neither Ray nor MLflow is loaded by importing this: the first comes with the callback, the second
-is loaded by the writer's thread once a sweep starts.
+Importing this package loads neither Ray nor MLflow: the callback imports Ray, and the writer's
+thread imports MLflow once a sweep starts.
 """
 
 import lazy_loader as lazy

@@ -1,4 +1,4 @@
-"""The Ray Tune callback that writes a sweep to MLflow."""
+"""Ray Tune callback that logs a sweep to MLflow."""
 
 import threading
 import uuid
@@ -66,10 +66,10 @@ class MLflowCallback(OutcomeTracker):
         sweep_id: Tag shared by the runs; by default a new one. An id that the store has continues
             its runs.
         tags: Tags of all runs.
-        spool_path: Folder that keeps unwritten updates, so that neither a killed driver nor a store
-            that is down loses any; None to keep them in memory. With a spool, searchers do not wait
-            for run ids.
-        details: What the sweep knows about itself and its trials.
+        spool_path: Folder for unwritten updates, which then survive a killed driver and an
+            unavailable store; None to keep them in memory. With a spool, searchers do not wait for
+            run ids.
+        details: Details of the sweep and its trials.
 
     Raises:
         InvalidSettingsError: The tracking URI cannot work, a name is invalid, or the experiment of
@@ -164,12 +164,9 @@ class MLflowCallback(OutcomeTracker):
     ) -> None:
         """Add to the parent run of an ended sweep without changing its status.
 
-        A store that is down gives a warning; with a spool nothing is lost.
-
-        Args:
-            files: Local files by artifact path; they have to stay in place.
-            tags: More tags.
-            metrics: More metrics, at the number of ended trials as their step.
+        ``files`` are local files by artifact path, and must stay in place. Metrics have the number
+        of ended trials as step. An unavailable store causes a warning; with a spool, nothing is
+        lost.
         """
         if self.sweep_id is None:
             return
@@ -255,7 +252,7 @@ class MLflowCallback(OutcomeTracker):
         self._writer.close()
 
     def get_state(self) -> dict[str, Any] | None:
-        """Return the state for a resumed sweep, as known now; never waits."""
+        """Return the current state for a resumed sweep, without waiting."""
         if self.sweep_id is None:
             return None
         return {
@@ -328,7 +325,7 @@ class MLflowCallback(OutcomeTracker):
             self._writer.put(PARENT, **update)
 
     def _new_source_tags(self, trial_id: str) -> dict[str, str]:
-        """Return the tags of the code version, once a trial, as soon as they are known."""
+        """Return the tags of the code version once per trial, as soon as they are known."""
         if not self._source_tags or trial_id in self._with_source_tags:
             return {}
         self._with_source_tags.add(trial_id)
@@ -345,6 +342,6 @@ class MLflowCallback(OutcomeTracker):
         self._source_tags = repository.tags() if repository is not None else {}
         texts = environment.environment_artifacts(repository)
         self._environment, before = environment.environment_digest(texts), self._environment
-        if before is not None:  # the environment of the start stays
+        if before is not None:  # keep the environment of the start
             texts = environment.resume_artifacts(texts) if before != self._environment else {}
         self._writer.put(PARENT, tags=self._source_tags, texts=texts)

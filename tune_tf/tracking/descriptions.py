@@ -1,4 +1,4 @@
-"""The description of a run that MLflow shows on top of its page, in Markdown."""
+"""Markdown descriptions at the top of MLflow's run pages."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.space.declaration import KINDS
+from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.tracking.names import flat_items, truncate
 from tune_tf.tracking.progress_summary import BestTrial
 
@@ -41,16 +41,10 @@ def sweep_description(
     space: Mapping[str, Any] | None = None,
     resume_with: str | None = None,
 ) -> str:
-    """Return the parent's description.
+    """Return the description of a parent run with MLflow's ``status``.
 
-    Args:
-        status: MLflow's status of the sweep.
-        outcomes: How the trials ended that have.
-        num_results: How many results were reported.
-        objective: What is optimised.
-        best: The best trial so far.
-        space: What is searched, in the form of a sweep file.
-        resume_with: The command that goes on with an interrupted sweep.
+    ``space`` is the search space in the form of a sweep file, ``resume_with`` the command that
+    resumes an interrupted sweep.
     """
     parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
     if objective is not None:
@@ -84,16 +78,10 @@ def trial_description(
     last: Any = None,
     best: tuple[float, int] | None = None,
 ) -> str:
-    """Return a child's description.
+    """Return the description of a trial's run.
 
-    Args:
-        outcome: How the trial ended.
-        iteration: Its last iteration.
-        cause: Why, where there is more to say.
-        rung: The highest rung it reached.
-        objective: What is optimised.
-        last: The objective's metric in the last result.
-        best: The best value of the objective's metric, and its iteration.
+    ``iteration`` and ``last`` are the last iteration and its value of the objective's metric,
+    ``best`` the best value and its iteration, ``rung`` the highest rung.
     """
     where = f" after {iteration} iteration{'' if iteration == 1 else 's'}" if iteration else ""
     parts = [
@@ -112,7 +100,7 @@ def trial_description(
 
 
 def markdown_table(heading: str, rows: Mapping[str, str]) -> str:
-    """Return a Markdown table of parameters; a long one is cut."""
+    """Return a Markdown table of parameters, truncated after 40 rows."""
     lines = [f"| parameter | {heading} |", "|---|---|"]
     visible = list(rows.items())[:_MOST_ROWS]
     lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in visible]
@@ -138,11 +126,11 @@ def _counts(counts: Mapping[Outcome, int], num_results: int) -> str:
 
 
 def _searched(space: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    """Yield each parameter of a space in the form of a sweep file, and what it may be."""
+    """Yield each parameter of a search space and its values, as text."""
     for name, what in space.items():
         if not isinstance(what, Mapping):
             yield f"{prefix}{name}", str(what)
-        elif kind := next((kind for kind in KINDS if kind in what), None):
+        elif kind := next((kind for kind in DECLARATION_KINDS if kind in what), None):
             when = " and ".join(f"{key} is {_any(it)}" for key, it in what.get("when", {}).items())
             values = (
                 ", ".join(map(str, what[kind]))

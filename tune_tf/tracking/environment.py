@@ -1,4 +1,4 @@
-"""What a sweep runs on: packages, changes of the code, machine, cluster."""
+"""Environment of a sweep: packages, code changes, machine, cluster."""
 
 import hashlib
 import json
@@ -24,26 +24,22 @@ _TIMEOUT_S = 10.0
 
 
 def environment_artifacts(repository: Repository | None) -> dict[str, str]:
-    """Return the artifacts that tell what a sweep runs on: path to text.
-
-    Args:
-        repository: Where the sweep's code stands, if it does in one.
-    """
+    """Return artifacts with packages, hardware and code changes, as texts by path."""
     found = {"packages.txt": packages(), "hardware.json": hardware()}
     if repository is not None and (diff := repository.diff()):
-        # File by file: one long text would keep the other threads waiting.
+        # File by file: masking one long text would block other threads.
         parts = re.split(r"(?m)^(?=diff --git )", diff)
         found["git.diff"] = "".join(map(mask_secrets, parts))
     return {f"{ENVIRONMENT_FOLDER}/{name}": text for name, text in found.items()}
 
 
 def environment_digest(texts: Mapping[str, str]) -> str:
-    """Return what is the same for the same texts only."""
+    """Return a digest of the artifacts."""
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
 
 def resume_artifacts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the artifacts of a resume, which stand beside those of the start."""
+    """Return the artifacts with paths in a folder of this resume."""
     resumed = time.strftime(f"{ENVIRONMENT_FOLDER}/resumed-%Y%m%d-%H%M%S/", time.gmtime())
     return {
         name.replace(f"{ENVIRONMENT_FOLDER}/", resumed, 1): text for name, text in texts.items()
@@ -51,16 +47,13 @@ def resume_artifacts(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def packages() -> str:
-    """Return the installed packages with their versions, a line each, as ``pip freeze`` does."""
+    """Return installed packages and versions, one per line, like ``pip freeze``."""
     found = {f"{each.name}=={each.version}" for each in distributions() if each.name}
     return "\n".join(sorted(found, key=str.lower)) + "\n"
 
 
 def hardware() -> str:
-    """Return the machine that the sweep was started on, and the Ray cluster, as JSON.
-
-    Memory is in bytes.
-    """
+    """Return the driver's machine and the Ray cluster as JSON."""
     machine: dict[str, Any] = {
         "host": platform.node(),
         "os": platform.platform(),
@@ -76,7 +69,7 @@ def hardware() -> str:
 
 
 def cpu_model(cpuinfo: Path) -> str:
-    """Return the name of the processor, from Linux's list of them where there is one."""
+    """Return the processor's name, from Linux's ``cpuinfo`` file if it exists."""
     try:
         lines = cpuinfo.read_text(errors="replace").splitlines()
     except OSError:
@@ -86,7 +79,7 @@ def cpu_model(cpuinfo: Path) -> str:
 
 
 def gpus() -> list[dict[str, str]]:
-    """Return NVIDIA's GPUs as their driver tells them; empty without one."""
+    """Return the NVIDIA GPUs that ``nvidia-smi`` lists; empty without it."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
@@ -122,7 +115,7 @@ def _memory_bytes() -> int | None:
 def _nodes() -> list[dict[str, Any]]:
     try:
         nodes = ray.nodes() if ray.is_initialized() else []
-    except (ray.exceptions.RayError, ConnectionError, RuntimeError):  # the cluster is going down
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError):  # the cluster is shutting down
         return []
     return [
         {

@@ -1,7 +1,7 @@
 """Lineage of trials cloned from each other, as in population based training.
 
-Ray's schedulers call no hook when they give a trial another one's checkpoint and a new config. It
-shows when the trial restarts: its checkpoint lies in the other trial's folder.
+Ray's schedulers call no hook when they give a trial another one's checkpoint and a new config. A
+clone is detected when the trial restarts from a checkpoint in the other trial's folder.
 """
 
 import json
@@ -33,16 +33,16 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Clone:
-    """Takeover of another trial's weights.
+    """Copy of another trial's weights into a trial.
 
     Args:
         trial: Tune's id of the trial.
-        source: Tune's id of the trial whose weights it took.
-        iteration: Last iteration of the trial with its own weights.
-        source_iteration: Iteration of the weights taken; None if unknown.
-        time_ms: Restart with them, in milliseconds since the epoch.
-        before: Changed values of its config before, flat.
-        after: Changed values of its config after, flat.
+        source: Tune's id of the copied trial.
+        iteration: Last iteration of the trial before the copy.
+        source_iteration: Iteration of the copied weights; None if unknown.
+        time_ms: Restart of the trial, in milliseconds since the epoch.
+        before: Flat config values that changed, before the copy.
+        after: The same values after the copy.
     """
 
     trial: str
@@ -55,7 +55,7 @@ class Clone:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Tags of the trial, about its last clone."""
+        """Tags of the trial's run."""
         return {CLONED_FROM_TAG: self.source, CLONED_AT_TAG: str(self.iteration)}
 
 
@@ -65,13 +65,13 @@ class _TrialHistory:
 
     Args:
         config: Current config.
-        exploits: How often it took another trial's weights.
-        checkpoint: Path of the checkpoint last taken.
+        exploits: Number of copies of another trial's weights.
+        checkpoint: Path of the checkpoint last copied.
         first: Step and time of its first report.
         step: Step of its last report.
-        changed: Values that changed since the last report.
-        before: Their values before.
-        curves: Parameters that have a curve already.
+        changed: Config values that changed since the last report.
+        before: The same values before the change.
+        curves: Parameters that already have a curve.
     """
 
     config: Mapping[str, Any]
@@ -88,7 +88,7 @@ class Lineage:
     """Clones and config changes of all trials of a sweep.
 
     Args:
-        state: What :meth:`state` returned before an interruption.
+        state: Result of :meth:`state` before an interruption.
     """
 
     def __init__(self, state: Mapping[str, Any] = _NOTHING) -> None:
@@ -112,13 +112,7 @@ class Lineage:
         return {"clones": [vars(clone) for clone in self.clones], "trials": trials}
 
     def record_start(self, trial: Trial, trials: Iterable[Trial], time_ms: int) -> Clone | None:
-        """Record the start of a trial; return its clone record if it was cloned.
-
-        Args:
-            trial: The trial.
-            trials: All trials of the sweep.
-            time_ms: Milliseconds since the epoch.
-        """
+        """Record the start of a trial; return its :class:`Clone` if it was cloned."""
         history = self._trials.setdefault(trial.trial_id, _TrialHistory(trial.config))
         before, after = _difference(history.config, trial.config)
         history.config = trial.config
@@ -127,7 +121,7 @@ class Lineage:
             history.before.setdefault(name, before[name])
         checkpoint = trial.checkpoint
         source = _owner(checkpoint.path, trial, trials) if checkpoint is not None else None
-        # A trial that restarts before it has a checkpoint of its own is not cloned again.
+        # A cloned trial may restart again before it writes a checkpoint: that is no new clone.
         if (
             checkpoint is None
             or source is None
@@ -158,11 +152,11 @@ class Lineage:
             trial_id: Tune's id of the trial.
             step: The iteration.
             time_ms: Milliseconds since the epoch.
-            metrics: Gets changed numbers as ``hp/<name>``, and the number of clones.
+            metrics: Receives changed numbers as ``hp/<name>``, and the number of clones.
 
         Returns:
-            Reports to log before it, which start the curves at the first value, and tags with
-            changed values that are not numbers.
+            Reports to log first, with the initial values of the curves, and tags with changed
+            values that are not numbers.
         """
         history = self._trials.get(trial_id)
         if history is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _URI_VARIABLE = "MLFLOW_TRACKING_URI"
 
-# Integrations that start a run of their own when a model is fitted.
+# Integrations that start a separate run when a model is fitted.
 _FLAVORS = (
     "keras",
     "tensorflow",
@@ -52,9 +52,7 @@ def stop_autologging() -> None:
 def active_run(run: "Run", tracking_uri: str) -> Iterator[None]:
     """Activate a run for the fluent calls of this thread, without changing its status.
 
-    Args:
-        run: The run.
-        tracking_uri: Its store; the process's own is restored afterwards.
+    The tracking URI of the process is restored afterwards.
     """
     with _TRACKING_URI.set_to(tracking_uri):
         runs = _active_runs()
@@ -62,14 +60,14 @@ def active_run(run: "Run", tracking_uri: str) -> Iterator[None]:
             with _started(run):
                 yield
             return
-        import mlflow  # already loaded, since there is a run
+        import mlflow  # already loaded, since a run exists
 
         entry = mlflow.ActiveRun(run)
         runs.append(entry)
         try:
             yield
         finally:
-            # User code may have removed it, or left a run of its own above it.
+            # User code may have removed the entry, or left another run above it.
             runs[:] = [each for each in runs if each is not entry]
 
 
@@ -81,7 +79,7 @@ def default_tracking_uri(tracking_uri: str) -> contextlib.AbstractContextManager
 def active_experiment_id() -> str | None:
     """Return the id that ``mlflow.set_experiment`` chose; None without one.
 
-    Without the private name, MLflow's own environment variable still tells it.
+    Without the private name, MLflow's environment variable still has the id.
     """
     fluent = sys.modules.get("mlflow.tracking.fluent")
     chosen = getattr(fluent, "_active_experiment_id", None)
@@ -103,7 +101,7 @@ def _active_runs() -> "list[Any] | None":
 def _started(run: "Run") -> Iterator[None]:
     """Activate a run by public calls, and restore its status afterwards.
 
-    Fallback for a version of MLflow with another stack. Overrules whoever ends the run meanwhile.
+    Fallback for an MLflow version with another stack. Overwrites a status set in the meantime.
     """
     import mlflow
 

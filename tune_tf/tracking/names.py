@@ -1,6 +1,6 @@
-"""What of a result is a metric, what of a config is a parameter, and the names MLflow takes.
+"""Conversion of results and configs to MLflow's metrics and parameters, within its limits.
 
-MLflow's limits stand here once. Everything is pure: no framework is loaded.
+No framework is loaded.
 """
 
 import hashlib
@@ -20,29 +20,29 @@ MAX_EXPERIMENT_NAME_LENGTH = 256
 _MAX_FILE_NAME_BYTES = 200
 
 TIME_TOTAL = "tune/time_total_s"
-"""The one of Ray's own numbers that is logged, with every result: it marks the steps a run has."""
+"""The only one of Ray's own metrics that is logged; every report has it, so it marks the steps."""
 
 EXPLOITS = "tune/exploits"
-"""How often a trial had been given another trial's weights when it reported; left out at none.
+"""Number of times that a trial had copied another trial's weights; omitted if zero.
 
-Such a trial may report a step again, with another value. A point is told from others by this
-number and its step.
+Such a trial may report a step again with another value: a point is identified by this number and
+its step.
 """
 
 NUM_ENDED_METRIC = "trials/ended"
-"""How many trials have ended; the parent's reports count by it."""
+"""Number of ended trials; the step of the parent's reports."""
 
 LONG_PARAMS = "params"
-"""Folder of a run's artifacts with the values that are too long for a parameter."""
+"""Artifact folder for values that are too long for a parameter."""
 
 _FORBIDDEN = re.compile(r"[^/\w.\- :]")
 
 
 def mlflow_key(name: str) -> str:
-    """Return a metric's or a parameter's name as MLflow takes it; most names stay as they are.
+    """Convert a name to a valid MLflow metric or parameter name.
 
-    Characters that MLflow forbids become ``_``; a name over 250 characters keeps its start and
-    ends in a digest, so that two long names stay two.
+    Forbidden characters become ``_``; a name over 250 characters is truncated and ends in a digest,
+    so that distinct long names stay distinct.
     """
     key = posixpath.normpath(_FORBIDDEN.sub("_", name)).strip("/")
     key = key.replace("..", "_") if key.startswith("..") else key
@@ -54,19 +54,19 @@ def mlflow_key(name: str) -> str:
 
 
 def truncate(text: str, length: int) -> str:
-    """Return ``text``, cut to ``length`` characters with ``...`` at its end if it is longer."""
+    """Truncate a text to ``length`` characters, with ``...`` at the end if it is longer."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def one_line(text: str, length: int) -> str:
-    """Return a text that names something: without line breaks and control characters, and cut."""
+    """Truncate a text to ``length`` characters, without line breaks and control characters."""
     return truncate(" ".join("".join(c if c.isprintable() else " " for c in text).split()), length)
 
 
 def safe_file_name(name: str) -> str:
-    """Return a name for one file or folder, on any file system and in a URL, made of any text.
+    """Convert any text to a file name that is valid on any file system and in a URL.
 
-    Two names stay two: one that is changed ends in a digest of what it was.
+    A changed name ends in a digest of the text, so that distinct names stay distinct.
     """
     safe = re.sub(r"[^\w.\- ]", "_", name).strip(" ")
     safe = re.sub(r"^\.+", "_", safe) or "_"
@@ -78,7 +78,7 @@ def safe_file_name(name: str) -> str:
 
 
 def flat_items(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield a nested mapping's leaves, their names joined by ``/``; an empty mapping is a leaf."""
+    """Yield the leaves of a nested mapping, names joined by ``/``; an empty mapping is a leaf."""
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
@@ -88,16 +88,12 @@ def flat_items(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[st
 
 
 def is_metric_value(value: object) -> bool:
-    """Return whether a value is a real number; booleans are not, NaN and Inf are."""
+    """Return whether a value is a real number: NaN and infinity are, booleans are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics of a result: its numbers under their own names, and the total time.
-
-    Args:
-        result: A result as Ray Tune hands it to callbacks; nested values are joined by ``/``.
-    """
+    """Return the reported numbers and the total time of a result; nested names joined by ``/``."""
     metrics = {
         mlflow_key(name): float(value)
         for name, value in flat_items(reported_metrics(result))
@@ -110,7 +106,7 @@ def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def mlflow_params(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return a config as MLflow parameters: flat, as text, values cut at 6000 characters."""
+    """Convert a config to MLflow parameters: flat text values of at most 6000 characters."""
     return {
         mlflow_key(name): truncate(str(value), MAX_PARAM_LENGTH)
         for name, value in flat_items(config)
@@ -118,7 +114,7 @@ def mlflow_params(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def long_params(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a config that are cut as parameters, whole: artifact path to text."""
+    """Return the full text of parameters that are truncated, by artifact path."""
     texts = ((name, str(value)) for name, value in flat_items(config))
     return {
         f"{LONG_PARAMS}/{safe_file_name(name)}.txt": text

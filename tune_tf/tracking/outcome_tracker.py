@@ -19,12 +19,14 @@ from tune_tf.tune_internals.trial_ends import compared_metrics, is_own_end, obse
 
 
 class OutcomeTracker(Callback):
-    """Determines how each trial ends, and adds the stop reason to its last result if missing.
+    """Tune callback that determines the outcome of each trial.
 
-    The searcher reads it there: see :mod:`tune_tf.outcome`.
+    A missing stop reason is added to the trial's last result, where the searcher reads it: see
+    :mod:`tune_tf.outcome`.
 
     Args:
-        objective: Its metric shows a diverged trial; None for the metrics that Tune compares.
+        objective: A trial has diverged if its metric is not finite; None to use the metrics that
+            Tune compares.
     """
 
     def __init__(self, objective: Objective | None = None) -> None:
@@ -42,23 +44,21 @@ class OutcomeTracker(Callback):
         return MappingProxyType(self._outcomes)
 
     def restore_outcomes(self, ended: Mapping[str, Outcome], begun: Collection[str]) -> None:
-        """Take over the outcomes of earlier sessions.
+        """Restore the outcomes of earlier sessions.
 
-        Args:
-            ended: Outcomes of the trials that Tune has as ended, by id. A killed driver may not
-                have noted them here, and Tune calls no hooks for them.
-            begun: Started trials; they may end without another start.
+        ``ended`` has the trials that Tune regards as ended: a killed driver may not have recorded
+        them, and Tune calls no hooks for them. ``begun`` trials may end without another start.
         """
         self._earlier, self._begun = dict(ended), frozenset(begun)
 
     def open_trial(self, trial: Trial) -> None:
-        """Hook for subclasses: a trial starts or continues."""
+        """Handle a trial that starts or continues; a hook for subclasses."""
 
     def close_trial(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
-        """Hook for subclasses: a trial has ended, with the text of its error if it failed."""
+        """Handle an ended trial, with the error of a failed one; a hook for subclasses."""
 
     def setup(self, *args: Any, **info: Any) -> None:
-        """Start to observe which trials a stopper ends."""
+        """Start observing which trials a stopper ends."""
         observe_stops()
 
     def on_trial_start(
@@ -199,7 +199,7 @@ def own_result(trial: Trial) -> dict[str, Any]:
 
 
 def trial_error(trial: Trial) -> str:
-    """Return the text of a failed trial's error, secrets masked; empty if Tune kept none."""
+    """Return the error of a failed trial, with secrets masked; empty if Tune wrote none."""
     path = Path(trial.error_file) if trial.error_file else None
     if path is None or not path.is_file():
         return ""
@@ -209,9 +209,9 @@ def trial_error(trial: Trial) -> str:
 def _mask_error_files(trial: Trial) -> None:
     """Mask secrets in the error files that Tune wrote for a failed trial.
 
-    Tune writes them in a folder of the driver and copies them to the storage; a remote storage gets
-    its copy after this call. A pickled error with a secret is replaced by one with the masked text,
-    since the inside of an arbitrary object cannot be changed.
+    Tune copies the files from a local folder to the storage; a remote storage gets its copy after
+    this call. A pickled error with a secret is replaced by one with the masked text, since an
+    arbitrary object cannot be masked.
     """
     names = [Path(path).name for path in (trial.error_file, trial.pickled_error_file) if path]
     folders = {Path(folder) for folder in (trial.local_path, trial.path) if folder}

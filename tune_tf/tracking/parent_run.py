@@ -20,14 +20,15 @@ _BEST_CHECKPOINT = "tune_tf.best_checkpoint"
 
 
 class ParentRun:
-    """Builds the updates of the parent run at the start, after each trial, and at the end.
+    """Builder of the parent run's updates at the start, after each trial, and at the end.
 
-    Each method returns fields of a :class:`~tune_tf.tracking.writing.run_update.RunUpdate`.
+    The methods take the outcomes of the ended trials by id and the number of reported results, and
+    return fields of a :class:`~tune_tf.tracking.writing.run_update.RunUpdate`.
 
     Args:
         summary: Best trial and counts.
-        details: What the sweep knows about itself.
-        objective: What is optimized; None if unknown.
+        details: Details of the sweep.
+        objective: Objective of the sweep; None if unknown.
     """
 
     def __init__(
@@ -38,12 +39,7 @@ class ParentRun:
         self._objective = objective
 
     def start_update(self, outcomes: Mapping[str, Outcome], num_results: int) -> dict[str, Any]:
-        """Return the update before any trial runs.
-
-        Args:
-            outcomes: Outcomes of the ended trials, by id.
-            num_results: Number of reported results.
-        """
+        """Return the update before any trial runs."""
         return {
             "tags": {DESCRIPTION_TAG: self._description("RUNNING", outcomes.values(), num_results)},
             "texts": self._details.artifacts(),
@@ -52,13 +48,7 @@ class ParentRun:
     def trial_update(
         self, outcomes: Mapping[str, Outcome], num_results: int, *, new_best: bool
     ) -> dict[str, Any]:
-        """Return the update after the end of a trial.
-
-        Args:
-            outcomes: Outcomes of the ended trials, by id.
-            num_results: Number of reported results.
-            new_best: Whether the best trial changed.
-        """
+        """Return the update after the end of a trial."""
         metrics = self._summary.live_metrics(outcomes, best=new_best)
         best = self._summary.tags() if new_best else {}
         return {
@@ -77,14 +67,7 @@ class ParentRun:
         *,
         resumed: bool,
     ) -> dict[str, Any]:
-        """Return the update at the end of the sweep.
-
-        Args:
-            trials: All trials of Tune.
-            outcomes: Outcomes of the ended trials, by id.
-            num_results: Number of reported results.
-            resumed: Whether the sweep was resumed.
-        """
+        """Return the update at the end of the sweep."""
         time_ms = now_ms()
         ended = [outcomes[t.trial_id] for t in trials if t.trial_id in outcomes]
         interrupted = not trials or len(ended) < len(trials) or asks_for_more()

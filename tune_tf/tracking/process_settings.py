@@ -1,4 +1,4 @@
-"""Default store and experiment: those of MLflow's own calls in this process.
+"""Default tracking URI and experiment: those of MLflow's own calls in this process.
 
 ``mlflow.set_tracking_uri`` and ``mlflow.set_experiment`` take precedence over the environment
 variables ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME`` and ``MLFLOW_EXPERIMENT_ID``. MLflow
@@ -35,7 +35,8 @@ def process_experiment_name(tracking_uri: str) -> str:
     """Return the name of the experiment of this process.
 
     Args:
-        tracking_uri: The store. An id counts in the process's own store only, a name in any.
+        tracking_uri: The store. An experiment id is valid only in the process's default store, a
+            name in any.
 
     Raises:
         InvalidSettingsError: The experiment cannot be read, or name and id disagree.

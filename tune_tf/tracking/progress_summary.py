@@ -1,4 +1,4 @@
-"""Progress of a running sweep: its best trial, and the number of trials per outcome."""
+"""Progress of a running sweep: best trial, and number of trials per outcome."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ class BestTrial:
         trial_id: Tune's id.
         name: Tune's name.
         value: The objective's metric.
-        config: Its config; None if no longer known.
+        config: The trial's config; None if no longer known.
     """
 
     trial_id: str
@@ -39,7 +39,7 @@ class ProgressSummary:
     Args:
         objective: Determines the best trial; None for no best trial.
         constraints: Conditions that the best trial must meet.
-        state: What :meth:`state` returned before an interruption.
+        state: Result of :meth:`state` before an interruption; empty for a new sweep.
     """
 
     def __init__(
@@ -113,14 +113,10 @@ class ProgressSummary:
         outcome: Outcome,
         result: Mapping[str, Any],
     ) -> bool:
-        """Record the end of a trial; return whether the best trial changed.
+        """Record the outcome and the last, flat result of a trial that will not continue.
 
-        Args:
-            trial_id: Tune's id.
-            name: Tune's name.
-            config: Its config.
-            outcome: How it ended; not ``INTERRUPTED``.
-            result: Its last result, flat.
+        Returns:
+            Whether the best trial changed.
         """
         self._best_reports.pop(trial_id, None)
         if self._objective is None:
@@ -146,12 +142,7 @@ class ProgressSummary:
         return sum(outcome is not Outcome.INTERRUPTED for outcome in outcomes.values())
 
     def live_metrics(self, outcomes: Mapping[str, Outcome], *, best: bool) -> dict[str, float]:
-        """Return the parent's metrics after the end of a trial.
-
-        Args:
-            outcomes: Outcomes of the ended trials, by id.
-            best: Whether the best trial changed.
-        """
+        """Return the parent's metrics after the end of a trial; ``best`` if the best changed."""
         counts = Counter(outcomes.values())
         counts.pop(Outcome.INTERRUPTED, None)
         changed = self._changed({f"trials/{it.value}": float(n) for it, n in counts.items()})
@@ -161,16 +152,11 @@ class ProgressSummary:
         return changed
 
     def final_metrics(self, outcomes: Mapping[str, Outcome], *, every: bool) -> dict[str, float]:
-        """Return the counts that changed since the last metrics, or all after a resume.
-
-        Args:
-            outcomes: Outcomes of the ended trials, by id.
-            every: Whether to return all counts, zeros too, as after a resume.
-        """
+        """Return the counts that changed since the last metrics, or all with ``every``."""
         counts = Counter(outcomes.values())
         kinds = list(Outcome) if every else list(counts)
         final = {f"trials/{each.value}": float(counts[each]) for each in kinds}
-        # After a resume, MLflow may have skipped an earlier count, since it had its step.
+        # After a resume, an earlier count may have been skipped because MLflow had its step.
         return final if every else self._changed(final)
 
     def _changed(self, metrics: Mapping[str, float]) -> dict[str, float]:

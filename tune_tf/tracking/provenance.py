@@ -1,4 +1,4 @@
-"""Which code a sweep runs: the commit, whether the working tree differs from it, and how."""
+"""Git commit and uncommitted changes of a sweep's code."""
 
 import os
 import subprocess
@@ -18,27 +18,24 @@ _MAX_DIFF_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Repository:
-    """The git repository that a sweep's code stands in.
+    """Git repository of a sweep's code.
 
     Args:
-        folder: Any folder in it.
+        folder: Any folder in the repository.
     """
 
     folder: Path
 
     @classmethod
     def of(cls, script: str, working_dir: Path, installed: Path) -> "Repository | None":
-        """Return the repository of a script, or of the working directory.
+        """Return the repository of a script, else of the working directory; None without one.
 
-        A script that was installed, as the ``tune-tf`` command is, says nothing about the code.
+        An installed script, such as the ``tune-tf`` command, is ignored: it is not the user's code.
 
         Args:
-            script: What was started; empty or ``-c`` in an interactive Python.
+            script: Path of the started script; empty or ``-c`` in an interactive Python.
             working_dir: The working directory.
-            installed: Where Python and its packages are installed.
-
-        Returns:
-            None where there is none, or no git.
+            installed: Prefix of the Python installation.
         """
         path = (working_dir / script).resolve()
         folders = [working_dir]
@@ -52,11 +49,11 @@ class Repository:
 
     @classmethod
     def of_this_process(cls) -> "Repository | None":
-        """Return the repository of what this process was started as."""
+        """Return the repository of this process's script or working directory."""
         return cls.of(sys.argv[0] if sys.argv else "", Path.cwd(), Path(sys.prefix))
 
     def tags(self) -> dict[str, str]:
-        """Return the tags of a run, as far as they are known."""
+        """Return the known Git tags of a run."""
         tags: Mapping[str, str | None] = {
             GIT_COMMIT: self._ask("rev-parse", "HEAD"),
             GIT_BRANCH: self._ask("symbolic-ref", "--short", "HEAD"),
@@ -69,9 +66,9 @@ class Repository:
         return known
 
     def diff(self) -> str:
-        """Return how the working tree differs from the commit; empty if it does not.
+        """Return the uncommitted changes of tracked files as a diff.
 
-        Files that git does not track are not in it. A diff over 256 KiB is cut, and says so.
+        A diff over 256 KiB is truncated with a note at its end.
         """
         text = self._ask("diff", "HEAD", "--no-color", "--no-ext-diff", strip=False) or ""
         if len(text) > _MAX_DIFF_BYTES:
@@ -80,7 +77,7 @@ class Repository:
         return text
 
     def _ask(self, *command: str, strip: bool = True) -> str | None:
-        """Return what git answers; None if it fails, is not there, or takes too long."""
+        """Return Git's output; None if Git fails, is missing or times out."""
         try:
             answer = subprocess.run(  # noqa: S603 - a fixed command
                 ["git", "-C", str(self.folder), *command],  # noqa: S607 - the user's git

@@ -1,7 +1,7 @@
 """Best model of a sweep in MLflow: a logged model of the parent run, and a registered version.
 
-Tags link both ways: from the runs of sweep and trial to the model and its version, and from these
-to sweep, trial, checkpoint and metric.
+Tags link the parent and trial runs to the model and its version, and these to sweep, trial,
+checkpoint and metric.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 BEST_MODEL_TAG = "tune_tf.best_model"
-"""Tag of the parent's and the trial's run: the URI that MLflow loads the best model by."""
+"""Tag of the parent's and the trial's run: MLflow URI of the best model."""
 
 BEST_VERSION_TAG = "tune_tf.best_model_version"
-"""Tag of the same and of the logged model: the URI of the registered version, if there is one."""
+"""Tag of both runs and the logged model: URI of the registered version, if any."""
 
 _NAME = "best_model"
 _MODEL_TYPE = "keras"
@@ -34,7 +34,7 @@ _CHECKPOINT = "tune_tf.checkpoint"
 _METRIC = "tune_tf.metric"
 _VALUE = "tune_tf.value"
 _CUSTOM = "tune_tf.custom_objects"
-_VERSIONS = "mlflow.modelVersions"  # where MLflow itself lists the versions of a logged model
+_VERSIONS = "mlflow.modelVersions"  # MLflow's own list of a logged model's versions
 _READY = "READY"
 _EXISTS = "RESOURCE_ALREADY_EXISTS"
 _MISSING = "RESOURCE_DOES_NOT_EXIST"
@@ -42,17 +42,17 @@ _MISSING = "RESOURCE_DOES_NOT_EXIST"
 
 @dataclass(frozen=True)
 class BestModel:
-    """Which model it is.
+    """Best model of a sweep: origin and metric.
 
     Args:
-        sweep_id: The sweep.
-        trial_id: Its best trial.
-        trial_run_id: MLflow's id of that trial's run.
-        checkpoint: Folder of the checkpoint that holds the weights.
+        sweep_id: Id of the sweep.
+        trial_id: Tune's id of the best trial.
+        trial_run_id: MLflow's id of the trial's run.
+        checkpoint: Folder of the checkpoint with the weights.
         metric: Name of the objective's metric.
-        value: Its value.
+        value: Value of the metric.
         params: The trial's config, as MLflow parameters.
-        custom: Classes and functions of the user's that must be imported to load the model.
+        custom: User classes and functions that must be imported to load the model.
     """
 
     sweep_id: str
@@ -66,7 +66,7 @@ class BestModel:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Where the model comes from."""
+        """Tags with the origin of the model."""
         tags = {
             SWEEP_ID_TAG: self.sweep_id,
             TRIAL_ID_TAG: self.trial_id,
@@ -81,7 +81,7 @@ class BestModel:
 
     @property
     def description(self) -> str:
-        """Which model it is, in words."""
+        """Description of the registered version."""
         return (
             f"Best model of sweep {self.sweep_id}: trial {self.trial_id}, "
             f"{self.metric} {self.value:.6g}."
@@ -89,24 +89,24 @@ class BestModel:
 
     @property
     def run_id(self) -> str:
-        """MLflow's id of the run that trained it."""
+        """MLflow's id of the run that trained the model."""
         return self.trial_run_id
 
     def matches(self, tags: Mapping[str, str]) -> bool:
-        """Return whether a logged model of these tags has the same weights."""
+        """Return whether a logged model with these tags has the same weights."""
         own = self.tags
         return all(tags.get(key) == own[key] for key in (SWEEP_ID_TAG, TRIAL_ID_TAG, _CHECKPOINT))
 
 
 @dataclass(frozen=True)
 class FinalModel:
-    """The model that a sweep's best config was trained to once more.
+    """Model retrained with a sweep's best config.
 
     Args:
-        sweep_id: The sweep.
-        trial_id: The trial whose config it was.
-        run_id: MLflow's id of the run that trained it.
-        source_tags: What is known of the logged model, by tag.
+        sweep_id: Id of the sweep.
+        trial_id: Tune's id of the trial with this config.
+        run_id: MLflow's id of the run that trained the model.
+        source_tags: Tags of the logged model.
     """
 
     sweep_id: str
@@ -116,25 +116,25 @@ class FinalModel:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Where the model comes from."""
+        """Tags with the origin of the model."""
         return {
             key: value for key, value in self.source_tags.items() if not key.startswith("mlflow.")
         }
 
     @property
     def description(self) -> str:
-        """Which model it is, in words."""
+        """Description of the registered version."""
         return (
             f"Final model of sweep {self.sweep_id}: the config of trial {self.trial_id}, retrained."
         )
 
 
 class BestModelRuns:
-    """Links the runs of a sweep and the model registry with its best model.
+    """Logger of a sweep's best model to its MLflow runs and the model registry.
 
     Args:
         client: MLflow's client.
-        parent_run_id: The sweep's own run.
+        parent_run_id: MLflow's id of the parent run.
     """
 
     def __init__(self, client: "MlflowClient", parent_run_id: str) -> None:
@@ -146,13 +146,9 @@ class BestModelRuns:
         return next((model for model in self._models() if str(model.status) == _READY), None)
 
     def log(self, best: BestModel, folder: Path) -> str:
-        """Log the model in a folder in place of the one logged before; return its URI.
+        """Log the output folder of ``mlflow.keras.save_model`` by :func:`log_model`; return its URI.
 
-        The one before is deleted unless it is registered: a version of it may be in use.
-
-        Args:
-            best: Which model it is.
-            folder: As ``mlflow.keras.save_model`` writes it; gets the ids that MLflow gives.
+        An earlier model is deleted unless it is registered, since a version may be in use.
         """
         uri = log_model(
             self._client,
@@ -166,13 +162,9 @@ class BestModelRuns:
         return uri
 
     def keep(self, best: BestModel, uri: str) -> None:
-        """Name a logged model in the runs, and remove those before; repeat it without harm.
+        """Link a logged model from the runs, and remove earlier ones; idempotent.
 
-        A process that was killed may have logged a model and no more, or a part of one.
-
-        Args:
-            best: Which model it is.
-            uri: Where it is.
+        A killed process may have logged a model without these steps, or only part of a model.
         """
         _name_output(self._client, self._parent_run_id, _model_id(uri))
         self._name_in_runs(best, BEST_MODEL_TAG, uri)
@@ -181,7 +173,7 @@ class BestModelRuns:
                 self._supersede(model, best)
 
     def version_of(self, model: "LoggedModel", name: str) -> str | None:
-        """Return the URI of a logged model's latest version under a name, if it has one."""
+        """Return the URI of a logged model's latest version under a registered name, if any."""
         from mlflow.exceptions import MlflowException
 
         listed = json.loads(model.tags.get(_VERSIONS, "[]"))
@@ -197,7 +189,7 @@ class BestModelRuns:
         return None
 
     def set_alias(self, version_uri: str, alias: str) -> str | None:
-        """Set an alias of a registered version; return the URI of its earlier version, if any."""
+        """Set an alias of a registered version; return the URI of its former version, if any."""
         from mlflow.exceptions import MlflowException
 
         name, _, version = version_uri.removeprefix("models:/").rpartition("/")
@@ -212,13 +204,9 @@ class BestModelRuns:
         return None if before == version_uri else before
 
     def register(self, best: BestModel | FinalModel, uri: str, name: str, alias: str | None) -> str:
-        """Make a logged model a version of a registered one; return the version's URI.
+        """Register a logged model as a new version; return the version's URI.
 
-        Args:
-            best: Which model it is.
-            uri: The logged model's.
-            name: The registered model; made if it does not exist.
-            alias: What the version is to be called, in place of the one called so before.
+        The registered model is created if missing; an earlier version loses the alias.
         """
         from mlflow.exceptions import MlflowException
 
@@ -228,9 +216,8 @@ class BestModelRuns:
             if error.error_code != _EXISTS:
                 raise
         model_id = _model_id(uri)
-        with default_tracking_uri(
-            self._client.tracking_uri
-        ):  # a database looks for the model there
+        # A database store resolves the model's URI by the default tracking URI.
+        with default_tracking_uri(self._client.tracking_uri):
             made = self._unlisted(name, uri) or self._client.create_model_version(
                 name,
                 source=uri,
@@ -251,7 +238,7 @@ class BestModelRuns:
         return version
 
     def _models(self) -> "list[LoggedModel]":
-        """Return the models of the run that were logged here, the newest first."""
+        """Return the models that a sweep logged to the parent run, the newest first."""
         experiment_id = self._client.get_run(self._parent_run_id).info.experiment_id
         found = self._client.search_logged_models(
             [experiment_id],
@@ -261,7 +248,7 @@ class BestModelRuns:
         return [model for model in found if SWEEP_ID_TAG in model.tags]
 
     def _unlisted(self, name: str, uri: str) -> "ModelVersion | None":
-        """Return a version that a killed process made of a model and did not come to list there."""
+        """Return a version that a killed process created without listing it in the model's tags."""
         tags = self._client.get_logged_model(_model_id(uri)).tags
         listed = json.loads(tags.get(_VERSIONS, "[]"))
         known = {str(each["version"]) for each in listed if each["name"] == name}
@@ -294,15 +281,9 @@ def log_model(
     tags: Mapping[str, str],
     params: Mapping[str, str],
 ) -> str:
-    """Log the model in a folder as one of a run's; return its URI.
+    """Log the output folder of ``mlflow.keras.save_model`` to a run; return the model's URI.
 
-    Args:
-        client: MLflow's client.
-        run_id: The run.
-        folder: As ``mlflow.keras.save_model`` writes it; gets the ids that MLflow gives.
-        name: Of the logged model.
-        tags: Where it comes from.
-        params: The config that it was trained with.
+    MLflow's ids of run and model are written into the folder.
     """
     model = client.create_logged_model(
         client.get_run(run_id).info.experiment_id,
@@ -323,7 +304,7 @@ def log_model(
 
 
 def _name_output(client: "MlflowClient", run_id: str, model_id: str) -> None:
-    """Name a logged model among what a run has made, once."""
+    """Add a logged model to the outputs of a run, unless listed."""
     from mlflow.entities import LoggedModelOutput
 
     outputs = client.get_run(run_id).outputs

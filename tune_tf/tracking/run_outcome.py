@@ -7,8 +7,7 @@ from typing import Any, Literal
 from tune_tf.outcome import Outcome, is_finite
 
 Ending = Literal["completed", "stopped", "unfinished"]
-"""What Tune did: called ``on_trial_complete``; stopped the trial without a hook during the sweep;
-or left it unfinished at the end of the sweep."""
+"""How Tune ended a trial: with a hook, without a hook, or not before the end of the sweep."""
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)$", re.MULTILINE)
@@ -24,7 +23,7 @@ def infer_result_outcome(
 
     Args:
         result: The result.
-        own_end: Whether the trial ran to its own end rather than being stopped.
+        own_end: Whether the trial ended by itself rather than being stopped.
         metrics: A trial has diverged if one of these is not finite.
     """
     stamped = Outcome.of_result(result)
@@ -44,21 +43,21 @@ def infer_trial_outcome(
     error: str | None = None,
     metrics: Collection[str] = (),
 ) -> Outcome:
-    """Infer the outcome of a trial once Tune is done with it.
+    """Infer the outcome of a trial that Tune no longer runs.
 
     Args:
-        ending: What Tune did with the trial.
+        ending: How Tune ended the trial.
         last_result: Last result of the trial; empty if it never reported.
         status: Tune's status of the trial.
-        own_end: Whether the trial ran to its own end.
+        own_end: Whether the trial ended by itself.
         error: Text of the trial's error, if it failed.
         metrics: A trial has diverged if one of these is not finite.
     """
     if error is not None or status == "ERROR":
         return Outcome.of_error(last_failure(error or ""))
     if ending == "unfinished":
-        return Outcome.INTERRUPTED  # whatever it reported: a resume continues it
-    if last_result.get("done"):  # without a stop reason, a function has returned
+        return Outcome.INTERRUPTED  # regardless of its result: a resume continues it
+    if last_result.get("done"):  # no stop reason: a function trainable returned
         return infer_result_outcome(last_result, own_end=True, metrics=metrics)
     if ending == "stopped":
         return Outcome.OUT_OF_BUDGET
@@ -67,12 +66,7 @@ def infer_trial_outcome(
 
 
 def sweep_status(outcomes: Collection[Outcome], *, interrupted: bool) -> str:
-    """Return the parent run's MLflow status.
-
-    Args:
-        outcomes: Outcomes of the trials.
-        interrupted: Whether trials have not ended.
-    """
+    """Return the parent run's MLflow status; ``interrupted`` if some trials have not ended."""
     if interrupted or Outcome.INTERRUPTED in outcomes:
         return "KILLED"
     return "FAILED" if outcomes and _FAILURES.issuperset(outcomes) else "FINISHED"
@@ -85,7 +79,7 @@ def error_cause(error: str) -> str:
 
 
 def last_failure(error: str) -> str:
-    """Return the last failure in an error's text: Tune appends one to another."""
+    """Return the last failure in an error's text, to which Tune appends each failure."""
     return _FAILURE.split(error)[-1]
 
 

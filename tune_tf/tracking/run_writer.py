@@ -22,13 +22,13 @@ _RUN_TIMEOUT_S = 30.0
 
 
 class RunWriter:
-    """Queues masked updates of a sweep's runs, and knows the run ids.
+    """Writer of a sweep's MLflow runs that masks secrets and returns run ids.
 
     Updates put while it is closed are dropped.
 
     Args:
-        sweep: What the runs have in common.
-        spool_path: Folder that keeps unwritten updates; None to keep them in memory.
+        sweep: Settings of the runs.
+        spool_path: Folder for unwritten updates; None to keep them in memory.
     """
 
     def __init__(self, sweep: TrackedSweep, spool_path: Path | None = None) -> None:
@@ -40,7 +40,7 @@ class RunWriter:
         self._waits_for_ids = spool_path is None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copy and pickle without the open writer."""
+        """Return the state for copies and pickles, without the open writer."""
         return {**vars(self), "_writer": None, "_runs": None, "_run_ids": self.run_ids}
 
     @property
@@ -61,8 +61,8 @@ class RunWriter:
     def await_run_id(self, run: str) -> str | None:
         """Return a run's id once the writer has created the run; None if the store is down.
 
-        Does not wait again for a store that once did not answer in time, and never waits with a
-        spool: such a sweep adds missing ids at its end.
+        Does not wait again after a timeout, and never waits with a spool: such a sweep adds missing
+        ids at its end.
         """
         if self._writer is not None and self._waits_for_ids and self.run_id_of(run) is None:
             self._writer.write_until(lambda: self.run_id_of(run), _RUN_TIMEOUT_S)
@@ -70,11 +70,7 @@ class RunWriter:
         return self.run_id_of(run)
 
     def open(self, run_ids: Mapping[str, str], **changes: Any) -> None:
-        """Start the writer.
-
-        Args:
-            run_ids: Known runs.
-            changes: Changed fields of the sweep.
+        """Start the writer, with known run ids and changed fields of the sweep.
 
         Raises:
             SweepConflictError: Another process holds the spool.
@@ -96,12 +92,12 @@ class RunWriter:
         self._writer.put(RunUpdate(run, now_ms(), **what))
 
     def put_update(self, entry: RunUpdate) -> None:
-        """Queue an update once more that may have been written or not."""
+        """Queue an update again that may have been written already."""
         if self._writer is not None:
             self._writer.put(entry)
 
     def unwritten(self) -> list[RunUpdate]:
-        """Return the updates that would be lost with this process; never waits."""
+        """Return the updates that would be lost with this process, without waiting."""
         return self._writer.unwritten() if self._writer is not None else []
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -116,7 +112,7 @@ class RunWriter:
         self._writer = self._runs = None
 
     def _open_runs(self) -> SweepRuns:
-        """Open the store, in the writer's thread."""
+        """Open the store; called in the writer's thread."""
         self._runs = SweepRuns(connect(self.sweep.tracking_uri), self.sweep)
         return self._runs
 

@@ -1,7 +1,7 @@
-"""The MLflow runs of one sweep: a parent and a child for each trial.
+"""MLflow runs of a sweep: a parent run and one child run per trial.
 
-Everything here runs in the writer's thread, which is where MLflow is loaded and its store opened:
-that takes seconds, which the sweep does not wait for.
+A sweep uses this module in the writer's thread only, since loading MLflow and opening its store
+takes seconds.
 """
 
 import logging
@@ -33,37 +33,36 @@ _logger = logging.getLogger(__name__)
 
 _PAGE = 1000
 _ENVIRONMENT = {
-    # With a server MLflow prints a line with its address, and any password in that, for each run.
+    # MLflow would print a server's address for each run, with any password in it.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    # A try that was answered unclearly must come back here: MLflow's own further tries would make
-    # a second run of one whose making was not confirmed, and hold the end of a sweep for minutes.
+    # The writer retries. MLflow's own retries would create a second run if the first response was
+    # lost, and delay the end of a sweep by minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 _NOISY = {
     "alembic": logging.WARNING,
-    "mlflow.store.db.utils": logging.CRITICAL,  # it prints a traceback for what is raised anyway
+    "mlflow.store.db.utils": logging.CRITICAL,  # logs tracebacks of raised errors
     "mlflow.utils.git_utils": logging.ERROR,
     "mlflow.tracking.context.registry": logging.ERROR,
 }
-_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # how MLflow shows it
+_EXPERIMENT_TAGS = {
+    "mlflow.experimentKind": "custom_model_development"
+}  # selects the view in MLflow
 
 
 @dataclass(frozen=True)
 class TrackedSweep:
-    """What all runs of a sweep have in common.
+    """Settings of all MLflow runs of a sweep.
 
     Args:
-        sweep_id: Tag that holds the runs together.
-        tracking_uri: Where MLflow keeps its runs.
-        experiment_name: MLflow experiment of all runs; made if it does not exist.
+        sweep_id: Tag shared by the runs.
+        tracking_uri: MLflow's store.
+        experiment_name: MLflow experiment of all runs, created if missing.
         tags: Tags of all runs.
-        marker: Metric that every report of the parent holds, if there is one.
-        reopen: Whether there may be runs of this sweep already.
-        trial_ids: Trials that had a run when the sweep was last saved; None if it never was.
-
-    What is kept with a spool, for another process to go on, leaves out the tracking URI: it may
-    hold a password.
+        marker: Metric in every report of the parent run, if any.
+        reopen: Whether runs of this sweep may exist already.
+        trial_ids: Trials with a run at the last save of the sweep; None if it was never saved.
     """
 
     sweep_id: str
@@ -75,7 +74,7 @@ class TrackedSweep:
     trial_ids: frozenset[str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the sweep as plain data, without its tracking URI."""
+        """Convert to plain data, without the tracking URI, which may contain a password."""
         data = asdict(self)
         del data["tracking_uri"]
         data["trial_ids"] = None if self.trial_ids is None else sorted(self.trial_ids)
@@ -83,19 +82,18 @@ class TrackedSweep:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], tracking_uri: str) -> "TrackedSweep":
-        """Return the sweep that :meth:`to_dict` gave, of which there are runs already."""
+        """Restore the output of :meth:`to_dict`, of a sweep whose runs may exist."""
         ids = data["trial_ids"]
         known = None if ids is None else frozenset(ids)
         return cls(**{**data, "tracking_uri": tracking_uri, "reopen": True, "trial_ids": known})
 
 
 def connect(tracking_uri: str) -> "MlflowClient":
-    """Load MLflow and open its store.
+    """Load MLflow and open a store.
 
-    Sets what the user has not set in this process's environment: no telemetry, no address printed
-    for each run, and one try of at most 30 seconds for each HTTP request
-    (``MLFLOW_HTTP_REQUEST_MAX_RETRIES``, ``MLFLOW_HTTP_REQUEST_TIMEOUT``), since the writer tries
-    again itself.
+    Sets environment variables that the user has not set: no telemetry, no printed address per run,
+    and one attempt of at most 30 seconds per HTTP request (``MLFLOW_HTTP_REQUEST_MAX_RETRIES``,
+    ``MLFLOW_HTTP_REQUEST_TIMEOUT``), since the writer retries itself.
     """
     if "DO_NOT_TRACK" not in os.environ:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -106,7 +104,7 @@ def connect(tracking_uri: str) -> "MlflowClient":
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(level)
-    # Loaded here and not above: it takes seconds, and only the writer's thread has them.
+    # Imported late: it takes seconds.
     from mlflow import MlflowClient
 
     if path := sqlite_path(tracking_uri):
@@ -115,15 +113,15 @@ def connect(tracking_uri: str) -> "MlflowClient":
 
 
 class SweepRuns:
-    """Writes entries to the runs of a sweep, making or reopening the run when it is first needed.
+    """Writer of updates to a sweep's MLflow runs, which it creates or reopens when needed.
+
+    Updates may be repeated in the same order: a report is skipped if the run has one of its step or
+    a later one, and everything else is idempotent. Values that MLflow rejects permanently are
+    skipped and counted, with one warning in all.
 
     Args:
-        client: MLflow's client, or what stands in for it.
-        sweep: What the runs have in common.
-
-    An entry may come twice, in the same order as the first time: a report is left out if the run
-    has one of its step, or of a later one, and everything else gives the same when it is repeated.
-    What MLflow will never take is left out alone, with one warning for all, and counted.
+        client: MLflow's client, or a substitute.
+        sweep: Settings of the runs.
     """
 
     def __init__(self, client: "MlflowClient", sweep: TrackedSweep) -> None:
@@ -141,22 +139,22 @@ class SweepRuns:
 
     @property
     def num_refused(self) -> int:
-        """How many values MLflow will never take."""
+        """Number of values that MLflow rejected permanently."""
         return self._refusals.num_values
 
     @property
     def run_ids(self) -> dict[str, str]:
-        """Trial id, or :data:`PARENT`, to MLflow's run id, of the runs found and those made."""
+        """MLflow's run ids by trial id or :data:`PARENT`, for the runs found or created."""
         found = {key: run.info.run_id for key, run in self._found.copy().items()}
         return {**found, **{key: run.run_id for key, run in self._open.copy().items()}}
 
     def run_id_of(self, run: str) -> str | None:
-        """MLflow's id of a trial's run; None until the run is open."""
+        """Return MLflow's id of a trial's run; None until the run is open."""
         found = self._open.get(run)
         return found.run_id if found else None
 
     def write(self, entry: RunUpdate) -> None:
-        """Write an entry, taking out of it what has been written."""
+        """Write an update, and remove from it the parts written."""
         run = self._run(entry)
         run.write(entry)
         if entry.trials is not None:
@@ -165,7 +163,7 @@ class SweepRuns:
         run.end(entry)
 
     def end_running(self) -> list[str]:
-        """End the runs that are running as those of an interrupted sweep; return their ids."""
+        """Mark all running runs as interrupted; return their ids."""
         running = [run for run in self._search() if run.info.status == "RUNNING"]
         for run in running:
             self._interrupt(run, self._last_report(run.data.tags.get(TRIAL_ID_TAG, PARENT), run)[1])
@@ -189,7 +187,7 @@ class SweepRuns:
         path = sqlite_path(self._sweep.tracking_uri)
         if path is None or path.absolute().parent == Path.cwd():
             return self._client.create_experiment(name, tags=_EXPERIMENT_TAGS)
-        # MLflow would put the artifacts of a database elsewhere into the working directory.
+        # MLflow would store artifacts in the working directory, even for a database elsewhere.
         folder = path.absolute().parent / "mlruns" / safe_file_name(name)
         return self._client.create_experiment(
             name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
@@ -213,7 +211,7 @@ class SweepRuns:
                 return runs
 
     def _find(self, condition: str = "") -> None:
-        """Note the runs that there are; of two of one trial the one that has been written to."""
+        """Record existing runs; of two runs of one trial, prefer the one with data."""
         for run in self._search(condition):
             key = run.data.tags.get(TRIAL_ID_TAG, PARENT)
             known = self._found.get(key)
@@ -225,7 +223,7 @@ class SweepRuns:
             self._run(RunUpdate(PARENT, entry.time_ms))
         run = self._open.get(entry.run)
         if run is not None and entry.fresh and _differ(run.params, entry.params):
-            # Tune forgot the trial when it was killed, and has given its id to another.
+            # A killed Tune forgot the trial and gave its id to another one.
             self._client.delete_run(run.run_id)
             self._found.pop(entry.run, None)
             del self._open[entry.run]
@@ -236,14 +234,14 @@ class SweepRuns:
         return run
 
     def _adopt(self, entry: RunUpdate) -> OpenRun | None:
-        """Return the run that the trial has already, if it has one."""
+        """Return the existing run of a trial, if any."""
         role = f" AND tags.`{TRIAL_ID_TAG}` = '{entry.run}'" if entry.run else ""
         if entry.run in self._unsure or (entry.run and entry.run not in self._found):
-            # Making it failed, perhaps after it was made; or the trial's own code was first.
+            # A failed creation may have succeeded on the server, or the trial created its run.
             self._find(role)
         run = self._found.get(entry.run)
         if run is not None and entry.fresh and _differ(run.data.params, entry.params):
-            # As above; a part of the parameters may be there of a killed process's last words.
+            # As above; a killed process may have written only part of the parameters.
             self._client.delete_run(run.info.run_id)
             del self._found[entry.run]
             self._find(role)
@@ -297,20 +295,20 @@ class SweepRuns:
     def _context(self) -> dict[str, str]:
         """Return the tags that ``mlflow.start_run`` would set: user, source, git commit."""
         if self._context_tags is None:
-            # Loaded late, with MLflow itself.
+            # Imported late, like MLflow itself.
             from mlflow.tracking.context.registry import resolve_tags
 
             self._context_tags = mask_all(resolve_tags())
         return self._context_tags
 
     def _settle(self, trials: frozenset[str], ends: Mapping[str, str]) -> None:
-        """Leave one run for each trial and none running, whatever a killed driver left behind."""
+        """Delete duplicate and unknown runs, and end running ones, after a killed driver."""
         saved = self._sweep.trial_ids
         for run in self._search():
             trial_id = run.data.tags.get(TRIAL_ID_TAG)
             if trial_id is None:
                 if run.info.run_id != self._open[PARENT].run_id:
-                    self._client.delete_run(run.info.run_id)  # made by a call that had no answer
+                    self._client.delete_run(run.info.run_id)  # created by a call without response
                 continue
             own = self._open.get(trial_id)
             known = trial_id in trials or trial_id in (saved or ())
@@ -327,12 +325,9 @@ def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:
 
 
 def find_run_ids(client: "MlflowClient", experiment_name: str, sweep_id: str) -> dict[str, str]:
-    """Return MLflow's ids of a sweep's runs, by trial id; :data:`PARENT` for the sweep's own.
+    """Return MLflow's ids of a sweep's runs, by trial id or :data:`PARENT`.
 
-    Args:
-        client: MLflow's client.
-        experiment_name: Their experiment; there need not be one.
-        sweep_id: The sweep.
+    The result is empty if the experiment does not exist.
     """
     experiment = client.get_experiment_by_name(experiment_name)
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What is done to a sweep's MLflow runs while it does not run: delivering and closing."""
+"""Delivery of spooled updates to MLflow, and closing of runs that a killed driver left open."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +12,13 @@ _PATIENCE_S = 20.0
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of the entries of a spool.
+    """Result of delivering a spool to MLflow.
 
     Args:
-        num_delivered: Entries that the store has now.
-        num_left: Entries that it has not taken; they stay in the spool.
-        num_refused: Values that it will never take.
-        error: Why entries are left; empty if none are.
+        num_delivered: Number of delivered updates.
+        num_left: Number of undelivered updates, which stay in the spool.
+        num_refused: Number of values that MLflow rejected permanently.
+        error: Last error; empty if nothing is left.
     """
 
     num_delivered: int
@@ -28,15 +28,13 @@ class Delivery:
 
 
 def deliver(sweep: TrackedSweep, spool_path: Path, *, patience_s: float = _PATIENCE_S) -> Delivery:
-    """Write what a sweep's spool holds to MLflow; an empty or missing one is no error.
+    """Deliver a sweep's spool to MLflow; an empty or missing one is no error.
 
-    Args:
-        sweep: What the runs have in common, as far as the spool does not say it.
-        spool_path: The spool's folder.
-        patience_s: How long to go on without any success, in seconds.
+    Settings in the spool replace those of ``sweep``, except for the tracking URI. Retries end
+    after ``patience_s`` seconds without any success.
 
     Raises:
-        SweepConflictError: The sweep is still running: it delivers its spool itself.
+        SweepConflictError: The sweep is running, and delivers its spool itself.
     """
     if not spool_path.is_dir():
         return Delivery(0, 0, 0)
@@ -59,17 +57,10 @@ def deliver(sweep: TrackedSweep, spool_path: Path, *, patience_s: float = _PATIE
 
 
 def end_runs(sweep: TrackedSweep, spool_path: Path) -> list[str]:
-    """End the runs that a killed driver has left running, as those of an interrupted sweep.
-
-    Args:
-        sweep: What the runs have in common.
-        spool_path: Where the sweep's spool is while it runs.
-
-    Returns:
-        MLflow's ids of the runs that were ended.
+    """Mark the runs that a killed driver left running as interrupted; return MLflow's ids of them.
 
     Raises:
-        SweepConflictError: The sweep is still running.
+        SweepConflictError: The sweep is still running, so its spool is locked.
     """
     spool = Spool(spool_path)
     try:

@@ -1,4 +1,4 @@
-"""MLflow tags of a sweep's trials that Ray Tune's hooks do not provide."""
+"""Details of a sweep as MLflow tags and artifacts."""
 
 import json
 import re
@@ -28,14 +28,14 @@ def _none(_trial_id: str) -> None:
 
 @dataclass(frozen=True)
 class SweepDetails:
-    """What a sweep knows about itself and its trials; what is unknown is left out.
+    """Details of a sweep and its trials for MLflow; unknown ones are omitted.
 
     Args:
         space: The search space.
         resume_with: Command that resumes the sweep.
         rungs: Returns the iterations at which the scheduler compares trials.
         optuna_number: Returns Optuna's number of a trial, by Tune's id.
-        texts: More artifacts of the parent run: path to text.
+        texts: More artifacts of the parent run, as texts by path.
     """
 
     space: SearchSpace | None = None
@@ -45,7 +45,7 @@ class SweepDetails:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def artifacts(self) -> dict[str, str]:
-        """Return the artifacts of the parent run: path to text."""
+        """Return the artifacts of the parent run, as texts by path."""
         if self.space is None:
             return dict(self.texts)
         space = json.dumps(self.space.to_dict(), indent=2, default=str)
@@ -63,26 +63,26 @@ class SweepDetails:
         return {name: value for name, value in tags.items() if value}
 
     def end_tags(self, result: Mapping[str, Any]) -> dict[str, str]:
-        """Return the tags of a trial that ended with this last result."""
+        """Return the tags of a trial that ended with ``result``."""
         iteration = int(result.get(TRAINING_ITERATION, 0))
         reached = [rung for rung in self.rungs() if rung <= iteration]
         return {RUNG_TAG: str(max(reached))} if reached else {}
 
 
 def trial_number(trial: Trial) -> int:
-    """Return a trial's place in the order of proposal, from 0."""
+    """Return a trial's number in order of suggestion, from 0."""
     match = _NUMBER.match(trial.experiment_tag or "")
     return int(match[1]) - 1 if match else 0
 
 
 def node_name(result: Mapping[str, Any]) -> str:
-    """Return host name and address of the machine that a result comes from."""
+    """Return the host name and address of the machine that reported a result."""
     names = [str(name) for name in (result.get(HOSTNAME), result.get(NODE_IP)) if name]
     return " ".join(dict.fromkeys(names))
 
 
 def reserved_devices(trial: Trial) -> str:
-    """Return what a trial reserves: ``2 CPU, 1 GPU``, or ``2 x (1 CPU, 1 GPU)`` over bundles."""
+    """Return a trial's reservation: ``2 CPU, 1 GPU``, or ``2 x (1 CPU, 1 GPU)`` for bundles."""
     request = trial.placement_group_factory
     bundles = [_amounts(bundle) for bundle in request.bundles] if request is not None else []
     kinds = {bundle: bundles.count(bundle) for bundle in bundles if bundle}

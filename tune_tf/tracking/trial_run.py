@@ -1,7 +1,7 @@
-"""The MLflow run of a trial, for the user's code that runs inside the trial.
+"""MLflow run of a trial, for user code inside the trial.
 
-The driver makes the run and writes its parameters, metrics and status. What the user's code adds
-(figures, files, text, tags) goes to the same run, from whatever node the trial is on.
+The driver creates the run and writes its parameters, metrics and status; user code can add figures,
+files, text and tags from any node.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _RESERVED = "tune_tf."
-_HTTP = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3"}  # a trial has no queue to try again from
+_HTTP = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3"}  # a trial has no queue that retries
 
 
 class TrialRun:
-    """The MLflow run of a trial that is training in this process.
+    """MLflow run of the trial that trains in this process.
 
-    Every method writes to that run. As a context manager it also is where MLflow's fluent calls of
-    this thread go to (``mlflow.log_figure`` and the like). Neither ends the run, nor changes its
-    status: the sweep does that. Errors of the store reach the caller.
+    As a context manager, it receives the fluent MLflow calls of this thread (``mlflow.log_figure``
+    etc.). It never ends the run or changes its status, which is up to the sweep. Errors of the
+    store reach the caller.
 
     Args:
         client: MLflow's client of the store.
-        tracking_uri: The store; may hold a password.
+        tracking_uri: The store; may contain a password.
         run_id: MLflow's id of the run.
     """
 
@@ -47,42 +47,42 @@ class TrialRun:
         self._entered: list[contextlib.ExitStack] = []
 
     def __repr__(self) -> str:
-        """Tell the run, and nothing of how to reach the store."""
+        """Return the run id only: the store's URI may contain a password."""
         return f"TrialRun(run_id={self.run_id!r})"
 
     def log_figure(self, figure: Any, artifact_file: str) -> None:
-        """Save a Matplotlib or Plotly figure; the file's name says in which format."""
+        """Log a Matplotlib or Plotly figure, in the format of the file extension."""
         self.client.log_figure(self.run_id, figure, artifact_file)
 
     def log_artifact(self, local_path: str | Path, artifact_path: str | None = None) -> None:
-        """Copy a file into the run, into a folder of it if ``artifact_path`` names one."""
+        """Log a file, in the artifact folder ``artifact_path`` if given."""
         self.client.log_artifact(self.run_id, str(local_path), artifact_path)
 
     def log_artifacts(self, local_dir: str | Path, artifact_path: str | None = None) -> None:
-        """Copy what a folder holds into the run."""
+        """Log the contents of a folder."""
         self.client.log_artifacts(self.run_id, str(local_dir), artifact_path)
 
     def log_text(self, text: str, artifact_file: str) -> None:
-        """Save a text as a file of the run."""
+        """Log a text as a file."""
         self.client.log_text(self.run_id, text, artifact_file)
 
     def log_dict(self, dictionary: Mapping[str, Any], artifact_file: str) -> None:
-        """Save a mapping as JSON or YAML, as the file's name says."""
+        """Log a mapping as JSON or YAML, by the file extension."""
         self.client.log_dict(self.run_id, dict(dictionary), artifact_file)
 
     def log_image(self, image: Any, artifact_file: str) -> None:
-        """Save an image: an array of shape [H, W], [H, W, 1], [H, W, 3] or [H, W, 4], or PIL's."""
+        """Log a PIL image or an array of shape [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
         self.client.log_image(self.run_id, image, artifact_file)
 
     def log_table(self, data: Any, artifact_file: str) -> None:
-        """Save a table, a mapping of columns or pandas' frame; rows are added to those there."""
+        """Log a mapping of columns or a pandas DataFrame; append to an existing table."""
         self.client.log_table(self.run_id, data, artifact_file)
 
     def set_tag(self, key: str, value: Any) -> None:
         """Set a tag of the run.
 
         Raises:
-            InvalidSettingsError: The sweep keeps the tag for itself.
+            InvalidSettingsError: The tag is reserved for the sweep.
         """
         if key.startswith(_RESERVED):
             raise InvalidSettingsError(
@@ -91,7 +91,7 @@ class TrialRun:
         self.client.set_tag(self.run_id, key, value)
 
     def __enter__(self) -> Self:
-        """Send MLflow's fluent calls of this thread to the run."""
+        """Activate the run for fluent MLflow calls of this thread."""
         with contextlib.ExitStack() as stack:
             run = self.client.get_run(self.run_id)
             stack.enter_context(active_run(run, self.tracking_uri))
@@ -104,20 +104,20 @@ class TrialRun:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Send them where they went before; the run goes on."""
+        """Restore the previous active run without ending this one."""
         self._entered.pop().close()
 
 
 @dataclass
 class _Trial:
-    """The trial of this process.
+    """Trial of this process.
 
     Args:
-        trial_id: Ray Tune's id.
-        tracking: Where its run is; None if it has none.
-        starting: Whether it is still starting: then the driver does not know of it yet.
-        run_id: MLflow's id of the run, once it is found.
-        own_store: Whether the store is of this process alone, and the run is to be made there.
+        trial_id: Tune's id.
+        tracking: Tracking settings; None if the sweep is not tracked.
+        starting: Whether the trial is still starting, so that the driver has not created its run.
+        run_id: MLflow's id of the run, once found.
+        own_store: Whether the run is in a temporary store, where this process creates it.
     """
 
     trial_id: str
@@ -128,7 +128,7 @@ class _Trial:
 
 
 class _Process:
-    """What trains in this process: one trial at a time, in whatever thread its code runs."""
+    """Current trial of this process, for all threads."""
 
     trial: _Trial | None = None
 
@@ -137,13 +137,7 @@ _PROCESS = _Process()
 
 
 def enter_trial(trial_id: str, tracking: TrialTracking | None, *, starting: bool = False) -> None:
-    """Say that a trial's code runs in this process from here on.
-
-    Args:
-        trial_id: Ray Tune's id.
-        tracking: Where its run is; None if it has none.
-        starting: Whether this is the code that Ray Tune waits for before the trial has started.
-    """
+    """Set the trial whose code runs in this process; ``starting`` while Tune waits for its start."""
     trial = _PROCESS.trial
     if trial is None or (trial.trial_id, trial.tracking) != (trial_id, tracking):
         _PROCESS.trial = _Trial(trial_id, tracking, starting)
@@ -152,16 +146,16 @@ def enter_trial(trial_id: str, tracking: TrialTracking | None, *, starting: bool
 
 
 def leave_trial() -> None:
-    """Say that the trial has ended."""
+    """Unset the trial of this process."""
     _PROCESS.trial = None
 
 
 @contextlib.contextmanager
 def throwaway_run() -> Iterator[None]:
-    """Give a workload's code that runs outside trials a run that is thrown away.
+    """Provide a temporary MLflow run to workload code outside trials.
 
-    For building a trial's model once more, to export it or to look at it: code that writes to the
-    run of its trial works, and what it writes is not wanted again.
+    Used to rebuild a trial's model for export or inspection: code that logs to its trial's run
+    works, and the logged data is discarded.
     """
     before = _PROCESS.trial
     with tempfile.TemporaryDirectory(prefix="tune_tf-") as folder:
@@ -179,7 +173,7 @@ def mlflow_run(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> TrialRun:
-    """Return the MLflow run of the trial whose code calls this.
+    """Return the MLflow run of the current trial.
 
     For ``load_data``, ``build_model``, ``train_step`` and callbacks of a workload::
 
@@ -188,14 +182,9 @@ def mlflow_run(
         with run:
             mlflow.log_text("...", "notes.txt")
 
-    The sweep makes the run a moment after the trial has started; this waits for it. The first call
-    in a process loads MLflow, which takes seconds. Inside a ``tf.function``, as ``train_step`` is,
-    it is called while the function is traced, not for every batch.
-
-    Args:
-        timeout_s: Seconds to wait for the run.
-        clock: Seconds that only grow.
-        sleep: Waits for some seconds.
+    The call waits up to ``timeout_s`` seconds for the run, which the sweep creates shortly after
+    the trial starts. The first call in a process loads MLflow, which takes seconds. Inside a
+    ``tf.function`` such as ``train_step``, the call runs during tracing, not for every batch.
 
     Raises:
         NoTrialRunError: No trial runs here, the sweep is not tracked, or the run cannot be found.

@@ -1,4 +1,4 @@
-"""Where the MLflow run of a trial is, as its own process finds it."""
+"""Lookup of a trial's MLflow run from the process of the trial."""
 
 import socket
 import time
@@ -13,24 +13,24 @@ from tune_tf.tracking.writing.run_update import SWEEP_ID_TAG, TRIAL_ID_TAG
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _PARENT_RUN_ID = "mlflow.parentRunId"
-_CONTEXT = ("mlflow.user", "mlflow.source.")  # who runs what: the same for all runs of a sweep
+_CONTEXT = ("mlflow.user", "mlflow.source.")  # user and code, the same for all runs of a sweep
 
 
 class NoTrialRunError(TuneTfError, RuntimeError):
-    """There is no MLflow run to write to: turn tracking on, or make the store reachable."""
+    """Missing MLflow run of a trial: tracking is off, or the store is unreachable."""
 
 
 @dataclass(frozen=True)
 class TrialTracking:
-    """What a trial's process must know of its sweep's tracking.
+    """Tracking settings of a sweep for the processes of its trials.
 
     Args:
-        tracking_uri: Where MLflow keeps the sweep's runs.
-        experiment_name: Their experiment.
-        sweep_id: Tag that holds them together.
+        tracking_uri: MLflow's store.
+        experiment_name: MLflow experiment of the sweep.
+        sweep_id: Tag shared by the sweep's runs.
         system_metrics: Whether trials report the load of their machine and process.
-        credentials: Environment variables that MLflow reads its user, password or token from; the
-            trial's process gets those that it lacks.
+        credentials: MLflow's environment variables for user, password or token, which are set in
+            the trial's process if missing.
     """
 
     tracking_uri: str = field(repr=False)
@@ -40,7 +40,7 @@ class TrialTracking:
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what no run can be found by."""
+        """Validate the values that identify a run."""
         errors = [
             f"{name} must not be empty"
             for name in ("tracking_uri", "experiment_name", "sweep_id")
@@ -61,21 +61,15 @@ def trial_run_id(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Return MLflow's id of a trial's run, as soon as there is one.
+    """Wait for a trial's MLflow run and return its id.
 
-    The driver makes the run once the trial has started. A trial that is still starting cannot wait
-    for that, and so makes it itself; the driver goes on with it.
+    The driver creates the run once the trial has started. A trial that is still starting cannot
+    wait for that and creates the run itself; the driver adopts it.
 
-    Args:
-        trial_id: Ray Tune's id.
-        tracking: Where to look.
-        starting: Whether the trial is still starting.
-        timeout_s: Seconds to wait for the run, or for the sweep's own while the trial is starting.
-        clock: Seconds that only grow.
-        sleep: Waits for some seconds.
+    ``timeout_s`` limits the wait for the run or, if the trial is starting, for the parent run.
 
     Raises:
-        NoTrialRunError: There is none; says why and what to do.
+        NoTrialRunError: No run was found in time; the message has the reason and a remedy.
     """
     end = clock() + timeout_s
     attempt = 0
@@ -84,7 +78,7 @@ def trial_run_id(
         run_id: str | None = None
         try:
             run_id = _found(trial_id, tracking, starting=starting)
-        except Exception as raised:  # noqa: BLE001  whatever a store raises, it may be up soon
+        except Exception as raised:  # noqa: BLE001  any error of a store may be transient
             error = raised
         if run_id is not None:
             return run_id
@@ -98,7 +92,7 @@ def trial_run_id(
 def _found(trial_id: str, tracking: TrialTracking, *, starting: bool) -> str | None:
     path = sqlite_path(tracking.tracking_uri)
     if path is not None and not path.exists():
-        return None  # MLflow would make an empty one, on a node that cannot see the sweep's
+        return None  # MLflow would create an empty store, on a node without the sweep's file
     client = connect(tracking.tracking_uri)
     experiment = client.get_experiment_by_name(tracking.experiment_name)
     if experiment is None:
@@ -112,7 +106,7 @@ def _found(trial_id: str, tracking: TrialTracking, *, starting: bool) -> str | N
     )
     if runs or not starting:
         return runs[0].info.run_id if runs else None
-    # The sweep's own run is the first one of all.
+    # The parent run is the oldest.
     first = client.search_runs(
         [experiment.experiment_id], own, max_results=1, order_by=["attributes.start_time ASC"]
     )
@@ -131,7 +125,7 @@ def _found(trial_id: str, tracking: TrialTracking, *, starting: bool) -> str | N
 def _reason(
     trial_id: str, tracking: TrialTracking, timeout_s: float, error: Exception | None
 ) -> str:
-    """Say why there is no run, and what to do; the URI only as far as it holds no password."""
+    """Return why the run is missing and a remedy, without any password."""
     path = sqlite_path(tracking.tracking_uri)
     node = socket.gethostname()
     if path is not None and not path.exists():

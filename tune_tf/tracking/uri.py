@@ -1,4 +1,4 @@
-"""Tracking URIs: what can be known to be wrong without a network and without loading MLflow."""
+"""Validation of tracking URIs without network access, and creation of SQLite stores."""
 
 import os
 from contextlib import suppress
@@ -13,33 +13,39 @@ from tune_tf.secrets import mask_secrets
 
 
 def create_sqlite_store(path: Path) -> None:
-    """Make MLflow's store in a file that is not there yet; leave one that is.
+    """Create MLflow's SQLite store atomically, unless the file exists.
 
-    MLflow makes its tables one by one in the file itself: a process that is killed meanwhile leaves
-    one that MLflow can neither read nor mend. Here they are made in a file beside it, which then
-    gets its name, unless another process was first. Where the file system has no hard links, MLflow
-    makes its tables in its own way when it opens the store.
+    MLflow creates tables one by one: a process killed meanwhile would leave a store that MLflow can
+    neither read nor repair. The tables are therefore created in a temporary file, which is then
+    hard-linked to ``path``. Without hard links, MLflow creates the store when it opens it.
 
     Raises:
-        OSError: The folder cannot be made or written to.
+        OSError: The folder cannot be created or written to.
     """
     if path.exists():
         return
-    # Loaded here and not above: it takes seconds.
+    # Imported late: it takes seconds.
     from mlflow import MlflowClient
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
         made = Path(folder, path.name)
         MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)
-        made.chmod(0o600)  # runs tell of code, data and machines
+        made.chmod(0o600)  # runs describe code, data and machines
         with suppress(OSError):
             os.link(made, path)
 
 
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-_DRIVERS = {"postgresql": "psycopg2", "mysql": "MySQLdb", "mssql": "pyodbc"}  # SQLAlchemy's own
-_MODULES = {"mysqldb": "MySQLdb", "mysqlconnector": "mysql"}  # others are named as the module is
+_DRIVERS = {
+    "postgresql": "psycopg2",
+    "mysql": "MySQLdb",
+    "mssql": "pyodbc",
+}  # SQLAlchemy's defaults
+_MODULES = {
+    "mysqldb": "MySQLdb",
+    "mysqlconnector": "mysql",
+}  # other drivers are named like their module
 _USER, _PASSWORD, _TOKEN = (f"MLFLOW_TRACKING_{each}" for each in ("USERNAME", "PASSWORD", "TOKEN"))
 _MLFLOW_FILE = Path("~/.mlflow/credentials")
 _SERVERS = ("http", "https")
@@ -48,16 +54,12 @@ _FILE_STORE = "MLFLOW_ALLOW_FILE_STORE"
 
 
 def check_tracking_uri(uri: str) -> None:
-    """Refuse a tracking URI that cannot work.
-
-    Args:
-        uri: Where MLflow keeps its runs, for example ``sqlite:///mlflow.db`` or
-            ``https://mlflow.example.org``.
+    """Validate a tracking URI, such as ``sqlite:///mlflow.db`` or ``https://mlflow.example.org``.
 
     Raises:
-        InvalidSettingsError: The scheme is not one that MLflow knows, a server's address or its
-            user and password are not whole, the driver of a database is not installed, or the
-            directory of a SQLite file cannot be made or written.
+        InvalidSettingsError: The scheme is unknown, a server's address or credentials are
+            incomplete, a database driver is not installed, or a SQLite file cannot be created or
+            written.
     """
     if uri in _NAMED:
         return
@@ -83,7 +85,7 @@ def check_tracking_uri(uri: str) -> None:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """Return the file of a SQLite URI; None for other URIs and for a database in memory."""
+    """Return the file of a SQLite URI; None for other URIs and in-memory databases."""
     if urlsplit(uri).scheme.split("+", 1)[0] != "sqlite":
         return None
     path = uri.split(":///", 1)[-1].split("?", 1)[0]

@@ -15,10 +15,8 @@ _ANSWERS_WITHIN_S = 2.0
 def room_by_node(share: TrialResources, *, answering: bool = False) -> list[int]:
     """Return how many processes fit on each live node of the running cluster if it were idle.
 
-    Args:
-        share: Resources of one process.
-        answering: Whether to skip unreachable nodes: Ray reports a lost node as alive for a while.
-            If no node is reachable, as over Ray Client, all that Ray reports alive count.
+    With ``answering``, unreachable nodes are skipped: Ray reports a lost node as alive for a while.
+    If no node is reachable, as over Ray Client, all that Ray reports alive count.
     """
     nodes = [node for node in ray.nodes() if node["Alive"]]
     if answering:

@@ -17,11 +17,7 @@ def epoch_result(
 ) -> dict[str, Any]:
     """Return the Tune result of an epoch, marked as done if the trial diverged or stopped itself.
 
-    Args:
-        metrics: Metrics by name. Arrays, such as per-class values, are dropped: Tune takes numbers.
-        iteration: Number of the iteration, from 1.
-        stop_training: Whether a callback requested the end of the trial.
-        devices: Description of the devices.
+    Only numbers among the metrics are kept, as Tune requires; per-class arrays are dropped.
     """
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     result: dict[str, Any] = numbers | {DEVICES: devices}

@@ -142,7 +142,6 @@ def _check(workload: Workload, settings: TrialSettings) -> None:
 
 
 def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
-    """Reject settings that ``keras.Model.fit`` does not support."""
     error = None
     if not isinstance(parallelism, Mirrored | MultiWorker):
         error = f"trains on one device only, not as kind {parallelism.kind!r}"
@@ -180,10 +179,6 @@ def default_resources(parallelism: Parallelism) -> TrialResources:
 
 def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> None:  # noqa: B008  frozen
     """Check that the running cluster is large enough for a trial.
-
-    Args:
-        resources: Resources of the trial.
-        parallelism: Layout of the trial.
 
     Raises:
         UnavailableResourcesError: It is too small, even when idle.

@@ -146,11 +146,7 @@ class FoldsTrainable(ProcessTrainable):
         self._last_checkpoint = self._clock()
 
     def _table(self, files: Files, checkpoint: Any) -> Mapping[str, Any]:
-        """Return the index of a checkpoint.
-
-        Raises:
-            CheckpointError: It is damaged, or from another kind of trial.
-        """
+        """Return the index of a checkpoint, after checking that it fits this trial."""
         kind, count = self._parallelism.kind, self._parallelism.num_subtasks
         if _TABLE not in files:
             raise CheckpointError(

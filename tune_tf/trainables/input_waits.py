@@ -1,4 +1,4 @@
-"""Telling of trials that wait for their rows."""
+"""Warning about trials that wait for input."""
 
 import logging
 from typing import Any
@@ -14,9 +14,9 @@ _TOLERATED = 0.2
 
 
 class WatchInput(tune.Callback):
-    """Warns, at the end of a sweep, where its epochs waited for rows a fifth of their time or more.
+    """Callback that warns at the end of a sweep if trials waited for rows over 20 % of their time.
 
-    The first iteration in a process is left out: it mostly traces, and fills caches.
+    It skips the first iteration in a process, which mostly traces and fills caches.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class WatchInput(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Add an iteration."""
+        """Add the waiting time of an iteration."""
         share = result.get(INPUT_WAIT)
         if share is None or result["iterations_since_restore"] <= 1:
             return
@@ -39,7 +39,7 @@ class WatchInput(tune.Callback):
         self._waited_s += share * result["time_this_iter_s"]
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Say how much of all iterations' time was waiting, if that is much."""
+        """Log the share of waiting time if it is above the limit."""
         if self._waited_s <= _TOLERATED * self._took_s:
             return
         _log.warning(

@@ -1,4 +1,4 @@
-"""A trial on the devices of one node."""
+"""Trainable for one model on the devices of one node."""
 
 import logging
 import os
@@ -36,10 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 class MirroredTrainable(tune.Trainable):
-    """Trains one model on the devices of one node, an epoch an iteration.
+    """Trainable for one model on the devices of one node, one epoch per iteration.
 
-    Made ready for ``tune.run`` by :func:`tune_tf.trainable`, which hands over what :meth:`setup`
-    takes. An actor that is reused for another trial keeps its traced programs and its data.
+    :func:`tune_tf.trainable` supplies the arguments of :meth:`setup`. A reused actor keeps its
+    traced programs and its data.
     """
 
     def setup(
@@ -50,14 +50,7 @@ class MirroredTrainable(tune.Trainable):
         settings: TrialSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Claim the devices of this process and begin the first trial.
-
-        Args:
-            config: The trial's values.
-            workload: Its data and model.
-            settings: What all trials share.
-            clock: Seconds that only grow.
-        """
+        """Claim the devices of this process and begin the first trial."""
         self._settings = settings
         self._workload = workload
         self._clock = clock
@@ -133,19 +126,19 @@ class MirroredTrainable(tune.Trainable):
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write everything needed to go on into a folder."""
+        """Write the full training state into a folder."""
         self._loop.state().write(Path(checkpoint_dir))
         self._last_checkpoint = self._clock()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a folder that :meth:`save_checkpoint` wrote, on any number of replicas."""
+        """Restore the state from a checkpoint folder, with any number of replicas."""
         from tune_tf.training.core.checkpoint import Checkpoint
 
         self._loop.restore(Checkpoint.read(Path(checkpoint)))
         self._last_checkpoint = self._clock()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Begin another trial in this process, with the numbers that a fresh one would give."""
+        """Begin another trial in this process, with the same numbers as in a fresh one."""
         self._loop.finish()
         self._log.begin(log_path(self._settings.log_folder, self.trial_name))
         self._start(new_config)
@@ -158,7 +151,7 @@ class MirroredTrainable(tune.Trainable):
         self._log.end()
 
     def _loop_on(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, Loop]":
-        """Return what the trials of this process train on, and how."""
+        """Return the replicas and the loop for the trials of this process."""
         from tune_tf.training.core.fit_loop import FitLoop
         from tune_tf.training.core.loop import GraphLoop
         from tune_tf.training.core.replicas import Replicas
@@ -173,7 +166,7 @@ class MirroredTrainable(tune.Trainable):
         enter_trial(self.trial_id, self._settings.tracking, starting=True)
         self._stop_autologging()
         self._start_loop(config)
-        self._stop_autologging()  # the workload's code may have switched it on
+        self._stop_autologging()  # the workload's code may have enabled it
         if self._system_metrics is not None:
             self._system_metrics.begin()
 
@@ -186,12 +179,12 @@ class MirroredTrainable(tune.Trainable):
             raise MemoryError(f"it ran out of memory, and cannot do with less: {error}") from error
 
     def _stop_autologging(self) -> None:
-        """Keep MLflow from making a second run of a trial that has one."""
+        """Prevent MLflow from creating a second run for a tracked trial."""
         if self._settings.tracking is not None:
             stop_autologging()
 
     def _reserved(self) -> TrialResources | None:
-        """Return what Tune reserved for this actor; None where it is driven by hand."""
+        """Return the resources that Tune reserved for this actor; None without Tune."""
         if self.trial_resources is None:
             return None
         reserved = self.trial_resources.required_resources
@@ -213,7 +206,7 @@ def _validating_aside(loop: "Loop", workload: Workload, replicas: "Replicas") ->
 def make_system_metrics(
     tracking: TrialTracking | None, resources: TrialResources
 ) -> "SystemMetrics | None":
-    """Return what samples a trial's process, where the sweep asks for it."""
+    """Return a sampler of this process' system metrics, or None if the sweep records none."""
     if tracking is None or not tracking.system_metrics:
         return None
     from tune_tf.training.system_metrics import SystemMetrics, reserved_gpus

@@ -1,4 +1,4 @@
-"""A trial whose model is cut over the devices of one node."""
+"""Trainable for a model that is split over the devices of one node."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class ModelParallelTrainable(MirroredTrainable):
-    """Trains a model that is cut into stages, or several copies of it, an epoch an iteration.
+    """Trainable for a model that is split into stages, one epoch per iteration.
 
-    Made ready for ``tune.run`` by :func:`tune_tf.trainable` with
-    :class:`~tune_tf.ModelParallel` or :class:`~tune_tf.Hybrid`.
+    :func:`tune_tf.trainable` creates it for :class:`~tune_tf.ModelParallel` and
+    :class:`~tune_tf.Hybrid`.
     """
 
     def _loop_on(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, Loop]":

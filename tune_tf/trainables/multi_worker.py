@@ -1,4 +1,4 @@
-"""A trial in several processes, which may be on several nodes."""
+"""Trainable for one model in several processes, on one or more nodes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from tune_tf.trainables.multi_process.worker_group import WorkerGroup
 from tune_tf.training.peak_memory import sum_peak_memory
 
 NUM_WORKERS = "num_workers"
-"""Key of a result that holds how many workers trained the iteration."""
+"""Result key of the number of workers that trained the iteration."""
 
 
 class MultiWorkerTrainable(SingleModelTrainable):
-    """Trains one model in several processes, which take their parts of each batch together."""
+    """Trainable for one model in several processes that train synchronously on parts of a batch."""
 
     def make_processes(
         self,
@@ -36,13 +36,6 @@ class MultiWorkerTrainable(SingleModelTrainable):
 
 
 class _InStep:
-    """Workers that do everything together.
-
-    Args:
-        group: The workers.
-        num_workers: How many.
-    """
-
     def __init__(self, group: WorkerGroup, num_workers: int) -> None:
         self._group = group
         self._num_workers = num_workers

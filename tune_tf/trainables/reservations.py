@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _NUM_SAMPLES = 5
 _TIME_S = 10.0
 _IDLE_GPU = 5.0  # percent of the time
-_IDLE_CPUS = 0.5  # of those reserved
+_IDLE_CPUS = 0.5  # fraction of the reserved CPUs
 _BUSY_MACHINE = 90.0  # percent; on a busier machine low use may be starvation
 
 _OWN_CPU = f"{SYSTEM_METRICS}process_cpu_utilization_percentage"

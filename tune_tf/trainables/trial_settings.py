@@ -1,4 +1,4 @@
-"""Settings that all trials of a sweep share."""
+"""Settings shared by all trials of a sweep."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,22 +14,22 @@ LoopKind = Literal["graph", "fit"]
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """How the trials of a sweep train, as :func:`tune_tf.trainable` passes it to its classes.
+    """Settings shared by all trials of a sweep, passed by :func:`tune_tf.trainable`.
 
     Args:
-        parallelism: How a trial uses its devices.
-        resources: What a trial may use where Tune has reserved nothing, as when driven by hand.
-        loop: ``"graph"`` for epochs as one graph call, ``"fit"`` for ``keras.Model.fit``.
+        parallelism: Layout of a trial over devices.
+        resources: Resources to use where Tune has reserved none.
+        loop: ``"graph"`` runs an epoch as one graph call, ``"fit"`` calls ``keras.Model.fit``.
         validation: When validation rows are evaluated.
-        seed: The sweep's seed; None draws one from the trial's id.
-        checkpoint_interval_s: Seconds of training after which an iteration asks Tune for a
-            checkpoint; None leaves it to Tune's ``CheckpointConfig``.
-        recycling: When a process has traced too much to serve another trial.
-        tracking: Where the trials' MLflow runs are, for :func:`tune_tf.mlflow_run`; None without.
+        seed: Seed of the sweep; None derives one from the trial's id.
+        checkpoint_interval_s: Seconds of training after which a result requests a checkpoint; None
+            leaves it to Tune's ``CheckpointConfig``.
+        recycling: Limits after which a process serves no other trial.
+        tracking: MLflow settings of the trials, for :func:`tune_tf.mlflow_run`; None without runs.
         elastic: Whether to train with more replicas where Tune has reserved more than
             ``resources``.
-        data_id: Names the workload's data, for the trials of a node to share them; None if each
-            process loads them.
+        data_id: Key under which the processes of a node share the workload's data; None to load it
+            separately.
         log_folder: The sweep's folder, for the logs of its trials; None for no log.
     """
 

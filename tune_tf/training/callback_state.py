@@ -95,7 +95,6 @@ def attributes_of(callback: keras.callbacks.Callback, arrays: Arrays) -> dict[st
 def _set_attributes(
     callback: keras.callbacks.Callback, target: dict[str, Any], arrays: Arrays
 ) -> None:
-    """Set the state attributes of a callback; keep its other attributes."""
     now = attributes_of(callback, {})
     for name in now.keys() - target.keys():
         delattr(callback, name)
@@ -164,7 +163,6 @@ def _digest(array: "np.ndarray[Any, Any]") -> str:
 
 
 def _digests(value: Any) -> list[str]:
-    """Return the digests in an encoded value or a list of encoded values."""
     if isinstance(value, dict):
         return [
             digest

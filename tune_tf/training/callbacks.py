@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from tune_tf.errors import CheckpointError, WorkloadError
+from tune_tf.result_keys import Metrics
 from tune_tf.training.callback_state import (
     NO_STATE,
     Arrays,
@@ -18,8 +19,6 @@ from tune_tf.training.callback_state import (
     decode,
 )
 from tune_tf.training.keras_internals import profiles_batches
-
-Metrics = dict[str, Any]
 
 _BATCH_HOOKS = tuple(
     name
@@ -128,7 +127,7 @@ class EpochCallbacks:
             self._list.on_test_end(logs)
 
     def epoch_end(self, epoch: int, metrics: Metrics) -> Metrics:
-        """Call ``on_epoch_end``; return the metrics as callbacks changed them, like ``History``."""
+        """Call ``on_epoch_end``; return the metrics with changes by callbacks, as in ``fit``."""
         if self._list is None:
             return metrics
         self._logs = metrics
@@ -260,7 +259,6 @@ def _refuse_batch_hooks(callback: keras.callbacks.Callback) -> None:
 
 
 def _overrides(callback: keras.callbacks.Callback, hook: str) -> bool:
-    """Return whether the class or the instance overrides a hook."""
     function = getattr(getattr(callback, hook), "__func__", None)
     return function is not getattr(keras.callbacks.Callback, hook)
 
@@ -297,9 +295,7 @@ _owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 def claim_callbacks(callbacks: Sequence[keras.callbacks.Callback], owner: Any) -> None:
     """Claim callbacks for a trial and reset those that an earlier trial used.
 
-    Args:
-        callbacks: The workload's callbacks.
-        owner: Owner of the callbacks until its ``have_ended`` is true.
+    The callbacks belong to ``owner`` until its ``have_ended`` is true.
 
     Raises:
         WorkloadError: Another trial still uses a callback, or a callback cannot be reset.

@@ -186,7 +186,6 @@ def _known_card_memory_mib() -> int | None:
 
 
 def _driver() -> str:
-    """Return the driver's version line without a call to CUDA."""
     try:
         return _DRIVER.read_text().splitlines()[0]
     except (OSError, IndexError):

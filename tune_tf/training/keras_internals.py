@@ -84,11 +84,8 @@ def seed_attributes(owner: Any) -> tuple[str, ...]:
 def initializer_seed_attributes(owner: Any, attribute: str) -> tuple[str, ...]:
     """Return the attributes of an initializer that only affect initial values of variables.
 
-    An initializer that a custom layer also uses in calls has none.
-
-    Args:
-        owner: The Keras object with the initializer.
-        attribute: Name of the owner's attribute with the initializer.
+    The initializer is an ``attribute`` of ``owner``. There are none if a custom layer also uses the
+    initializer in calls.
     """
     if not isinstance(vars(owner)[attribute], _RandomInitializer):
         return ()
@@ -142,3 +139,13 @@ def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
 def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
     """Return whether a TensorBoard callback has a ``profile_batch`` other than 0."""
     return bool(vars(callback).get("_should_trace", True))
+
+
+def learning_rate_attribute(optimizer: Any) -> Any:
+    """Return the learning rate of an optimizer: a variable, a schedule or None."""
+    return getattr(optimizer, "_learning_rate", None)
+
+
+def table_default(table: Any) -> Any:
+    """Return the default value of a lookup table; None if it has no default."""
+    return getattr(table, "_default_value", None)

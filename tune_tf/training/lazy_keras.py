@@ -35,6 +35,6 @@ class _Finder:
 
 
 def load_lazily() -> None:
-    """Make these modules lazy; to be called before Keras is imported."""
+    """Make these imports lazy; to be called before the import of Keras."""
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)

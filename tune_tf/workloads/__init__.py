@@ -1,1 +1,1 @@
-"""Workloads that are ready to use."""
+"""Ready-made workloads."""

@@ -1,4 +1,4 @@
-"""Arrays x and y as the parts of a data set, checked."""
+"""Validation and splitting of arrays x and y into data sets."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
-from tune_tf.workloads.data_settings import DataSettings, Task
+from tune_tf.workloads.data_settings import DataSettings, TaskKind
 from tune_tf.workloads.file_stamp import FileStamp
 from tune_tf.workloads.head import Head, class_numbers, format_rows, is_classification
 from tune_tf.workloads.own_data import DataProperties
@@ -19,13 +19,7 @@ _BLOCK_ROWS = 4096
 
 @dataclass(frozen=True, eq=False)
 class ArrayProperties(DataProperties):
-    """What is known of arrays.
-
-    Args:
-        shape: Of a row of x.
-        dtype: Of x, as the model takes it.
-        head: What is predicted.
-    """
+    """Shape and dtype of a row of x, and the output layer of the model."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -33,10 +27,10 @@ class ArrayProperties(DataProperties):
 
 
 def input_dtype(dtype: Any, where: str) -> str:
-    """Return the type that x has in training: bytes as they are, all other numbers as float32.
+    """Return the dtype of x in training: uint8 stays, all other numbers become float32.
 
     Raises:
-        WorkloadError: They are no numbers.
+        WorkloadError: The values are not numbers.
     """
     if dtype.kind == "O":
         raise WorkloadError(
@@ -48,13 +42,10 @@ def input_dtype(dtype: Any, where: str) -> str:
 
 
 def check_lengths(lengths: dict[str, int]) -> None:
-    """Refuse parts of different lengths, and those without rows.
-
-    Args:
-        lengths: Rows by what they are called; one x and one y.
+    """Reject x and y of different lengths or without rows.
 
     Raises:
-        WorkloadError: Tells both.
+        WorkloadError: Names both arrays.
     """
     if len(set(lengths.values())) > 1:
         described = " and ".join(f"{name} has {length} rows" for name, length in lengths.items())
@@ -63,17 +54,10 @@ def check_lengths(lengths: dict[str, int]) -> None:
         raise WorkloadError(f"{' and '.join(lengths)} have no rows")
 
 
-def divided(ys: dict[str, Any], settings: DataSettings, task: Task) -> dict[str, Any]:
-    """Return which rows of ``train`` each part has, where files do not say it themselves.
+def divided(ys: dict[str, Any], settings: DataSettings, task: TaskKind) -> dict[str, Any]:
+    """Return the rows of ``train`` that each part gets if the files have no validation part.
 
-    Args:
-        ys: Targets by part; at least ``train``.
-        settings: The shares of what is not there.
-        task: Whether classes get their share in each part.
-
-    Returns:
-        Row numbers by part, for the parts that are taken from ``train`` and for ``train``; empty
-        where nothing is to be divided.
+    The result includes ``train`` itself; it is empty if nothing is to be split.
     """
     if "validation" in ys:
         return {}
@@ -93,24 +77,24 @@ def array_properties(
     ys: dict[str, Any],
     settings: DataSettings,
     *,
-    task: Task,
+    task: TaskKind,
     num_classes: int | None,
     names: dict[str, str],
 ) -> ArrayProperties:
-    """Return what is known of arrays.
+    """Return the properties of arrays.
 
     Args:
-        stamp: Of their files.
-        shape: Of a row of x.
-        dtype: That of x in training.
+        stamp: Stamp of their files.
+        shape: Shape of a row of x.
+        dtype: Dtype of x in training.
         ys: Targets by part; at least ``train``.
-        settings: How rows are divided.
-        task: What is learnt.
-        num_classes: Classes that there are; None for as many as y says.
-        names: What the y of each part is called in messages.
+        settings: Shares of the split.
+        task: Kind of the target.
+        num_classes: None to derive it from y.
+        names: Name of each part's y in messages.
 
     Raises:
-        WorkloadError: A target is not as the task has it.
+        WorkloadError: A target does not fit the task.
     """
     y = ys["train"]
     if not is_classification(y, "classification" if num_classes else task):
@@ -128,22 +112,15 @@ def data_of(
     properties: ArrayProperties,
     settings: DataSettings,
     *,
-    task: Task,
+    task: TaskKind,
     names: dict[str, str],
 ) -> Data:
-    """Return the data sets of arrays.
+    """Return the data sets of the inputs ``xs`` and targets ``ys`` by part.
 
-    Args:
-        xs: Inputs by part.
-        ys: Targets by part.
-        properties: What is known of them.
-        settings: How rows are divided.
-        task: What is learnt.
-        names: What ``x`` and the targets of each part are called in messages; the inputs by
-            ``"x_train"`` and so on.
+    ``names`` has the names for messages: of targets by part, of inputs by ``"x_train"`` etc.
 
     Raises:
-        WorkloadError: x holds NaN or infinity; tells array and rows.
+        WorkloadError: x contains NaN or infinity; names array and rows.
     """
     parts: dict[str, Any] = {}
     for name, x in xs.items():
@@ -176,7 +153,7 @@ def _refuse_non_finite(x: Any, where: str) -> None:
     if x.dtype.kind != "f":
         return
     wrong = np.zeros(len(x), bool)
-    for start in range(0, len(x), _BLOCK_ROWS):  # a mask of all numbers would be a quarter of x
+    for start in range(0, len(x), _BLOCK_ROWS):  # a mask of all x would take a quarter of its size
         block = np.asarray(x[start : start + _BLOCK_ROWS])
         wrong[start : start + len(block)] = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
     if wrong.any():

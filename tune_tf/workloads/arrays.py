@@ -1,4 +1,4 @@
-"""Arrays in .npz or .npy files: a network that fits the shape of their rows."""
+"""Workload on arrays in .npz or .npy files."""
 
 import zipfile
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from tune_tf.workloads.array_rows import (
     data_of,
     input_dtype,
 )
-from tune_tf.workloads.data_settings import DataSettings, Task, Text
+from tune_tf.workloads.data_settings import DataSettings, TaskKind, Text
 from tune_tf.workloads.file_stamp import FileStamp, existing_file
 from tune_tf.workloads.model_family import model_for_shape
 from tune_tf.workloads.own_data import OwnData
@@ -29,7 +29,7 @@ _KEYS = {
     "validation": ("validation", "val", "valid"),
     "test": ("test",),
 }
-"""What follows ``x_`` and ``y_`` in an .npz file; nothing follows ``x`` alone."""
+"""Suffixes after ``x_`` and ``y_`` in an .npz file; the empty one means plain ``x`` and ``y``."""
 
 
 class ArraysSettings(DataSettings):
@@ -51,7 +51,7 @@ class ArraysSettings(DataSettings):
     path: Text | None = None
     x: Text | None = None
     y: Text | None = None
-    task: Task = "auto"
+    task: TaskKind = "auto"
     num_classes: Annotated[int, Field(ge=2)] | None = None
 
     @field_validator("y")
@@ -68,13 +68,7 @@ class ArraysSettings(DataSettings):
 
 @dataclass(frozen=True, eq=False)
 class _Stored:
-    """Arrays that are read when they are asked for.
-
-    Args:
-        x: Inputs by part: shape, type and file name or key.
-        y: Targets by part, the same.
-        stamp: Of the files.
-    """
+    """Inputs and targets by part, loaded on demand."""
 
     x: Mapping[str, "_Array"]
     y: Mapping[str, "_Array"]
@@ -82,17 +76,17 @@ class _Stored:
 
 
 class ArraysModel(OwnData[ArraysSettings, ArrayProperties, _Stored]):
-    """A convolutional network on images, a perceptron on everything else.
+    """Convolutional network on images, perceptron on all other arrays.
 
     Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are
-    scaled to 0 to 1 inside the model; other numbers are taken as they are.
+    scaled to [0, 1] inside the model; other numbers are used as they are.
 
-    Reads from a config what :func:`~tune_tf.workloads.model_family.convolutions` or
-    :func:`~tune_tf.workloads.model_family.dense_layers` reads, and
-    :func:`~tune_tf.workloads.model_family.make_optimizer`.
+    Config values read: those of :func:`~tune_tf.workloads.model_family.convolutions` or
+    :func:`~tune_tf.workloads.model_family.dense_layers`, and of
+    :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
-        settings: Those of :class:`ArraysSettings`.
+        settings: Fields of :class:`ArraysSettings`.
     """
 
     settings_class = ArraysSettings
@@ -153,15 +147,7 @@ class ArraysModel(OwnData[ArraysSettings, ArrayProperties, _Stored]):
 
 @dataclass(frozen=True)
 class _Array:
-    """An array in a file.
-
-    Args:
-        name: What it is called in messages.
-        path: The file.
-        key: Its name in an .npz file; None in an .npy file.
-        shape: Of all of it.
-        dtype: Of it.
-    """
+    """Reference to an array in a file; ``key`` is its name in an .npz file, otherwise None."""
 
     name: str
     path: Path
@@ -189,7 +175,7 @@ class _Array:
                 return np.load(self.path, mmap_mode="r", allow_pickle=False)
             with np.load(self.path, allow_pickle=False) as archive:
                 return archive[self.key]
-        except ValueError as error:  # objects
+        except ValueError as error:  # an array of objects
             raise WorkloadError(
                 f"{self.name} in {self.path} cannot be read: {error}; ragged rows are "
                 "objects: give all one shape"
@@ -197,11 +183,7 @@ class _Array:
 
 
 def _npz(path: Path) -> _Stored:
-    """Return the arrays of an .npz file; only their headers are read.
-
-    Raises:
-        WorkloadError: It is no such file, or lacks x or y.
-    """
+    """Return the arrays of an .npz file, reading only their headers."""
     try:
         with zipfile.ZipFile(path) as archive:
             keys = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -229,7 +211,6 @@ def _npz(path: Path) -> _Stored:
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], Any]:
-    """Return shape and type of an array in an .npy file."""
     version = np.lib.format.read_magic(file)
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,

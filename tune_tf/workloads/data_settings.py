@@ -1,4 +1,4 @@
-"""What the settings of all workloads on users' own data have in common."""
+"""Settings common to all workloads on users' own data."""
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -19,13 +19,13 @@ def _texts(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-"""Several names, in order."""
+"""Ordered names."""
 
 Text = Annotated[str, Field(min_length=1)]
-"""Text that is not empty."""
+"""Non-empty text."""
 
-Task = Literal["auto", "classification", "regression"]
-"""What is learnt: classes or numbers; ``auto`` finds it out from the target."""
+TaskKind = Literal["auto", "classification", "regression"]
+"""Kind of the target; ``auto`` infers it from the target's values."""
 
 
 class DataSettings(Settings):
@@ -57,11 +57,7 @@ class DataSettings(Settings):
         return share
 
     def resolved(self, base_dir: Path) -> Self:
-        """Return the settings with absolute paths.
-
-        Args:
-            base_dir: What relative paths are relative to.
-        """
+        """Return the settings with absolute paths, relative ones being relative to ``base_dir``."""
         absolute = {
             name: str(base_dir.absolute() / Path(value).expanduser())
             for name in self.paths

@@ -1,4 +1,4 @@
-"""Handwritten digits: 1,797 grey images of 8 x 8 pixels, bundled with scikit-learn."""
+"""Workloads on handwritten digits: 1,797 grey images of 8 x 8 pixels from scikit-learn."""
 
 from typing import Any
 
@@ -14,15 +14,14 @@ _SPLIT_SEED = 0
 
 
 class _Digits(Workload):
-    """The digits, split into training, validation and test rows by a seed.
+    """Digits, split into training, validation and test rows.
 
-    The split does not depend on the trial: all trials see the same rows, unless the search space
-    holds ``split_seed``.
+    All trials get the same split, unless the search space contains ``split_seed``.
     """
 
     def load_data(self, config: Config) -> Data:
         """Return images of shape ``[rows, 8, 8, 1]`` in [0, 1] and labels ``[rows]``."""
-        from sklearn.datasets import load_digits  # slow to import; needed once a process
+        from sklearn.datasets import load_digits  # late: slow to import
 
         images, labels = load_digits(return_X_y=True)
         x = (images / 16.0).astype(np.float32).reshape(-1, 8, 8, 1)
@@ -39,10 +38,10 @@ class _Digits(Workload):
 
 
 class DigitsMLP(_Digits):
-    """A perceptron with ``num_layers`` hidden layers of ``width`` units and dropout.
+    """Perceptron with ``num_layers`` hidden layers of ``width`` units and dropout.
 
-    Reads from a config: ``width`` (128), ``num_layers`` (1), ``dropout`` (0), and what
-    :func:`~tune_tf.workloads.model_family.make_optimizer` reads.
+    Config values read: ``width`` (default 128), ``num_layers`` (1), ``dropout`` (0), and those of
+    :func:`~tune_tf.workloads.head.make_optimizer`.
     """
 
     def build_model(self, config: Config) -> Any:
@@ -58,10 +57,10 @@ class DigitsMLP(_Digits):
 
 
 class DigitsCNN(_Digits):
-    """Two convolutions, the second of twice the ``filters``, pooling, and a dense layer.
+    """Two convolutions, the second with twice the ``filters``, pooling, and a dense layer.
 
-    Reads from a config: ``filters`` (16), ``width`` (64), ``dropout`` (0), ``batch_norm`` (False),
-    and what :func:`~tune_tf.workloads.model_family.make_optimizer` reads.
+    Config values read: ``filters`` (default 16), ``width`` (64), ``dropout`` (0), ``batch_norm``
+    (False), and those of :func:`~tune_tf.workloads.head.make_optimizer`.
     """
 
     def build_model(self, config: Config) -> Any:

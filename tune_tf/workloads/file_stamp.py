@@ -1,4 +1,4 @@
-"""What tells whether files are those that were looked at before."""
+"""File stamps that detect changed data files."""
 
 import hashlib
 from collections.abc import Iterable
@@ -11,15 +11,10 @@ from tune_tf.errors import WorkloadError
 
 @dataclass(frozen=True)
 class FileStamp:
-    """Sizes and times of files, so that data which change while a sweep runs are noticed.
+    """Sizes and modification times of files, for detecting changes during a sweep.
 
-    Copies that keep the times (``cp -p``, ``rsync -a``) are equal; times are whole seconds, as many
-    file systems and archives keep no more.
-
-    Args:
-        num_files: How many.
-        num_bytes: Their size in all.
-        digest: Of the size and time of each, in order.
+    Copies that preserve times (``cp -p``, ``rsync -a``) are equal. Times are whole seconds, because
+    many file systems and archives store no more.
     """
 
     num_files: int
@@ -31,7 +26,7 @@ class FileStamp:
         """Return the stamp of files.
 
         Raises:
-            WorkloadError: One is not there, or cannot be looked at.
+            WorkloadError: A file is missing or inaccessible.
         """
         digest = hashlib.sha256()
         num_files = num_bytes = 0
@@ -48,20 +43,16 @@ class FileStamp:
         return cls(num_files, num_bytes, digest.hexdigest())
 
     def __str__(self) -> str:
-        """Return the number of files and bytes."""
+        """Return the number of files and bytes as text."""
         files = "1 file" if self.num_files == 1 else f"{self.num_files:,} files"
         return f"{files} of {self.num_bytes:,} bytes"
 
 
 def existing_file(path: str, setting: str) -> Path:
-    """Return the path of a file that is there and not empty.
-
-    Args:
-        path: The path.
-        setting: Where a sweep file says it, as in ``data.path``.
+    """Return the path of an existing, non-empty file that a setting names.
 
     Raises:
-        WorkloadError: It is not.
+        WorkloadError: The file is missing or empty, or the path is a folder.
     """
     found = Path(path)
     if found.is_dir():

@@ -1,4 +1,4 @@
-"""The last layer of a model, and what it is trained for."""
+"""Output layer, loss and optimizer of a model."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,21 +7,21 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config
-from tune_tf.workloads.data_settings import Task
+from tune_tf.workloads.data_settings import TaskKind
 
-_MAX_CLASSES_OF_NUMBERS = 20  # whole numbers with more values are amounts rather than classes
+_MAX_CLASSES_OF_NUMBERS = 20  # integers with more distinct values are amounts, not classes
 _MAX_LISTED = 5
 
 
 @dataclass(frozen=True)
 class Head:
-    """The last layer of a model.
+    """Output layer of a model, with its loss and metric.
 
     Args:
-        num_classes: Classes to tell apart, at least 2; None where numbers are predicted.
-        num_values: Numbers predicted for a row.
-        means: Their means over the training rows.
-        scales: Their standard deviations over the training rows, none 0.
+        num_classes: At least 2; None for regression.
+        num_values: Numbers predicted per row.
+        means: Means of the numbers over the training rows.
+        scales: Standard deviations of the numbers over the training rows, none 0.
     """
 
     num_classes: int | None = None
@@ -31,11 +31,7 @@ class Head:
 
     @classmethod
     def of_numbers(cls, y: Any) -> "Head":
-        """Return the head that predicts numbers.
-
-        Args:
-            y: Of the training rows, shape ``[rows]`` or ``[rows, numbers]``.
-        """
+        """Return a regression head for targets of shape ``[rows]`` or ``[rows, numbers]``."""
         values = np.asarray(y, np.float64).reshape(len(y), -1)
         scales = values.std(axis=0)
         scales[scales == 0] = 1
@@ -43,20 +39,15 @@ class Head:
 
     @property
     def task(self) -> str:
-        """Name of what is learnt."""
+        """``"regression"`` or ``"classification"``."""
         return "regression" if self.num_classes is None else "classification"
 
     def compiled(self, inputs: Any, features: Any, config: Config) -> Any:
-        """Return the compiled model.
+        """Return a compiled model on ``features`` of shape ``[rows, features]``.
 
-        Classes are logits of shape ``[rows, classes]`` with the metric ``accuracy``. Numbers have
-        the unit of the target; their loss is the squared error as a share of the target's variance
-        and the metric is ``mae``, in the unit of the target.
-
-        Args:
-            inputs: Of the model.
-            features: What the last layer sees, shape ``[rows, features]``.
-            config: The trial's values, for the optimizer.
+        Classification gives logits of shape ``[rows, classes]`` and the metric ``accuracy``.
+        Regression predicts in the unit of the target; its loss is the squared error divided by the
+        target's variance, its metric is ``mae`` in the unit of the target.
         """
         import keras
 
@@ -69,7 +60,7 @@ class Head:
             )
             return model
         values = keras.layers.Dense(self.num_values)(features)
-        # Back to the unit of the target: a served model needs no statistics beside it.
+        # Converts to the unit of the target, so a served model needs no separate statistics.
         values = keras.layers.Normalization(
             mean=np.array(self.means), variance=np.square(self.scales), invert=True
         )(values)
@@ -83,13 +74,8 @@ class Head:
         return model
 
 
-def is_classification(y: Any, task: Task) -> bool:
-    """Return whether a target holds classes: as told, else whole numbers with few values.
-
-    Args:
-        y: Numbers, shape ``[rows, ...]``.
-        task: What was told.
-    """
+def is_classification(y: Any, task: TaskKind) -> bool:
+    """Return whether a target contains classes; ``auto``: few distinct integers, or booleans."""
     if task != "auto":
         return task == "classification"
     if y.dtype.kind == "b":
@@ -98,15 +84,15 @@ def is_classification(y: Any, task: Task) -> bool:
 
 
 def class_numbers(y: Any, num_classes: int | None, where: str) -> tuple[Any, int]:
-    """Return classes as int32 of shape ``[rows]``, and how many there are.
+    """Return class numbers as int32 of shape ``[rows]``, and the number of classes.
 
     Args:
         y: Class numbers from 0, shape ``[rows]`` or ``[rows, 1]``.
-        num_classes: Classes that there are; None for as many as the highest number says.
-        where: What they are called in messages.
+        num_classes: None to derive it from the highest class number.
+        where: Name of the target in messages.
 
     Raises:
-        WorkloadError: They are no whole numbers from 0, or outside of the classes; tells the rows.
+        WorkloadError: A class number is not an integer from 0 or is out of range; names the rows.
     """
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
@@ -138,12 +124,7 @@ def class_numbers(y: Any, num_classes: int | None, where: str) -> tuple[Any, int
 
 
 def format_rows(wrong: Any, first: int = 0) -> str:
-    """Return ``row(s) 3, 8, ... (12 in all)``.
-
-    Args:
-        wrong: Whether a row is meant, shape ``[rows]``.
-        first: Number of the first row.
-    """
+    """Format a mask of rows as ``row(s) 3, 8, ... (12 in all)``, counted from ``first``."""
     numbers = np.flatnonzero(wrong)
     listed = ", ".join(str(number + first) for number in numbers[:_MAX_LISTED])
     more = f", ... ({len(numbers)} in all)" if len(numbers) > _MAX_LISTED else ""
@@ -155,13 +136,13 @@ def _floats(values: Any) -> tuple[float, ...]:
 
 
 def make_optimizer(config: Config) -> Any:
-    """Return the optimizer that a config names.
+    """Return the optimizer of a config.
 
-    Reads ``optimizer`` (sgd, adam, adamw or rmsprop; default adam), ``learning_rate`` (1e-3),
-    ``momentum`` (0; sgd and rmsprop only), ``weight_decay`` (0) and ``clipnorm`` (none).
+    Config values read: ``optimizer`` (sgd, adam, adamw or rmsprop; default adam), ``learning_rate``
+    (1e-3), ``momentum`` (0; sgd and rmsprop only), ``weight_decay`` (0) and ``clipnorm`` (none).
 
     Raises:
-        ValueError: The name is none of the four.
+        ValueError: The optimizer is unknown.
     """
     import keras
 

@@ -1,4 +1,4 @@
-"""Image files in a folder for each class, and how one becomes an array."""
+"""Image files in one folder per class, and their decoding."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,10 +20,9 @@ class ImageFiles:
     """Image files and their classes.
 
     Args:
-        classes: Names of the class folders, sorted; a file's class is its place here.
-        parts: ``(path, class)`` of each file by ``train``, ``validation`` and ``test``; all under
-            ``train`` where the files are not divided.
-        stamp: Of all files.
+        classes: Sorted names of the class folders; a class number is an index into them.
+        parts: ``(path, class number)`` of each file by ``train``, ``validation`` and ``test``; all
+            under ``train`` if the folder has no such parts.
     """
 
     classes: tuple[str, ...]
@@ -32,13 +31,13 @@ class ImageFiles:
 
     @classmethod
     def below(cls, folder: Path) -> Self:
-        """Return the files of a folder that holds a folder for each class.
+        """Return the files of a folder with one folder per class.
 
-        Where it holds ``train`` (and ``validation`` and ``test``) instead, those hold the classes.
+        If it contains ``train`` (and ``validation`` and ``test``), those contain the classes.
 
         Raises:
-            WorkloadError: There is no such folder, it has fewer than two classes, a class without
-                images, images outside of a class, or a class of its own in one part.
+            WorkloadError: The folder is missing, has fewer than two classes, a class without
+                images, images outside of a class, or a class that is missing from ``train``.
         """
         if not folder.is_dir():
             is_file = folder.exists()
@@ -114,13 +113,7 @@ def _is_image(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What makes an array of an image file: upright, in one size and so many channels.
-
-    Args:
-        height: Of the array.
-        width: Of the array.
-        channels: 1 for grey, 3 for red, green and blue.
-    """
+    """Decoder of an image file: upright, with a fixed size and 1 (grey) or 3 (RGB) channels."""
 
     height: int
     width: int
@@ -130,10 +123,10 @@ class Decoded:
         """Return a file as uint8 of shape ``[height, width, channels]``.
 
         Raises:
-            OSError: It is no whole image.
-            ValueError: It has more than 8 bits a channel.
+            OSError: The file is not a complete image.
+            ValueError: The image has more than 8 bits per channel.
         """
-        from PIL import Image, ImageOps  # whoever names a workload needs no Pillow
+        from PIL import Image, ImageOps  # late: naming a workload needs no Pillow
 
         with Image.open(path) as opened:
             if opened.mode.startswith(("I", "F")):

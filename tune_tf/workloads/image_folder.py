@@ -1,4 +1,4 @@
-"""Images in a folder for each class: a convolutional network on JPEG and PNG files."""
+"""Workload on JPEG and PNG files in one folder per class."""
 
 import logging
 from collections.abc import Callable
@@ -60,25 +60,21 @@ class ImageFolderSettings(DataSettings):
 
 @dataclass(frozen=True, eq=False)
 class ImageProperties(DataProperties):
-    """What is known of images.
-
-    Args:
-        classes: Their names, in the order of the model's outputs.
-    """
+    """Class names in the order of the model's outputs."""
 
     classes: tuple[str, ...]
 
 
 class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
-    """A convolutional network on image files, which are decoded once.
+    """Convolutional network on image files, which are decoded once.
 
-    The model takes bytes (uint8) of shape ``[rows, height, width, channels]``. Reads from a config:
-    ``image_size`` (that of the settings), ``num_blocks``, ``filters`` (16), ``batch_norm`` (False),
-    ``width`` (64), ``dropout`` (0), and what
-    :func:`~tune_tf.workloads.model_family.make_optimizer` reads.
+    The input is uint8 of shape ``[rows, height, width, channels]``. Config values read:
+    ``image_size`` (default: that of the settings) and those of
+    :func:`~tune_tf.workloads.model_family.convolutions` and
+    :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
-        settings: Those of :class:`ImageFolderSettings`.
+        settings: Fields of :class:`ImageFolderSettings`.
     """
 
     settings_class = ImageFolderSettings
@@ -94,7 +90,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
         return self.settings.augment
 
     def per_example(self, config: Config, *, training: bool) -> Callable[[Any, Any], Any] | None:
-        """Return the flips and shifts of training images; None where there are none."""
+        """Return the augmentation of training images; None if there is none."""
         settings = self.settings
         if not training or not settings.augment:
             return None
@@ -130,7 +126,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
             version=source.stamp.digest,
         )
         labels = np.array([label for _, label in files], np.int32)[made.kept]
-        # The rows stand part after part, so each part is a slice: nothing is copied.
+        # The rows are ordered by part, so each part is a slice without a copy.
         ends = np.searchsorted(made.kept, np.cumsum([len(part) for part in parts.values()]))
         starts = [0, *ends[:-1]]
         rows: dict[str, Any] = {
@@ -146,7 +142,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
         return Data(**rows)
 
     def _divided(self, source: ImageFiles) -> dict[str, list[tuple[Path, int]]]:
-        """Return the files of each part; those of the folder as they are, if it is divided."""
+        """Return the files of each part, splitting ``train`` unless validation files exist."""
         files = source.parts["train"]
         if "validation" in source.parts:
             return {name: list(part) for name, part in source.parts.items()}
@@ -161,13 +157,9 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
 
 @dataclass(frozen=True)
 class Shifted:
-    """A random flip and shift of an image; what the shift uncovers repeats the edge.
+    """Random flip and shift of an image that repeats its edge pixels.
 
-    Args:
-        height: Of the image.
-        width: Of the image.
-        flip: Whether it may be flipped left to right.
-        max_shift: Most of the shift, as a share of a side.
+    ``max_shift`` is a share of a side.
     """
 
     height: int
@@ -176,7 +168,7 @@ class Shifted:
     max_shift: float
 
     def __call__(self, example: tuple[Any, ...], seed: Any) -> tuple[Any, ...]:
-        """Return a row ``(image, label)`` with another image."""
+        """Return a row ``(image, label)`` with the augmented image."""
         import tensorflow as tf
 
         image, *others = example

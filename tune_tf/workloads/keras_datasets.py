@@ -1,4 +1,4 @@
-"""The data sets that Keras brings along, by its own loaders."""
+"""Workload on data sets of ``keras.datasets``."""
 
 import os
 from dataclasses import dataclass
@@ -21,13 +21,7 @@ _TEXTS = "imdb"
 
 @dataclass(frozen=True)
 class _Known:
-    """What there is to know of a data set.
-
-    Args:
-        shape: Of a row as it is loaded.
-        num_classes: Its classes.
-        files: In the folder ``datasets`` of Keras' cache.
-    """
+    """Shape, classes and files (in Keras' cache folder ``datasets``) of a data set."""
 
     shape: tuple[int, ...]
     num_classes: int
@@ -67,21 +61,20 @@ _Arrays = tuple[dict[str, Any], dict[str, Any]]
 
 
 class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays]):
-    """A convolutional network on the images, an averaged embedding and a perceptron on the texts.
+    """Convolutional network on images, averaged embedding and perceptron on texts.
 
-    The files are fetched into Keras' cache where they are not there. Reads from a config what
-    :func:`~tune_tf.workloads.model_family.convolutions` or, of texts, ``embedding_dim`` (32) and
-    what :func:`~tune_tf.workloads.model_family.dense_layers` reads, and
-    :func:`~tune_tf.workloads.model_family.make_optimizer`.
+    Missing files are downloaded into Keras' cache. Config values read: those of
+    :func:`~tune_tf.workloads.model_family.convolutions` for images; ``embedding_dim`` (default 32)
+    and those of :func:`~tune_tf.workloads.model_family.dense_layers` for texts; and those of
+    :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
-        settings: Those of :class:`KerasDatasetSettings`.
+        settings: Fields of :class:`KerasDatasetSettings`.
     """
 
     settings_class = KerasDatasetSettings
 
     def __init__(self, **settings: Any) -> None:
-        """Refuse bad settings."""
         super().__init__(**settings)
         name, known = self.settings.name, _KNOWN[self.settings.name]
         shape = (self.settings.max_length,) if name == _TEXTS else known.shape
@@ -102,7 +95,7 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays])
         return properties.head.compiled(words, dense_layers(features, config), config)
 
     def _read(self) -> _Arrays:
-        import keras  # loads TensorFlow: only where data are loaded
+        import keras  # late: loads TensorFlow
 
         settings, known = self.settings, _KNOWN[self.settings.name]
         arguments = {"num_words": settings.num_words} if settings.name == _TEXTS else {}
@@ -129,7 +122,7 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays])
         return {n: x for n, (x, _) in parts.items()}, {n: y for n, (_, y) in parts.items()}
 
     def _stamp(self, source: _Arrays) -> None:
-        return None  # Keras knows its files by their hash
+        return None  # Keras verifies its files by hash
 
     def _found(self, source: _Arrays) -> ArrayProperties:
         return self.properties
@@ -145,7 +138,7 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays])
 
 
 def _padded(texts: Any, length: int) -> "np.ndarray[Any, Any]":
-    """Return the last words of texts, shape ``[rows, length]``, 0 before the first."""
+    """Return the last words of texts, shape ``[rows, length]``, left-padded with 0."""
     found = np.zeros((len(texts), length), np.int32)
     for row, words in enumerate(texts):
         last = words[-length:]

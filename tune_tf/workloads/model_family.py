@@ -1,4 +1,4 @@
-"""Layers shared by all workloads on users' own data."""
+"""Layers and models shared by workloads on users' own data."""
 
 import math
 from typing import Any
@@ -9,17 +9,13 @@ from tune_tf.workload import Config
 from tune_tf.workloads.head import Head
 
 _MAX_BLOCKS = 4
-_FLATTENED = 16  # positions; more of them are averaged, or the dense layer would be huge
+_FLATTENED = 16  # more positions are averaged: flattened, they would make a huge dense layer
 
 
 def dense_layers(features: Any, config: Config) -> Any:
-    """Return hidden layers over features.
+    """Apply hidden layers to features of shape ``[rows, features]``.
 
-    Reads ``num_layers`` (1), ``width`` (128) and ``dropout`` (0).
-
-    Args:
-        features: Shape ``[rows, features]``.
-        config: The trial's values.
+    Config values read: ``num_layers`` (default 1), ``width`` (128) and ``dropout`` (0).
     """
     import keras
 
@@ -30,15 +26,11 @@ def dense_layers(features: Any, config: Config) -> Any:
 
 
 def convolutions(images: Any, config: Config) -> Any:
-    """Return blocks of convolution and pooling over images, and a dense layer.
+    """Apply convolution blocks and a dense layer to images ``[rows, height, width, channels]``.
 
-    Reads ``num_blocks`` (by default so many that about 4 x 4 positions are left, at most 4),
-    ``filters`` of the first block, doubled by each (16), ``batch_norm`` (False), ``width`` (64) and
-    ``dropout`` (0).
-
-    Args:
-        images: Floats of shape ``[rows, height, width, channels]``.
-        config: The trial's values.
+    Config values read: ``num_blocks`` (by default at most 4, leaving about 4 x 4 positions),
+    ``filters`` of the first block (16), doubled in each further one, ``batch_norm`` (False),
+    ``width`` (64) and ``dropout`` (0).
     """
     import keras
 
@@ -60,16 +52,10 @@ def convolutions(images: Any, config: Config) -> Any:
 
 
 def model_for_shape(shape: tuple[int, ...], dtype: str, head: Head, config: Config) -> Any:
-    """Return a compiled model for rows of one array: images are convolved, all else is flattened.
+    """Return a compiled model for one input: convolutional for images, dense for all else.
 
     Rows of three axes are images ``[height, width, channels]``, those of two are grey images
-    ``[height, width]``. Bytes (uint8) are scaled to 0 to 1 inside the model.
-
-    Args:
-        shape: Of a row.
-        dtype: Of the array.
-        head: What is predicted.
-        config: The trial's values.
+    ``[height, width]``. Bytes (uint8) are scaled to [0, 1] inside the model.
     """
     import keras
 

@@ -1,4 +1,4 @@
-"""Workloads on users' own data, made from settings alone."""
+"""Base class of workloads on users' own data."""
 
 import abc
 from collections.abc import Mapping
@@ -16,8 +16,7 @@ from tune_tf.workloads.file_stamp import FileStamp
 class DataProperties:
     """Properties of the data that a model is built from.
 
-    Args:
-        stamp: The files that it was found in; None where they cannot change.
+    The ``stamp`` is None if the data cannot change.
     """
 
     stamp: FileStamp | None
@@ -29,14 +28,14 @@ SourceT = TypeVar("SourceT")
 
 
 class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
-    """A workload whose data are described by settings.
+    """Workload whose data are described by settings.
 
-    What its model has to know of the data (classes, columns, shapes) is found out once and pickled
-    along: the processes of trials build models without reading files, and refuse files that are no
-    longer those.
+    The properties of the data that the model needs (classes, columns, shapes) are inspected once
+    and pickled with the workload: processes of trials build models without reading files, and
+    reject files that have changed.
 
     Args:
-        settings: Those of ``settings_class``; relative paths are relative to the working directory.
+        settings: Fields of ``settings_class``; relative paths start at the working directory.
 
     Raises:
         InvalidSettingsError: With all errors.
@@ -45,14 +44,14 @@ class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
     settings_class: ClassVar[type[DataSettings]]
 
     def __init__(self, **settings: Any) -> None:
-        """Validate the settings; read no file."""
+        """Validate the settings without reading files."""
         made = self.settings_class.from_dict(settings).resolved(Path.cwd())
         self.settings: SettingsT = made  # type: ignore[assignment]
         self._properties: PropertiesT | None = None
 
     @classmethod
     def from_settings(cls, data: Mapping[str, Any], base_dir: Path) -> Self:
-        """Return the workload of a sweep file; paths are relative to its folder."""
+        """Return the workload of a sweep file; relative paths are relative to its folder."""
         return cls(**cls.settings_class.from_dict(data).resolved(base_dir).model_dump())
 
     def check_data(self) -> None:
@@ -61,7 +60,7 @@ class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
 
     @property
     def properties(self) -> PropertiesT:
-        """Properties of the data; the files are inspected once.
+        """Properties of the data, inspected once.
 
         Raises:
             WorkloadError: The data are invalid.
@@ -71,10 +70,10 @@ class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         return self._properties
 
     def load_data(self, config: Config) -> Data:
-        """Return the rows, divided into training, validation and test rows.
+        """Return the rows, split into training, validation and test rows.
 
         Raises:
-            WorkloadError: The files are not as they must be, or changed since they were looked at.
+            WorkloadError: The files are invalid or changed since they were inspected.
         """
         source = self._read()
         if self._properties is None:
@@ -89,20 +88,19 @@ class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
 
     @property
     def _place(self) -> str:
-        """Where the data are, for messages."""
         return str(getattr(self.settings, self.settings.paths[0]))
 
     @abc.abstractmethod
     def _read(self) -> SourceT:
-        """Return what there is in the files, or where that is."""
+        """Return the contents of the files, or references to them."""
 
     @abc.abstractmethod
     def _stamp(self, source: SourceT) -> FileStamp | None:
-        """Return what tells the files of a source from others."""
+        """Return the stamp of the files of a source."""
 
     @abc.abstractmethod
     def _found(self, source: SourceT) -> PropertiesT:
-        """Return what the model has to know."""
+        """Return the properties of the data."""
 
     @abc.abstractmethod
     def _data(self, source: SourceT, properties: PropertiesT, config: Config) -> Data:

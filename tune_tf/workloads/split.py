@@ -11,13 +11,7 @@ from tune_tf.workloads.data_settings import DataSettings
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Numbers of rows, ascending.
-
-    Args:
-        train: Rows to train on, at least one.
-        validation: Rows to validate on.
-        test: The rest.
-    """
+    """Row numbers of the training, validation and test parts, ascending."""
 
     train: "np.ndarray[Any, Any]"
     validation: "np.ndarray[Any, Any]"
@@ -25,16 +19,13 @@ class Split:
 
     @classmethod
     def of(cls, num_rows: int, settings: DataSettings, classes: Any = None) -> Self:
-        """Divide rows by the shares and the seed of settings.
+        """Split rows by the shares and the seed of settings.
 
-        Args:
-            num_rows: How many there are.
-            settings: The shares.
-            classes: The class of each row, shape ``[rows]``: each part gets its share of each, give
-                or take one row. None where there are no classes.
+        If ``classes`` of shape ``[rows]`` are given, each part gets its share of each class, to
+        within one row.
 
         Raises:
-            WorkloadError: A part that there should be would have no row.
+            WorkloadError: A part with a share above 0, or the training part, would be empty.
         """
         rng = np.random.default_rng(settings.seed)
         order = rng.permutation(num_rows)
@@ -62,6 +53,6 @@ class Split:
 
 
 def _evenly(num_rows: int, num_picked: int, rng: np.random.Generator) -> "np.ndarray[Any, Any]":
-    """Return which rows of a row of rows are picked, at even distances from a random start."""
+    """Return a mask that picks rows at even distances from a random start."""
     steps = np.floor(np.arange(num_rows + 1) * num_picked / max(1, num_rows) + rng.random())
     return np.diff(steps) > 0

@@ -1,4 +1,4 @@
-"""Tables: a perceptron on the columns of a CSV or Parquet file."""
+"""Workload on the columns of a CSV or Parquet file."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.data_settings import DataSettings, Names, Task, Text
+from tune_tf.workloads.data_settings import DataSettings, Names, TaskKind, Text
 from tune_tf.workloads.file_stamp import FileStamp, existing_file
 from tune_tf.workloads.head import Head, format_rows, is_classification
 from tune_tf.workloads.model_family import dense_layers
@@ -26,7 +26,7 @@ from tune_tf.workloads.tables.table_file import read_table
 if TYPE_CHECKING:
     import pandas as pd
 
-_FEW_CLASSES = 20  # so many there may be whatever the number of rows
+_FEW_CLASSES = 20  # classes that are accepted for any number of rows
 
 
 class TabularSettings(DataSettings):
@@ -47,7 +47,7 @@ class TabularSettings(DataSettings):
 
     path: Text
     target: Text
-    task: Task = "auto"
+    task: TaskKind = "auto"
     columns: Names | None = None
     ignore: Names = ()
     numeric: Names = ()
@@ -76,10 +76,7 @@ class TableProperties(DataProperties):
     """Properties of a table.
 
     Args:
-        numeric: Its columns of numbers.
-        categorical: Its columns of categories.
-        classes: The values of the target, in the order of the model's outputs; empty for numbers.
-        head: What is predicted.
+        classes: Target values in the order of the model's outputs; empty for regression.
     """
 
     numeric: NumericColumns
@@ -95,18 +92,18 @@ class _Table:
 
 
 class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
-    """A perceptron on a table's columns: numbers standardised, categories embedded.
+    """Perceptron on the columns of a table: numbers are standardised, categories embedded.
 
-    The model takes numbers as they stand in the file, NaN where one is missing: filling in the
-    median, a column that tells so, and standardising are layers of its own, by the training rows
-    alone. :meth:`inputs_of` makes its inputs of other rows; a model that is exported, or logged to
-    MLflow, takes the columns as they are.
+    The model takes numbers as in the file, NaN if missing. Its layers impute medians, add
+    missing-value indicators and standardise, with statistics of the training rows only.
+    :meth:`inputs_of` converts other rows to inputs; an exported model, or one logged to MLflow,
+    takes the columns directly.
 
-    Reads from a config: ``num_layers`` (1), ``width`` (128), ``dropout`` (0), ``embedding_dim``
-    (8), and what :func:`~tune_tf.workloads.model_family.make_optimizer` reads.
+    Config values read: ``num_layers`` (default 1), ``width`` (128), ``dropout`` (0),
+    ``embedding_dim`` (8), and those of :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
-        settings: Those of :class:`TabularSettings`.
+        settings: Fields of :class:`TabularSettings`.
     """
 
     settings_class = TabularSettings
@@ -136,11 +133,11 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
 
         Returns:
             ``numeric``, float32 of shape ``[rows, columns]`` with NaN for missing values, and
-            ``categorical``, int32 codes of shape ``[rows, columns]``; each where there are such
+            ``categorical``, int32 codes of shape ``[rows, columns]``; each if there are such
             columns.
 
         Raises:
-            WorkloadError: A column is missing, or a value is no number; tells column and row.
+            WorkloadError: A column is missing, or a value is not a number; names column and row.
         """
         properties = self.properties
         names = [*properties.numeric.names, *properties.categorical.categories]
@@ -153,11 +150,11 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
         return inputs
 
     def serving_model(self, model: Any, config: Config) -> Any:
-        """Return a model whose inputs are the columns: :func:`.table_serving.model_of_columns`."""
+        """Return a model with one input per column."""
         return model_of_columns(model, self.properties.numeric, self.properties.categorical)
 
     def serving_rows(self, rows: Any) -> Any:
-        """Return rows by column, as :meth:`serving_model` takes them."""
+        """Return rows by column, as inputs of :meth:`serving_model`."""
         return rows_of_columns(rows, self.properties.numeric, self.properties.categorical)
 
     def _read(self) -> _Table:
@@ -212,7 +209,6 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
             )
 
     def _kinds(self, table: "pd.DataFrame") -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the columns of numbers and those of categories."""
         settings = self.settings
         chosen = settings.columns or tuple(str(name) for name in table.columns)
         found: dict[str, list[str]] = {"numeric": [], "categorical": []}
@@ -252,11 +248,7 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
         )
 
     def _classes(self, target: "pd.Series[Any]") -> tuple[str, ...]:
-        """Return the values of the target as texts, in their order; none for numbers.
-
-        Raises:
-            WorkloadError: Values are missing, or there is but one.
-        """
+        """Return the target values as sorted texts; empty for regression."""
         from pandas.api import types
 
         path, name = self.settings.path, self.settings.target
@@ -295,7 +287,6 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
         return tuple(sorted(classes, key=float) if is_number else sorted(classes))
 
     def _targets(self, table: "pd.DataFrame", classes: tuple[str, ...]) -> Any:
-        """Return the target: int32 class numbers or float32 numbers, shape ``[rows]``."""
         import pandas as pd
 
         target = self.settings.target
@@ -306,7 +297,7 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
 
 
 def _standardised(numbers: Any, columns: NumericColumns) -> list[Any]:
-    """Return numbers with missing ones filled in, standardised, and which ones were missing."""
+    """Return imputed and standardised numbers, and missing-value indicators if needed."""
     import keras
 
     missing = keras.ops.isnan(numbers)
@@ -314,6 +305,6 @@ def _standardised(numbers: Any, columns: NumericColumns) -> list[Any]:
     parts = [keras.layers.Normalization(mean=columns.means, variance=columns.variances)(filled)]
     if columns.missing.any():
         is_missing = keras.ops.cast(missing, "float32")
-        # One for each column that may lack values; a constant 0 for the others teaches nothing.
+        # Constant 0 for columns without missing values in the training rows.
         parts.append(is_missing * columns.missing.astype(np.float32))
     return parts

@@ -1,4 +1,4 @@
-"""TFRecord files: a network that fits the shape of their features."""
+"""Workload on TFRecord files."""
 
 import glob
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from tune_tf.config.settings import Settings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import ArrayProperties, array_properties, data_of, input_dtype
-from tune_tf.workloads.data_settings import DataSettings, Task, Text
+from tune_tf.workloads.data_settings import DataSettings, TaskKind, Text
 from tune_tf.workloads.file_stamp import FileStamp
 from tune_tf.workloads.head import Head
 from tune_tf.workloads.model_family import model_for_shape
 from tune_tf.workloads.own_data import OwnData
 
 _SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
-_BATCH = 4096  # records parsed at a time
+_BATCH = 4096  # records parsed per call
 
 
 def _shape(value: Any) -> Any:
@@ -86,7 +86,7 @@ class TFRecordsSettings(DataSettings):
     x: Text
     y: Text
     compression: Literal["", "GZIP", "ZLIB"] = ""
-    task: Task = "auto"
+    task: TaskKind = "auto"
     num_classes: Annotated[int, Field(ge=2)] | None = None
 
     @field_validator("x", "y")
@@ -106,18 +106,18 @@ class _Files:
 
 
 class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
-    """A convolutional network on images, a perceptron on everything else.
+    """Convolutional network on images, perceptron on all other features.
 
-    All records are parsed at once into arrays. Rows of shape ``[height, width, channels]`` or
-    ``[height, width]`` are images. Bytes (uint8) are scaled to 0 to 1 inside the model; other
-    numbers are taken as they are.
+    All records are parsed into arrays in memory. Rows of shape ``[height, width, channels]`` or
+    ``[height, width]`` are images. Bytes (uint8) are scaled to [0, 1] inside the model; other
+    numbers are used as they are.
 
-    Reads from a config what :func:`~tune_tf.workloads.model_family.convolutions` or
-    :func:`~tune_tf.workloads.model_family.dense_layers` reads, and
-    :func:`~tune_tf.workloads.model_family.make_optimizer`.
+    Config values read: those of :func:`~tune_tf.workloads.model_family.convolutions` or
+    :func:`~tune_tf.workloads.model_family.dense_layers`, and of
+    :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
-        settings: Those of :class:`TFRecordsSettings`.
+        settings: Fields of :class:`TFRecordsSettings`.
     """
 
     settings_class = TFRecordsSettings
@@ -128,7 +128,7 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
         return model_for_shape(properties.shape, properties.dtype, properties.head, config)
 
     def check_data(self) -> None:
-        """Look for the files; what is in them TensorFlow reads, in the trials."""
+        """Check that the files exist; only trials read their records, with TensorFlow."""
         files = self._read()
         if self.settings.num_classes is not None:
             self._properties = self._found(files)
@@ -189,12 +189,7 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
         }
 
     def _parsed(self, files: _Files, names: list[str]) -> dict[str, Any]:
-        """Return features of all records as arrays, shape ``[rows, ...]``.
-
-        Raises:
-            WorkloadError: A file is broken, or a record lacks a feature or has another shape; tells
-                the file and about which records.
-        """
+        """Return features of all records as arrays, shape ``[rows, ...]``."""
         import tensorflow as tf
 
         spec = {name: _parsed_as(self.settings.features[name]) for name in names}
@@ -228,11 +223,6 @@ def _parsed_as(feature: FeatureSettings) -> Any:
 
 
 def _row_array(values: Any, feature: FeatureSettings) -> Any:
-    """Return parsed values as an array.
-
-    Raises:
-        InvalidArgumentError: A string has not as many bytes as the shape says.
-    """
     import tensorflow as tf
 
     if feature.dtype != "uint8":

@@ -76,7 +76,7 @@ UNCARRIABLE = {
 def test_a_scalar_that_cannot_be_carried_gives_the_right_numbers(
     build, owner, attribute, num_programs, replicas_of, monkeypatch
 ):
-    monkeypatch.setitem(scalars._CARRIED, owner, (attribute,))
+    monkeypatch.setitem(scalars._TRACEABLE, owner, (attribute,))
     workload = Given(build, draw(20, 8), structure=lambda config: "vouched")
     loop = GraphLoop(workload, replicas_of(1))
     for slope in (0.3, 0.6, 0.3):
@@ -95,7 +95,7 @@ def test_a_restored_trial_is_guarded_too(replicas_of, monkeypatch):
     begin(straight, workload, config)
     straight.epoch()
     saved = straight.state()
-    monkeypatch.setitem(scalars._CARRIED, layers.LeakyReLU, ("negative_slope",))
+    monkeypatch.setitem(scalars._TRACEABLE, layers.LeakyReLU, ("negative_slope",))
     loop = begin(GraphLoop(workload, replicas_of(1)), workload, config)
     loop.restore(saved)
 

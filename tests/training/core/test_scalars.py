@@ -55,7 +55,7 @@ def of_layer(layer, config):
 
 
 def _optimizer_cases():
-    for optimizer, attributes in scalars._CARRIED.items():
+    for optimizer, attributes in scalars._TRACEABLE.items():
         if not issubclass(optimizer, optimizers.Optimizer):
             continue
         for clip in _CLIPS:
@@ -201,7 +201,7 @@ def test_every_carried_scalar_is_tested():
         f"{case.values[0].__name__}.{case.values[2]}" for case in _optimizer_cases()
     }
 
-    assert tested >= {f"{o.__name__}.{a}" for o, names in scalars._CARRIED.items() for a in names}
+    assert tested >= {f"{o.__name__}.{a}" for o, names in scalars._TRACEABLE.items() for a in names}
 
 
 @pytest.mark.slow

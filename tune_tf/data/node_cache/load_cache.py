@@ -21,15 +21,12 @@ class LoadCache(Generic[Loaded]):
     """Cache of loaded data, keyed by the config values that the loader read.
 
     A loader that reads only ``config["image_size"]`` runs once per image size, whatever else
-    differs between trials. Reads that happen later, by objects that the loader made, count too:
-    they use the config for which the data were last returned. A loader must depend only on its
-    config.
+    differs between trials. Later reads by objects that the loader made count too; they use the
+    config for which the data were last returned. A loader must depend only on its config.
 
     Args:
-        load: Loads data from a config, a
-            :class:`~tune_tf.data.node_cache.recording_config.RecordingConfig`.
-        keep: Maximum total size of cached data. The least recently used are dropped first; the
-            newest always stay.
+        load: Loads data from a config.
+        keep: Maximum total size; the least recently used data are dropped first, the newest never.
         size_of: Size of data in units of ``keep``; by default 1 per data set.
     """
 
@@ -48,9 +45,7 @@ class LoadCache(Generic[Loaded]):
     def get(self, config: Mapping[str, Any], key: Hashable = None) -> Loaded:
         """Return the data for a config, loading them unless an earlier config read the same values.
 
-        Args:
-            config: The trial's values.
-            key: Anything else that the data depend on.
+        ``key`` is anything else that the data depend on.
         """
         return self.get_with_reads(config, key)[1]
 

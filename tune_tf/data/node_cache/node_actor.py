@@ -14,7 +14,7 @@ def node_actor(kind: type, what: str, *arguments: Any, max_restarts: int = 0) ->
 
     Args:
         kind: Class of the actor.
-        what: What the actor keeps; part of its name.
+        what: Prefix of its name.
         arguments: Arguments of the class.
         max_restarts: Times that Ray restarts the actor if its process dies; -1 for no limit.
     """

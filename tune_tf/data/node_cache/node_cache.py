@@ -25,13 +25,12 @@ _SHARE_OF_STORE = 0.5
 
 @dataclass(frozen=True)
 class CachedData:
-    """Reference to data in the object store of a node.
+    """Reference to data in the object store of a node, with their size.
 
     Args:
         data: Reference to :class:`~tune_tf.workload.Data` without test rows and to the attributes
             that the loader set on the workload. None if the data are not arrays or cannot be
             pickled; every process then loads its own.
-        num_bytes: Size of the arrays.
     """
 
     data: "ray.ObjectRef[tuple[Data, Changes]] | None"
@@ -60,12 +59,7 @@ class NodeCache:
         self._watch: asyncio.Future[None] | None = None
 
     async def knows(self, data_id: str, asker: str) -> bool:
-        """Return whether :meth:`learn` was called for these data, and lease them to the caller.
-
-        Args:
-            data_id: Identifier of a sweep's data, the same in all its trials.
-            asker: Name of the requesting process.
-        """
+        """Return whether :meth:`learn` was called for these data, and lease them to the process."""
         if self._watch is None:
             self._watch = asyncio.ensure_future(
                 end_when_unwanted(
@@ -76,13 +70,7 @@ class NodeCache:
         return data_id in self._caches
 
     async def learn(self, data_id: str, workload: Workload, floatx: str) -> None:
-        """Register the workload that loads the data of an identifier.
-
-        Args:
-            data_id: Identifier of the data.
-            workload: The workload that loads them.
-            floatx: Dtype that floats are converted to.
-        """
+        """Register the workload that loads the data; their floats become ``floatx``."""
         if data_id in self._caches:
             return
         copies = WorkloadCopies(workload)
@@ -93,12 +81,7 @@ class NodeCache:
         )
 
     async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, CachedData]:
-        """Return the config values that the loader read, and the data.
-
-        Args:
-            data_id: Identifier of registered data.
-            config: The trial's values.
-        """
+        """Return the config values that the loader read, and the data."""
         cache = self._caches[data_id]
         async with self._loading:
             return await asyncio.to_thread(cache.get_with_reads, config)

@@ -25,8 +25,7 @@ _ABSENT: Any = object()
 class ConfigReads:
     """Record of the values read from a config through its :class:`RecordingConfig`.
 
-    Args:
-        config: The trial's values. A :class:`RecordingConfig` records all reads too.
+    If ``config`` is a :class:`RecordingConfig` itself, it records all reads too.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -60,12 +59,7 @@ class ConfigReads:
         return _at(self._config, path)
 
     def note(self, path: Path, *, whole: bool) -> None:
-        """Record that a value was read.
-
-        Args:
-            path: Path of the value.
-            whole: For a group, whether everything in it was read.
-        """
+        """Record that a value was read; for a group, ``whole`` means everything in it."""
         with self.lock:
             if path not in self.noted or (whole and self.noted[path] == GROUP):
                 self.noted[path] = _fingerprint(self.value(path), whole=whole)
@@ -74,7 +68,7 @@ class ConfigReads:
     def group(self, path: Path) -> "RecordingConfig":
         """Return the group at a path as a dict that records reads."""
         made = dict.__new__(RecordingConfig)
-        made._reads, made._path, made._gone = self, path, set()  # noqa: SLF001  it makes them
+        made._reads, made._path, made._gone = self, path, set()  # noqa: SLF001  its factory
         self._groups.append(made)
         made.fill()
         return made
@@ -103,7 +97,7 @@ class _Unread:
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # libraries ask every object for some
+        if name.startswith("__"):  # libraries look these up on any object
             raise AttributeError(name)
         return self._refuse()
 

@@ -27,11 +27,9 @@ class SharedLoads:
     a Ray actor loads its own data, as does every process if the data are not arrays.
 
     Args:
-        workload: The workload whose ``load_data`` is called.
-        data_id: Identifier of the data, the same in all trials that share them; None to share
-            nothing.
+        data_id: The same in all trials that share the data; None to share nothing.
         floatx: Dtype that shared floats are converted to.
-        keep_s: See :class:`~tune_tf.data.node_cache.node_cache.NodeCache`.
+        keep_s: Seconds that unused data stay cached.
     """
 
     def __init__(
@@ -51,7 +49,7 @@ class SharedLoads:
         """Return the data of a config.
 
         Raises:
-            Exception: Whatever ``load_data`` raised.
+            Exception: Any exception of ``load_data``.
         """
         found = self._shared(config) if self._data_id and is_actor() else None
         if found is None:
@@ -95,7 +93,6 @@ class SharedLoads:
         return found
 
     def _teach(self, cache: "ActorHandle") -> bool:
-        """Send the workload to the cache; return whether that was possible."""
         import ray
 
         try:

@@ -21,7 +21,7 @@ from tune_tf.workload import Workload
 
 _log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
+MethodResult = TypeVar("MethodResult")
 
 LOAD_DATA = "load_data"
 
@@ -30,12 +30,9 @@ _NOT_COPIED = (type, types.FunctionType, types.ModuleType)
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Attributes of a workload that a method changed.
+    """Attributes of a workload that a method set, changed in place or removed.
 
-    Args:
-        values: Attributes that were set or changed in place.
-        removed: Names of deleted attributes.
-        owner: The workload that the method ran on; None if it is in another process.
+    The ``owner`` is the workload that the method ran on; None if it is in another process.
     """
 
     values: Mapping[str, Any]
@@ -87,17 +84,13 @@ class WorkloadCopies:
         loaded = self._puts.get(LOAD_DATA)
         return loaded is not None and bool(loaded.names)
 
-    def run(self, name: str, call: Callable[[Workload], Result]) -> tuple[Result, Changes]:
-        """Run a method on a new copy, which has the changes of the trial's other methods.
+    def run(
+        self, name: str, call: Callable[[Workload], MethodResult]
+    ) -> tuple[MethodResult, Changes]:
+        """Run a method on a new copy; return its result and its changes to the copy.
 
-        ``load_data`` runs first and sees none of them.
-
-        Args:
-            name: Name of the method.
-            call: Calls the method on a copy.
-
-        Returns:
-            The method's result and its changes to the copy.
+        The copy has the changes of the trial's other methods, except for ``load_data``, which runs
+        first.
 
         Raises:
             WorkloadError: The method changed a class attribute, which all trials share.
@@ -121,11 +114,7 @@ class WorkloadCopies:
     def put(self, name: str, changes: Changes, config: Mapping[str, Any]) -> None:
         """Apply changes to the workload, replacing those of earlier trials.
 
-        Args:
-            name: Name of the method that made the changes.
-            changes: The changes.
-            config: The config that the method was called with. The changes are applied again each
-                time a result made from this config is reused.
+        They are applied again each time a result that the method made from ``config`` is reused.
         """
         saved = SavedAttributes(changes.values, changes.owner)
         made = _Put(replace(changes, owner=None), saved)
@@ -209,9 +198,7 @@ def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -
 class SavedAttributes:
     """Snapshot of attributes that can be restored any number of times.
 
-    Args:
-        values: The attributes.
-        owner: Their workload; references to it are replaced by the workload they are restored to.
+    References to ``owner`` are replaced by the workload that the attributes are restored to.
     """
 
     def __init__(self, values: Mapping[str, Any], owner: Workload | None) -> None:
@@ -243,7 +230,7 @@ class SavedAttributes:
         try:
             _Pickler(file, self._shared, owner).dump(value)
             self._unpickled(file.getvalue(), owner)
-        except Exception:  # noqa: BLE001  whatever an object raises
+        except Exception:  # noqa: BLE001  pickling may raise anything
             return None
         return file.getvalue()
 

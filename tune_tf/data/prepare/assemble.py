@@ -18,7 +18,6 @@ class AssembledRows:
     Args:
         rows: Nested arrays with rows on the first axis; None if no record has a row.
         kept: Numbers of the records that have a row, ascending, shape ``[rows]``.
-        failures: Records without a row, in order.
     """
 
     rows: Nested | None
@@ -27,14 +26,9 @@ class AssembledRows:
 
 
 def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool) -> AssembledRows:
-    """Copy chunks into arrays that are allocated once for all rows.
+    """Copy chunks, in the order of their records, into arrays allocated once for all rows.
 
     A row that differs in form from the first counts as a failure.
-
-    Args:
-        stream: Chunks in the order of their records.
-        num_records: Number of all records.
-        stop_at_failure: Whether to stop drawing chunks after the first failure.
     """
     whole = _Whole(num_records)
     for portion in stream:
@@ -45,8 +39,6 @@ def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool
 
 
 class _Whole:
-    """Rows assembled so far, in arrays allocated for all records."""
-
     def __init__(self, num_records: int) -> None:
         self.failures: list[RecordFailure] = []
         self._kept = np.empty(num_records, np.int64)

@@ -20,7 +20,6 @@ class RowRun:
 
     Args:
         numbers: Numbers of their records, ascending, shape ``[rows]``.
-        form: Form of each row.
         rows: Nested arrays with rows on the first axis.
     """
 
@@ -34,7 +33,6 @@ class RecordFailure:
     """Reason that a record has no row.
 
     Args:
-        index: Number of the record.
         error: ``"Type: message"``.
         trace: Traceback; empty if it is not needed.
     """
@@ -46,12 +44,7 @@ class RecordFailure:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Rows and failures of consecutive records.
-
-    Args:
-        runs: Rows in the order of their records.
-        failures: Records without a row, in order.
-    """
+    """Rows and failures of consecutive records, in the records' order."""
 
     runs: tuple[RowRun, ...]
     failures: tuple[RecordFailure, ...]
@@ -71,14 +64,9 @@ def chunks(
     stop_at_failure: bool,
     max_bytes: int = _MAX_BYTES,
 ) -> Iterator[Chunk]:
-    """Prepare records in order and yield them in chunks.
+    """Prepare records in order and yield them in chunks of about ``max_bytes`` of rows.
 
-    Args:
-        first: Number of the first record.
-        records: Arguments of ``fn``.
-        fn: Returns the row of a record.
-        stop_at_failure: Whether to stop after the first failure.
-        max_bytes: Size of the rows at which a chunk is full.
+    Records are numbered from ``first``.
     """
     draft = _Draft()
     for number, record in enumerate(records, first):
@@ -98,8 +86,6 @@ def chunks(
 
 
 class _Draft:
-    """Chunk under construction."""
-
     def __init__(self) -> None:
         self.failures: list[RecordFailure] = []
         self.num_bytes = 0

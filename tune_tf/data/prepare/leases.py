@@ -12,10 +12,6 @@ class ActorHeartbeat:
 
     An actor cannot monitor processes of other nodes, and holding an object or handle of them would
     prevent their clean exit.
-
-    Args:
-        actor: Handle of the actor.
-        every_s: Seconds between heartbeats.
     """
 
     _of_process: ClassVar[dict[str, "ActorHeartbeat"]] = {}  # by kind of actor
@@ -33,11 +29,7 @@ class ActorHeartbeat:
     def to(cls, actor: Any, every_s: float, kind: str) -> "ActorHeartbeat":
         """Return this process's heartbeat to an actor, starting it if needed.
 
-        Args:
-            actor: Handle of the actor.
-            every_s: Seconds between heartbeats.
-            kind: Kind of the actor; a process has one heartbeat per kind, to the latest actor of
-                it.
+        A process has one heartbeat per kind of actor, to the latest actor of that kind.
         """
         current = cls._of_process.get(kind)
         if current is None or not current.goes_to(actor):
@@ -79,9 +71,7 @@ BEATS = 10
 class Leases:
     """Users of each cached content and the times of their last heartbeats.
 
-    Args:
-        keep_s: Seconds that a content outlives the last heartbeat of its users.
-        clock: Monotonic clock in seconds.
+    A user without a heartbeat for ``keep_s`` seconds has expired.
     """
 
     def __init__(self, keep_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,11 +112,6 @@ async def end_when_unwanted(
     """Drop lapsed contents, and kill the current actor once no user is alive.
 
     This leaves nothing on a cluster after a driver was killed.
-
-    Args:
-        leases: Leases on the actor's contents.
-        every_s: Seconds between checks.
-        forget: Drops a content.
     """
     import ray
 

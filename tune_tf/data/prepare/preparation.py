@@ -20,8 +20,6 @@ class Preparation:
     """Records and the function that makes a row of each.
 
     Args:
-        records: Arguments of ``fn``.
-        fn: Returns the row of a record.
         stop_at_failure: Whether to stop at a record without a row.
         version: Distinguishes contents beyond records and function.
     """
@@ -66,12 +64,7 @@ class ChangedFunctionError(WorkloadError):
 
 @dataclass(frozen=True)
 class PackedFunction:
-    """Pickled function with a digest that detects changes on unpickling.
-
-    Args:
-        content: The pickled function.
-        content_digest: Digest of the function; None if it has none.
-    """
+    """Pickled function with a digest that detects changes on unpickling."""
 
     content: bytes
     content_digest: bytes | None
@@ -80,8 +73,7 @@ class PackedFunction:
         """Return the function.
 
         Raises:
-            ChangedFunctionError: The digest differs: the module, which is imported anew here, has
-                other code or global values.
+            ChangedFunctionError: The module, imported again here, has other code or global values.
         """
         fn: Callable[[Any], Nested] = pickle.loads(self.content)  # noqa: S301  of the same job
         if self.content_digest is not None and digest(fn) != self.content_digest:
@@ -94,11 +86,8 @@ class PackedPreparation:
     """Picklable preparation whose chunks are unpickled only where they are needed.
 
     Args:
-        fn: The function.
         starts: Number of the first record of each chunk.
         chunks: Pickled lists of consecutive records.
-        num_records: Number of records in all chunks.
-        stop_at_failure: Whether to stop at a record without a row.
     """
 
     fn: PackedFunction
@@ -113,11 +102,7 @@ class PackedPreparation:
 
 
 def pickled(name: str, value: Any) -> bytes:
-    """Pickle a value for other processes.
-
-    Args:
-        name: Name of the value, for messages.
-        value: Any value, including one defined in a script.
+    """Pickle a value, including one defined in a script, for other processes.
 
     Raises:
         WorkloadError: The value cannot be pickled.

@@ -23,12 +23,7 @@ _CHANGED = "the function is another one in the process that prepares"
 
 @dataclass(frozen=True)
 class PreparationCounts:
-    """Counts of a job's preparation requests and runs.
-
-    Args:
-        num_asked: Requests of processes for data.
-        num_run: Preparations that were run for them.
-    """
+    """Counts of a job's preparation requests and of the preparations run for them."""
 
     num_asked: int = 0
     num_run: int = 0
@@ -53,13 +48,9 @@ def gathered_on_cluster(
 ) -> tuple[AssembledRows, bool]:
     """Return the rows of a preparation, which runs once for all processes of the job.
 
-    Args:
-        preparation: The preparation.
-        keep_s: See :class:`PrepareActor`.
-
     Returns:
-        The rows, as read-only arrays in the object store of this node, and whether this call
-        started the preparation.
+        The rows, as read-only arrays in this node's object store, and whether this call started the
+        preparation.
 
     Raises:
         ChangedFunctionError: The function differs in the preparing processes.
@@ -126,15 +117,9 @@ class PrepareActor:
     async def ask(
         self, key: str, asker: str, packed: PackedPreparation | None = None
     ) -> "_Answer | None":
-        """Return the answer of a preparation once it is complete.
+        """Return the answer of a preparation once it is complete, running ``packed`` if needed.
 
-        Args:
-            key: Identifier of the content.
-            asker: Name of the requesting process.
-            packed: The preparation to run if none is running or complete.
-
-        Returns:
-            The answer; None if there is no preparation and ``packed`` is None.
+        Returns None if there is no preparation and ``packed`` is None.
         """
         if self._watch is None:
             self._watch = asyncio.ensure_future(

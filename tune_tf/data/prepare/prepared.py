@@ -56,15 +56,15 @@ def prepared(
 
     Use it in ``Workload.load_data`` for expensive steps: decoding, resizing, parsing. On a
     connected Ray cluster, each content is prepared once by processes on all nodes and stored in the
-    object store, of which all trials' arrays are views. Concurrent calls wait for a running
+    object store; the arrays of all trials are views of it. Concurrent calls wait for a running
     preparation. The processes reserve no CPUs, because waiting trials have often reserved all of
     them. Without a cluster, this process prepares the records one by one.
 
     A content is identified by the function, the records and ``version``. The function counts with
     its code, closure, defaults and the global values that it names, a method also with its object.
-    If any of these cannot be compared, each call prepares anew. A function that holds a trial's
-    config counts as reading all of it, so pass single values. A content is kept as long as a
-    process that requested it is alive, and some minutes longer.
+    If any of these cannot be compared, each call repeats the preparation. A function that holds a
+    trial's config counts as reading all of it, so pass single values. A content is kept as long as
+    a process that requested it is alive, and some minutes longer.
 
     Args:
         records: Arguments of ``fn``, such as paths; must be picklable on a cluster.
@@ -73,11 +73,7 @@ def prepared(
             only.
         on_bad_record: Action if ``fn`` raises or a row differs in shape or dtype from the first:
             ``"raise"``, or ``"skip"`` to leave the record out.
-        version: Distinguishes contents beyond the records, such as sizes and modification times of
-            files.
-
-    Returns:
-        The rows, the numbers of their records, and the records without a row.
+        version: Distinguishes contents beyond the records, such as the modification times of files.
 
     Raises:
         InvalidSettingsError: An argument is invalid.

@@ -37,10 +37,6 @@ def streamed(
     This process starts alone and hands over to a pool of actors if the rest would take longer than
     starting the pool. Call it in a dedicated process.
 
-    Args:
-        packed: The preparation.
-        clock: Monotonic clock in seconds.
-
     Raises:
         ChangedFunctionError: The function differs from that of the sending process.
         WorkerLostError: Processes of the pool were lost repeatedly over the same records.
@@ -106,8 +102,6 @@ def _by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
 
 
 class _Preparing:
-    """Callable class that an actor of the pool runs."""
-
     def __init__(self, fn: PackedFunction, stop_at_failure: bool) -> None:
         hide_gpus()
         self._packed_fn = fn
@@ -148,7 +142,6 @@ class _Places:
 
 
 def _nodes() -> list[tuple[str, float]]:
-    """Return the id and number of CPUs of each living node."""
     import ray
 
     return [

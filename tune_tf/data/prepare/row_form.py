@@ -62,7 +62,7 @@ def stacked(rows: Sequence[Nested]) -> Nested:
 
 
 def room_for(num_rows: int, form: Nested) -> Nested:
-    """Return uninitialised nested arrays for a number of rows."""
+    """Allocate nested arrays for a number of rows; memory is used only as they are filled."""
     return map_nested(lambda leaf: np.empty((num_rows, *leaf.shape), leaf.dtype), form)
 
 

@@ -34,9 +34,8 @@ def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
         fn: Takes a row of each argument, without the row axis.
 
     Returns:
-        A function of as many arguments as ``fn``: nested tensors or arrays with equal numbers of
-            rows on the first axis. It raises :class:`~tune_tf.errors.WorkloadError` if these
-            numbers differ.
+        A function of nested tensors or arrays with rows on the first axis. It raises
+        :class:`~tune_tf.errors.WorkloadError` if their numbers of rows differ.
     """
     warned: set[str] = set()
     eager: list[Callable[..., Any]] = []

@@ -31,7 +31,7 @@ _LEAST_DOUBT = 0.1  # relative; speed varies that much between minutes, however 
 # In process start times; the logging process starts before the last trial ends.
 _MODEL_LOGGING = 0.15
 _SETUP = 0.12  # of Tune, searcher and tracking before the first trial, in process start times
-_BUSY = 0.2  # share of cores used by other programs from which on times are unreliable
+_BUSY = 0.2  # share of cores in use by other programs above which times are unreliable
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ForecastBuilder:
     report: MeasuredOverhead
 
     def forecast(self, digest: str, made_at: str) -> Forecast:
-        """Return the forecast, made at a time in ISO 8601 from settings with a digest."""
+        """Return the forecast; ``made_at`` is an ISO 8601 time."""
         config, resources = self.plan.config, self.plan.resources
         setup_s = self.cluster_s + _SETUP * self.measured.process_s
         start_s = self._once(setup_s)

@@ -82,13 +82,9 @@ def fit_costs(
     *,
     process_s: float,
 ) -> TrialCosts:
-    """Fit costs to measurements.
+    """Fit costs to measurements of trained models, given in the same order.
 
-    Args:
-        measured: Measurements of a few configs.
-        trained: Models of these configs, in the same order.
-        profiles: All profiled models.
-        process_s: Seconds to start a process for each trial; 0 if processes are reused.
+    ``process_s`` are the seconds to start a process for each trial; 0 if processes are reused.
     """
     seconds = [
         measured.scale * float(np.mean([timing.epoch_s for timing in timings]))

@@ -21,7 +21,7 @@ _SWEEP_BYTES = 25_000
 _POINT_BYTES = 150  # a metric value, with its database index
 _NUM_POINTS = 10  # metrics per result
 _RUN_BYTES = 15_000  # a trial's run, without metric values
-_BEST_MODEL_BYTES = 30_000  # a logged model, beside its weights
+_BEST_MODEL_BYTES = 30_000  # a logged model, without its weights
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,6 @@ def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
     """Build models in a cluster process that ends afterwards.
 
     Raises:
-        WorkloadError: The model of an extreme config cannot be built.
         UnavailableResourcesError: The process was killed while building a model.
     """
     with TemporaryDirectory(prefix="tune-tf-plan-") as folder:
@@ -184,11 +183,7 @@ def _measure(
 
 
 def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine: Machine) -> None:
-    """Raise an error if this machine's memory cannot hold even a single trial.
-
-    Raises:
-        UnavailableResourcesError: It cannot; names the config.
-    """
+    """Raise an error that names the config if this machine's memory cannot hold a single trial."""
     needed = measured.grown.host_bytes + measured.left_out_bytes
     if needed > machine.memory_bytes and machine.num_nodes == 1:
         raise UnavailableResourcesError(

@@ -11,14 +11,7 @@ import ray
 class Machine:
     """Resources of the Ray cluster, and of this machine before the measurement.
 
-    Args:
-        num_nodes: Nodes of the cluster.
-        cpus: CPUs of the cluster.
-        gpus: GPUs of the cluster.
-        num_cores: Cores of this machine.
-        memory_bytes: Memory of this machine.
-        available_bytes: Available memory of this machine.
-        busy_cores: Cores of this machine in use by other programs.
+    ``num_cores``, ``memory_bytes``, ``available_bytes`` and ``busy_cores`` describe this machine.
     """
 
     num_nodes: int
@@ -33,8 +26,7 @@ class Machine:
     def of(cls, busy_cores: float) -> "Machine":
         """Inspect the connected cluster and this machine.
 
-        Args:
-            busy_cores: Result of :func:`measure_busy_cores` before a cluster was started.
+        ``busy_cores`` is measured by :func:`measure_busy_cores` before a cluster is started.
         """
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         memory = psutil.virtual_memory()

@@ -73,12 +73,11 @@ def measure_trials(
         configs: Configs to train, those that most need a fresh process first.
         num_slots: Number of concurrent processes.
         round_s: Seconds of further iterations per config.
-        meanwhile: Called while the processes start, for work that a sweep also does then.
+        meanwhile: Called while the processes start, for work that a sweep does at that time.
         on_progress: Called with a description of the current step and the share done, 0 to 1.
 
     Raises:
-        UnavailableResourcesError: The cluster cannot hold the processes, or a config runs out of
-            memory.
+        UnavailableResourcesError: The cluster cannot hold the processes, or memory runs out.
         WorkloadError: A config cannot be trained.
     """
     with contextlib.ExitStack() as stack:

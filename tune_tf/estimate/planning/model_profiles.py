@@ -61,13 +61,11 @@ class ModelProfiles:
     """Profiles of the models of a search space.
 
     Args:
-        smallest: Smallest model found by :func:`extreme_config`.
-        largest: Largest model found by :func:`extreme_config`.
         structural: Parameters that select the traced program of a trial, by path: ``"value"`` if
             each value has its own program, ``"lowest"`` if only the lowest value has, such as a
             dropout of 0.
-        num_broken: Number of random configs whose model could not be built.
-        broken: Config and error of the first of these.
+        shares: Whether trials share traced programs at all.
+        broken: Config and error of the first of ``num_broken`` models that could not be built.
     """
 
     smallest: ModelProfile
@@ -93,11 +91,7 @@ def profile_models(
 ) -> ModelProfiles:
     """Profile the smallest, the largest and random models of a search space.
 
-    Args:
-        space: The search space.
-        build_profile: Function that builds and profiles the model of a config.
-        seed: Seed of the random configs.
-        clock: Monotonic clock in seconds.
+    ``build_profile`` builds and profiles the model of a config; ``clock`` is monotonic, in seconds.
 
     Raises:
         WorkloadError: The model of an extreme config cannot be built; names the config.
@@ -184,11 +178,7 @@ def profile_workload_models(
 ) -> ModelProfiles:
     """Profile the models of a workload in this process, which loads TensorFlow.
 
-    Args:
-        workload: The workload.
-        space: The search space.
-        seed: Seed of the random configs.
-        notes: File to write the config being built to, in case this process dies.
+    The config being built is written to the file ``notes``, in case this process dies.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # nothing is trained here

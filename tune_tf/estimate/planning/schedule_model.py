@@ -17,9 +17,7 @@ _GAP = 1.5  # iterations between two reports of a trial above which it must have
 class Limits:
     """Limits of a sweep; None for no limit.
 
-    Args:
-        max_epochs: Iterations of all trials together.
-        max_trial_s: Seconds of all trials together.
+    ``max_epochs`` and ``max_trial_s`` apply to all trials together.
     """
 
     max_wall_s: float | None = None
@@ -30,14 +28,9 @@ class Limits:
     def of(
         cls, budget: BudgetSettings, resources: TrialResources, *, begun_s: float = 0.0
     ) -> "Limits":
-        """Return the limits set by a budget.
+        """Return the limits set by a budget, minus the seconds before the first trial trains.
 
         Target and patience are left out: they depend on metric values, which are unknown.
-
-        Args:
-            budget: The sweep's budget.
-            resources: Resources reserved per trial.
-            begun_s: Seconds of the sweep before its first trial trains.
         """
         time_s = budget.time_budget_s
         hours = [
@@ -102,9 +95,7 @@ class SweepUsage:
 def segments_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> tuple[Segment, ...]:
     """Return the segments of a simulated sweep in order of their start.
 
-    Args:
-        trace: The simulated sweep.
-        epoch_s: Function that returns the virtual seconds per iteration of a config.
+    ``epoch_s`` returns the virtual seconds per iteration of a config.
     """
     configs = {trial.number: trial.config for trial in trace.trials}
     seconds = {number: epoch_s(config) for number, config in configs.items()}
@@ -131,7 +122,7 @@ def extend_segments(
     Args:
         sweeps: Segments by simulated sweep, all with equally many trials.
         first: Index of the sweep to start with.
-        growth: Number of trials of the larger sweep divided by that of a simulated one, at least 1.
+        growth: Ratio of the numbers of trials, at least 1.
     """
     found: list[Segment] = []
     before, number = 0, first
@@ -156,14 +147,10 @@ def simulate_slots(
     reuses: bool = True,
     limits: Limits = Limits(),
 ) -> SweepUsage:
-    """Run segments in slots, each in the slot that becomes free first.
+    """Run segments in order of their start, each in the slot that becomes free first.
 
-    Args:
-        segments: Segments in order of their start.
-        cost_of: Function that returns the duration of a trial of a config.
-        num_slots: Number of concurrent trials.
-        reuses: Whether a process runs several trials and keeps its traced programs.
-        limits: Limits that end the sweep; only whole iterations count.
+    Only whole iterations within ``limits`` count. With ``reuses``, a process runs several trials
+    and keeps its traced programs.
     """
     free = [(0.0, slot) for slot in range(num_slots)]
     programs: list[list[Hashable]] = [[] for _ in range(num_slots)]

@@ -50,8 +50,7 @@ def simulate_sweeps(
         epoch_s: Function that returns the seconds per iteration of a flat config.
         num_slots: Number of concurrent trials.
         num_seeds: Number of simulations.
-        mutations: Parameters that the scheduler changes in running trials; None for those of
-            the settings.
+        mutations: Parameters that the scheduler changes; None for those of the settings.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     settings = config.scheduler

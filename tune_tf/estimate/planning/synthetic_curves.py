@@ -22,14 +22,8 @@ def synthetic_problem(
     """Return a problem with random learning curves over a search space.
 
     The seed draws the best value and the weight of each parameter. Losses fall at different speeds,
-    so that curves cross and short runs rank configs only roughly.
-
-    Args:
-        space: The search space.
-        objective: The leading objective.
-        max_t: Iterations of a full run.
-        seed: Seed of the curves.
-        cost_s: Function that returns the virtual seconds per iteration of a flat config.
+    so that curves cross and short runs rank configs only roughly. ``cost_s`` returns the virtual
+    seconds per iteration of a flat config.
     """
     rng = np.random.default_rng(seed)
     terms = {

@@ -62,9 +62,7 @@ class TrialUsage:
 class TrialActor:
     """Ray actor that drives a Trainable step by step, so that several can run in lockstep.
 
-    Args:
-        made: Trainable class.
-        notes: Folder for the notes of its processes; created on this node.
+    ``notes`` is a folder for the notes of its processes, created on this node.
     """
 
     def __init__(self, made: TrainableClass, notes: str) -> None:

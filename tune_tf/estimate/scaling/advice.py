@@ -14,7 +14,7 @@ EFFICIENT = 0.7
 _CLEAR = 0.05  # least relative difference to report
 _MUCH_INPUT = 0.25
 _RESTLESS = 0.2
-_OTHERS = 0.3  # cores in use by other processes, more than Ray and the system need
+_OTHERS = 0.3  # cores in use by other processes to report; Ray and the system need some
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,7 @@ def group_by_capacity(
     room: Mapping[str, float],
     reference: Mapping[str, float],
 ) -> tuple[list[list[int]], list[int]]:
-    """Group candidates that fit beside the reference, and list those that do not.
-
-    Args:
-        needs: Amount of each resource that a candidate takes.
-        room: Available amount of each resource.
-        reference: Amount of each resource that the reference takes.
+    """Group candidates that fit beside the reference, by the amounts of resources they need.
 
     Returns:
         Groups of indices, and the indices of candidates that do not fit beside the reference.
@@ -77,8 +72,8 @@ class Effort:
     Args:
         rounds: Measurements per candidate, at least 1.
         round_s: Seconds per measurement; an epoch that takes longer is finished.
-        max_batches: Most batches of the original size that count as all data; reduced if an epoch
-            of that many takes more than about two rounds.
+        max_batches: Most batches of the original size that count as all data; reduced to what
+            trains in about two rounds.
     """
 
     rounds: int = 5
@@ -125,7 +120,6 @@ class _Running:
     all_cpu_s: float = 0.0
 
     def forget(self) -> None:
-        """Discard the measurements so far."""
         self.rates, self.seconds, self.cpu_s, self.all_cpu_s = [], 0.0, 0.0, 0.0
 
     @property
@@ -139,7 +133,6 @@ class _Running:
         )
 
     def round(self, seconds: float) -> None:
-        """Train for a number of seconds and record the rate."""
         cpu_s, all_cpu_s = sum(map(cpu_seconds, self.process_ids)), machine_cpu_seconds()
         epochs, took = self.probe.round(seconds)
         self.rates.append(epochs * self.num_rows / took)
@@ -148,7 +141,6 @@ class _Running:
         self.all_cpu_s += machine_cpu_seconds() - all_cpu_s
 
     def end(self) -> None:
-        """Stop the processes."""
         self.probe.end()
         self.notes.cleanup()
 
@@ -156,8 +148,7 @@ class _Running:
 class Rounds:
     """Benchmark of candidates in interleaved rounds.
 
-    Args:
-        on_progress: Called with a description of the current step and the share done, 0 to 1.
+    ``on_progress`` is called with a description of the current step and the share done, 0 to 1.
     """
 
     def __init__(self, subject: Subject, effort: Effort, on_progress: ProgressCallback) -> None:
@@ -173,15 +164,14 @@ class Rounds:
     def measure(
         self, candidates: Sequence[ScalingCandidate], *, profile: bool = False
     ) -> tuple[list[Measurement], dict[str, bytes]]:
-        """Return a measurement of each candidate, in order, and a profile of the reference.
+        """Measure candidates, the first of which is the reference, and optionally profile that.
 
         The reference is measured together with as many other candidates as fit into the cluster.
         They take turns: a process that waits takes no time from the others.
 
-        Args:
-            candidates: Candidates to measure; the first is the reference.
-            profile: Whether to profile a few batches; the files of the TensorFlow profile are
-                returned by path within a log folder.
+        Returns:
+            A measurement of each candidate, in order, and the files of a TensorFlow profile of a
+            few batches, by path within a log folder.
 
         Raises:
             TuneTfError: The reference cannot be measured.

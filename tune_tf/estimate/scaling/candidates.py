@@ -92,7 +92,7 @@ def asynchronous(num_devices: int) -> Parallelism | None:
     return Asynchronous(num_devices, server_cpus=0)
 
 
-KINDS: tuple[Callable[[int], Parallelism | None], ...] = (
+PARALLELISM_FAMILIES: tuple[Callable[[int], Parallelism | None], ...] = (
     mirrored,
     multi_worker,
     model_parallel,
@@ -128,18 +128,12 @@ def candidates(
     on_gpus: bool,
     loop: str = "graph",
     quick: bool = False,
-    kinds: Sequence[Callable[[int], Parallelism | None]] = KINDS,
+    kinds: Sequence[Callable[[int], Parallelism | None]] = PARALLELISM_FAMILIES,
 ) -> tuple[ScalingCandidate, ...]:
     """Return the candidates to compare; the first is the reference: one replica on one device.
 
-    Args:
-        like: Parallelism of the sweep, whose settings for batches and BatchNormalization are kept.
-        cpus_per_device: CPU cores per device.
-        max_devices: Number of devices.
-        on_gpus: Whether devices are GPUs.
-        loop: Training loop of the sweep; ``"fit"`` trains on one device only.
-        quick: Whether to skip candidates between the extremes.
-        kinds: Functions from a number of devices to a parallelism.
+    Their settings for batches and BatchNormalization are those of the parallelism ``like``. The
+    loop ``"fit"`` trains on one device only. ``quick`` skips candidates between the extremes.
     """
 
     def resources(num_devices: int) -> TrialResources:

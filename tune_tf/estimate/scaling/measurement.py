@@ -22,8 +22,7 @@ class Measurement:
         gpu_memory_bytes: GPU memory of its processes on this machine; None without GPUs.
         busy_cores: CPU seconds per second of its processes on this machine.
         other_cores: CPU seconds per second of all other processes in that time.
-        input_share: Share of an epoch that the same loop takes without a model; None if not
-            measured.
+        input_share: Share of an epoch that the loop takes without a model; None if not measured.
         error: Reason why it could not be measured, or empty.
     """
 

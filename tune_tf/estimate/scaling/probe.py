@@ -73,11 +73,8 @@ class ProbeActor:
 class ScalingProbe:
     """Cluster process with the resources of a candidate, including the processes it starts.
 
-    Args:
-        made: Trainable class of the candidate, which defines the resources.
-        config: The trial's config.
-        actor: Class to run in the process; needs a method ``stop``.
-        arguments: Arguments of ``actor``.
+    The process runs the class ``actor``, which needs a method ``stop``, with ``arguments``. The
+    Trainable class ``made`` defines the resources.
 
     Raises:
         UnavailableResourcesError: The cluster does not have the resources within a minute.

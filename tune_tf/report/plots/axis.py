@@ -1,4 +1,4 @@
-"""The axes of pictures: where a value stands, and what is written at it."""
+"""Axes of plots: scales, positions of values, and ticks."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,26 +15,21 @@ from tune_tf.space.frozen import hashable
 
 @dataclass(frozen=True)
 class TimeUnit:
-    """A unit of time.
-
-    Args:
-        seconds: How long it is.
-        name: Plural.
-    """
+    """Unit of time with its length in seconds and its plural name."""
 
     seconds: float
     name: str
 
     @classmethod
     def of(cls, span_s: float) -> "TimeUnit":
-        """Return the unit in which a span of seconds is a handy number."""
+        """Return a readable unit for a span of seconds."""
         units = [cls(86_400, "days"), cls(3600, "hours"), cls(60, "minutes")]
         fitting = (unit for unit in units if math.isfinite(span_s) and span_s >= 2 * unit.seconds)
         return next(fitting, cls(1, "seconds"))
 
     @property
     def label(self) -> str:
-        """What is written along an axis of time."""
+        """Label of a time axis."""
         return f"{self.name} since the first trial began"
 
 
@@ -45,16 +40,11 @@ _LOG_FROM_RATIO = 100
 
 @dataclass(frozen=True)
 class Axis:
-    """A parameter or a metric along a line.
+    """Axis of a parameter or a metric.
 
     Args:
-        label: What stands there.
-        values: Position of each trial in the unit of the axis, NaN where it has none; of a choice,
-            the index of the option.
-        low: Where the axis begins.
-        high: Where it ends.
-        log: Whether it is drawn logarithmic.
-        options: Texts of a choice's options, at 0, 1, ...; None for numbers.
+        values: Value of each trial, NaN if missing; for a choice, the index of the option.
+        options: Texts of a choice's options, at positions 0, 1, ...; None for numbers.
     """
 
     label: str
@@ -66,27 +56,27 @@ class Axis:
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """Which trials have no value: where a condition left the parameter out."""
+        """Whether each trial has no value, such as that of an inactive parameter."""
         return np.isnan(self.values)
 
     @property
     def jittered(self) -> Floats:
-        """The positions, spread around a choice's option so that equal ones can be told apart."""
+        """Values with jitter around the options of a choice, so that equal ones do not overlap."""
         if self.options is None:
             return self.values
-        # Multiples of the golden ratio fill an interval evenly, whatever their number.
+        # Multiples of the golden ratio fill an interval evenly for any number of trials.
         spread = (np.arange(len(self.values)) * 0.618034) % 1 - 0.5
         return self.values + 0.5 * spread
 
     def scale(self, values: Floats | Sequence[float]) -> Floats:
-        """Return where values of the axis stand from 0 to 1."""
+        """Scale values to positions from 0 to 1."""
         low, high, at = self.low, self.high, np.asarray(values, dtype=np.float64)
         if self.log:
             low, high, at = np.log(low), np.log(high), np.log(at)
         return (at - low) / (high - low) if high > low else np.where(np.isnan(at), at, 0.5)
 
     def ticks(self) -> tuple[list[float], list[str]]:
-        """Return a few values of the axis and their texts, both ends among the numbers."""
+        """Return positions and labels of ticks: the options, or numbers including both ends."""
         if self.options is not None:
             return list(map(float, range(len(self.options)))), list(self.options)
         if self.low == self.high:
@@ -98,12 +88,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class ParameterAxes:
-    """The axes of what is searched.
-
-    Args:
-        visible: Those that fit into a picture.
-        left_out: Paths of the others.
-    """
+    """Axes of searched parameters, and paths of those that do not fit."""
 
     visible: tuple[Axis, ...]
     left_out: tuple[str, ...] = field(default=())
@@ -116,13 +101,9 @@ def parameter_axes(
     most: int = 12,
     masked: Callable[[str], str] = str,
 ) -> ParameterAxes:
-    """Return an axis for each searched parameter.
+    """Return an axis for each searched parameter, at most ``most``.
 
-    Args:
-        space: The search space.
-        configs: Each trial's values by path, without those of inactive parameters.
-        most: Parameters that a picture has room for.
-        masked: What takes secrets out of an option's text.
+    ``configs`` are flat, without inactive parameters. ``masked`` masks secrets in option texts.
     """
     axes = []
     searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
@@ -152,12 +133,7 @@ def parameter_axes(
 
 
 def metric_axis(label: str, values: Floats) -> Axis:
-    """Return the axis of a metric: logarithmic where positive values span some orders of magnitude.
-
-    Args:
-        label: The metric.
-        values: Finite or NaN.
-    """
+    """Return the axis of a metric; logarithmic if positive values span orders of magnitude."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return Axis(label, values, 0.0, 1.0)
@@ -168,7 +144,7 @@ def metric_axis(label: str, values: Floats) -> Axis:
 
 
 def _covering(values: Sequence[float], low: float, high: float) -> tuple[float, float]:
-    """Return ends that hold the values too: a population leaves its range by perturbation."""
+    """Return bounds that include the values, which PBT may perturb out of the range."""
     finite = [value for value in values if np.isfinite(value)]
     return min([low, *finite]), max([high, *finite])
 

@@ -1,4 +1,4 @@
-"""Each trial's last value over time, and the best one so far."""
+"""Plot of the optimization history: last value of each trial over time."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _CONFIG_LINES = 14
 
 
 class History(Picture):
-    """Each trial's last value at the time it ended; the line is the best so far."""
+    """Plot of each trial's last value over its end time, with the best value so far as a line."""
 
     name = "history"
     title = "History"
@@ -37,14 +37,14 @@ class History(Picture):
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to draw."""
+        """Reason why nothing can be drawn, or None."""
         if self._drawn.any():
             return None
         return f"no trial reported a finite {self.record.objective.metric}"
 
     @property
     def reading(self) -> str:
-        """How to read it."""
+        """Instructions for reading the plot."""
         hidden = len(self._drawn) - int(self._drawn.sum())
         text = (
             "Each mark is a trial's last value at the time it ended; the line is the best so far. "
@@ -57,7 +57,7 @@ class History(Picture):
         return text
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on a figure."""
+        """Draw the plot on an empty figure."""
         record, axes = self.record, styled(figure.subplots())
         for outcome, indices in record.groups:
             style = STYLES[outcome]
@@ -82,7 +82,7 @@ class History(Picture):
         legend(axes, loc="best")
 
     def interactive(self) -> dict[str, Any]:
-        """Return it for plotly.js."""
+        """Return the plot as a plotly.js figure."""
         record, data = self.record, []
         for outcome, indices in record.groups:
             style = STYLES[outcome]
@@ -128,7 +128,7 @@ class History(Picture):
         return [i for i in indices if self._drawn[i] and self.record.feasible[i] == feasible]
 
     def _best_line(self) -> tuple[Floats, Floats]:
-        """Return the best so far up to the end of the sweep."""
+        """Return times and values of the best so far, up to the end of the sweep."""
         times, values = self.record.best_so_far
         if len(times):
             times = np.append(times, self.record.wall_s)
@@ -136,7 +136,6 @@ class History(Picture):
         return times / self._unit.seconds, values
 
     def _hover_text(self, index: int) -> str:
-        """Return a trial's hover text."""
         record = self.record
         trial, config = record.trials[index], record.masked_configs[index]
         lines = [f"{path} = {value_text(value, limit=40)}" for path, value in config.items()]

@@ -1,4 +1,4 @@
-"""How much of the objective's variance each parameter explains."""
+"""Plot of the parameter importances."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ from tune_tf.space.optuna_form import labels
 
 _LEAST = 4
 _MOST = 200
-"""A forest over 500 trials of six parameters takes 14 s, over 2,000 it takes 80 s."""
+"""Most trials to analyse: with six parameters, 500 take 14 s and 2,000 take 80 s."""
 
 _TREES = 64
 _COLOUR = STYLES[Outcome.COMPLETED].colour
@@ -27,14 +27,13 @@ _COLOUR = STYLES[Outcome.COMPLETED].colour
 
 @dataclass(frozen=True)
 class ImportanceShares:
-    """What an analysis of variance gave.
+    """Result of an analysis of variance.
 
     Args:
-        shares: Share of the variance by parameter, largest first; none if it could not be done.
-        num_trials: Trials that it rests on.
-        num_suitable: Trials that it could have rested on.
-        conditional: Parameters that not all of those trials have, which cannot be compared.
-        error: Why it could not be done.
+        shares: Share of the variance by parameter, largest first; empty on error.
+        num_trials: Number of analysed trials, out of ``num_suitable``.
+        conditional: Parameters missing from some trials, which cannot be compared.
+        error: Reason why the analysis failed, or None.
     """
 
     shares: dict[str, float]
@@ -45,7 +44,10 @@ class ImportanceShares:
 
 
 class Importances(Picture):
-    """Shares of variance by functional ANOVA (https://proceedings.mlr.press/v32/hutter14.html)."""
+    """Plot of the shares of variance by functional ANOVA.
+
+    Source: Hutter et al., ICML 2014; https://proceedings.mlr.press/v32/hutter14.html
+    """
 
     name = "importances"
     title = "Importances"
@@ -53,12 +55,12 @@ class Importances(Picture):
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to draw."""
+        """Reason why nothing can be drawn, or None."""
         return self._found.error
 
     @property
     def reading(self) -> str:
-        """How to read it."""
+        """Instructions for reading the plot."""
         found = self._found
         text = (
             f"How much of the variance of {self.record.objective.metric} each parameter explains "
@@ -79,7 +81,7 @@ class Importances(Picture):
         return importance_shares(self.record)
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on a figure."""
+        """Draw the plot on an empty figure."""
         axes = styled(figure.subplots(), grid="x")
         names, shares = list(self._found.shares), list(self._found.shares.values())
         places = np.arange(len(names))
@@ -92,7 +94,7 @@ class Importances(Picture):
         label_axes(axes, "share of the variance")
 
     def interactive(self) -> dict[str, Any]:
-        """Return it for plotly.js."""
+        """Return the plot as a plotly.js figure."""
         names, shares = list(self._found.shares), list(self._found.shares.values())
         bar = {
             "type": "bar",
@@ -119,9 +121,9 @@ class Importances(Picture):
 
 
 def importance_shares(record: SweepRecord) -> ImportanceShares:
-    """Return how much of the leading objective's variance each parameter explains.
+    """Return the share of the leading objective's variance that each parameter explains.
 
-    Only completed trials are compared: those that were stopped early tell of another iteration.
+    Only completed trials count: the value of a stopped trial belongs to another iteration.
     """
     suitable = [
         index
@@ -147,7 +149,7 @@ def importance_shares(record: SweepRecord) -> ImportanceShares:
         study = _study(record, chosen, everywhere)
         evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    except (ValueError, RuntimeError) as error:  # Optuna's, for what it cannot tell apart
+    except (ValueError, RuntimeError) as error:  # from Optuna, for trials it cannot compare
         return ImportanceShares({}, error=f"Optuna could not compare the trials: {error}")
     return ImportanceShares(
         {path: float(share) for path, share in shares.items()},
@@ -158,7 +160,7 @@ def importance_shares(record: SweepRecord) -> ImportanceShares:
 
 
 def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.Study:
-    """Return a study in memory that holds the chosen trials."""
+    """Return an in-memory study of the chosen trials."""
     space = record.result.config.space
     declared = space.distributions()
     distributions = {path: declared[path] for path in paths}
@@ -167,7 +169,7 @@ def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.S
             distributions[path], [record.configs[index][path] for index in chosen]
         )
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # each new study is logged
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # create_study logs each study
     try:
         study = optuna.create_study(
             direction="maximize" if record.objective.mode == "max" else "minimize"
@@ -193,7 +195,7 @@ def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.S
 def _covering(
     declared: optuna.distributions.BaseDistribution, values: list[Any]
 ) -> optuna.distributions.BaseDistribution:
-    """Return a distribution that holds the values too: a population leaves its range."""
+    """Return a distribution that includes the values, which PBT may perturb out of the range."""
     if isinstance(declared, optuna.distributions.FloatDistribution) and declared.step is None:
         return optuna.distributions.FloatDistribution(
             min(declared.low, *values), max(declared.high, *values), log=declared.log
@@ -202,7 +204,7 @@ def _covering(
 
 
 def _label(parameter: Any, value: Any) -> Any:
-    """Return what Optuna stores for a value."""
+    """Return the value that an Optuna study stores for a config value."""
     if not isinstance(parameter, Choice):
         return value
     places = {hashable(option): at for at, option in enumerate(parameter.options)}

@@ -1,4 +1,4 @@
-"""The learning curves of all trials."""
+"""Plot of the learning curves of all trials."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _VECTORS = 5000
 
 
 class LearningCurves(Picture):
-    """The objective's metric of each trial at each iteration, coloured by how the trial ended."""
+    """Plot of the objective's metric by iteration, one line per trial, coloured by outcome."""
 
     name = "learning_curves"
     title = "Learning curves"
@@ -38,14 +38,14 @@ class LearningCurves(Picture):
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to draw."""
+        """Reason why nothing can be drawn, or None."""
         if np.isfinite(self._axis.values).any():
             return None
         return "no trial's folder holds a report with a finite value"
 
     @property
     def reading(self) -> str:
-        """How to read it."""
+        """Instructions for reading the plot."""
         return (
             "Each line is a trial, with a mark where it ended; the best trial is drawn bold. If "
             "lines that were stopped early were still crossing those that went on, the scheduler "
@@ -53,7 +53,7 @@ class LearningCurves(Picture):
         )
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on a figure."""
+        """Draw the plot on an empty figure."""
         axes = styled(figure.subplots())
         crowd = min(1.0, 12 / max(1, len(self.record.trials)) ** 0.5)
         for outcome, indices in self.record.groups:
@@ -88,7 +88,7 @@ class LearningCurves(Picture):
         legend(axes, loc="best")
 
     def interactive(self) -> dict[str, Any]:
-        """Return it for plotly.js."""
+        """Return the plot as a plotly.js figure."""
         data: list[dict[str, Any]] = []
         crowd = max(0.35, min(0.8, 10 / max(1, len(self.record.trials)) ** 0.5))
         for outcome, indices in self.record.groups:
@@ -145,7 +145,7 @@ class LearningCurves(Picture):
         return {"data": data, "layout": layout}
 
     def _line(self, index: int) -> Any:
-        """Return the finite points of a trial, one a row."""
+        """Return the finite points of a trial, one per row."""
         curve = self.record.curves[index]
         points = np.column_stack([curve.iterations, curve.values])
         return points[~np.isnan(points[:, 1])]

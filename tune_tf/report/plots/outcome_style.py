@@ -1,4 +1,4 @@
-"""How the report speaks of the ends of trials, and draws them: the same in every picture."""
+"""Texts, colours and markers of outcomes in the report."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,15 +8,15 @@ from tune_tf.outcome import Outcome
 
 @dataclass(frozen=True)
 class OutcomeStyle:
-    """Words and looks of one way to end.
+    """Texts and style of an outcome.
 
     Args:
-        word: In a legend or a table.
-        phrase: After a number of trials: ``7 were stopped early``.
-        colour: Told apart under the common kinds of colour blindness, on white and on black; most
-            are of https://jfly.uni-koeln.de/color/.
-        marker: Matplotlib's marker, so that nothing rests on colour alone.
-        symbol: Plotly's symbol of the same shape.
+        word: Text in legends and tables.
+        phrase: Text after a number of trials: ``7 stopped early by the scheduler``.
+        colour: Distinct under common colour blindness, on white and black; most are from
+            https://jfly.uni-koeln.de/color/.
+        marker: Matplotlib marker, so that colour is not the only cue.
+        symbol: Plotly symbol of the same shape.
     """
 
     word: str
@@ -40,7 +40,7 @@ STYLES: Final[dict[Outcome | None, OutcomeStyle]] = {
     None: OutcomeStyle("not ended", "not ended", "#8C8C8C", "h", "hexagon"),
     Outcome.COMPLETED: OutcomeStyle("completed", "completed", "#2484C6", "o", "circle"),
 }
-"""In the order in which they are drawn: what matters most comes last, on top."""
+"""In drawing order: the most important outcome last, on top."""
 
 INK: Final = "#1f2329"
 MUTED: Final = "#5b6470"

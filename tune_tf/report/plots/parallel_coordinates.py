@@ -1,4 +1,4 @@
-"""Each trial as a line through its parameters to its value."""
+"""Parallel coordinates plot of parameters and objective."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _COLOURS = LinearSegmentedColormap.from_list("worst to best", list(VIRIDIS))
 
 
 class ParallelCoordinates(Picture):
-    """One axis a parameter, the objective last, a line a trial."""
+    """Plot of trials as lines across one axis per parameter and, last, the objective."""
 
     name = "parallel_coordinates"
     title = "Parallel coordinates"
@@ -31,7 +31,7 @@ class ParallelCoordinates(Picture):
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to draw."""
+        """Reason why nothing can be drawn, or None."""
         if len(self._axes) == 1:
             return "the space holds nothing but constants"
         if not len(self._worst_to_best):
@@ -40,7 +40,7 @@ class ParallelCoordinates(Picture):
 
     @property
     def reading(self) -> str:
-        """How to read it."""
+        """Instructions for reading the plot."""
         text = (
             "Each line is a trial; the lighter, the better its last value, which stands on the "
             "rightmost axis with the better end up. On the page, drag along an axis to keep only "
@@ -53,7 +53,7 @@ class ParallelCoordinates(Picture):
         return text
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on a figure."""
+        """Draw the plot on an empty figure."""
         axes = figure.subplots()
         axes.set_axis_off()
         axes.set_xlim(-0.15, len(self._axes) - 0.85)
@@ -89,7 +89,7 @@ class ParallelCoordinates(Picture):
                 )  # fmt: skip
 
     def interactive(self) -> dict[str, Any]:
-        """Return it for plotly.js."""
+        """Return the plot as a plotly.js figure."""
         dimensions = []
         for axis in self._axes:
             ticks, texts = axis.ticks()
@@ -124,18 +124,18 @@ class ParallelCoordinates(Picture):
         return {"data": [trace], "layout": {"margin": {"t": 90, "l": 70, "r": 70}}}
 
     def _heights(self, axis: Axis) -> Floats:
-        """Return where each trial passes an axis, from 0 at its foot; below it if nowhere."""
+        """Return the height of each trial on an axis, 0 to 1; below the axis if missing."""
         return np.where(axis.missing, _MISSING_AT, self._flipped(axis, axis.scale(axis.jittered)))
 
     def _name(self, axis: Axis) -> str:
         return self.record.objective.metric if axis is self._axes[-1] else axis.label
 
     def _flipped(self, axis: Axis, places: Floats) -> Floats:
-        """Return places on an axis; on the objective's, the better end is up."""
+        """Return heights with the better end of the objective's axis up."""
         down = axis is self._axes[-1] and self.record.objective.mode == "min"
         return 1 - places if down else places
 
     def _ranks(self) -> Floats:
-        """Return the share of trials that each one beats: one outlier dims no other."""
+        """Return evenly spaced ranks from worst to best, so that outliers do not matter."""
         count = len(self._worst_to_best)
         return np.linspace(0, 1, count) if count > 1 else np.ones(count)

@@ -1,4 +1,4 @@
-"""The trade-off between several objectives."""
+"""Plot of the Pareto front of several objectives."""
 
 from itertools import combinations
 from typing import Any
@@ -24,7 +24,7 @@ _MOST_OBJECTIVES = 4
 
 
 class ParetoFront(Picture):
-    """Each pair of objectives against each other; the front is ringed."""
+    """Scatter plot of each pair of objectives, with rings around the Pareto front."""
 
     name = "pareto_front"
     title = "Pareto front"
@@ -40,7 +40,7 @@ class ParetoFront(Picture):
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to draw."""
+        """Reason why nothing can be drawn, or None."""
         if not self._pairs:
             return "the sweep has one objective"
         if not self._front:
@@ -49,7 +49,7 @@ class ParetoFront(Picture):
 
     @property
     def reading(self) -> str:
-        """How to read it."""
+        """Instructions for reading the plot."""
         return (
             f"Each mark is a trial; ringed are the {counted(len(self._front), 'trial')} of the "
             "front, which no other completed trial beats in every objective. Choose among those by "
@@ -57,7 +57,7 @@ class ParetoFront(Picture):
         )
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on a figure."""
+        """Draw the plot on an empty figure."""
         grid = figure.subplots(self._rows, self._columns, squeeze=False)
         for place, axes in enumerate(grid.flat):
             if place >= len(self._pairs):
@@ -97,7 +97,7 @@ class ParetoFront(Picture):
         )  # fmt: skip
 
     def interactive(self) -> dict[str, Any]:
-        """Return it for plotly.js."""
+        """Return the plot as a plotly.js figure."""
         numbers = np.array([trial.number for trial in self.record.trials])
         data: list[dict[str, Any]] = []
         layout: dict[str, Any] = {

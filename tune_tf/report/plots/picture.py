@@ -1,4 +1,4 @@
-"""A picture of a report, drawn twice from the same numbers: still and interactive."""
+"""Base class of the report's plots, drawn both as static and interactive figures."""
 
 import abc
 import base64
@@ -15,20 +15,17 @@ from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.sweep_record import SweepRecord
 
 VIRIDIS = ("#443983", "#31688e", "#21918c", "#35b779", "#8fd744")
-"""Worst to best value: viridis (https://bids.github.io/colormap) without the ends that would vanish
-on black or on white."""
+"""Colours from worst to best: viridis (https://bids.github.io/colormap) without its ends, which are
+invisible on black or white."""
 
 
 class Picture(abc.ABC):
-    """One picture of a sweep.
-
-    Args:
-        record: The sweep.
+    """Plot of a sweep.
 
     Attributes:
-        name: Of its files.
-        title: What it shows.
-        height: Pixels of the still picture, which is 1,200 wide, and of the interactive one.
+        name: Name of its files.
+        title: Title of the plot.
+        height: Height in pixels; the static plot is 1,200 pixels wide.
     """
 
     name: ClassVar[str]
@@ -41,24 +38,24 @@ class Picture(abc.ABC):
     @property
     @abc.abstractmethod
     def missing(self) -> str | None:
-        """Why there is nothing to draw; None where there is."""
+        """Reason why nothing can be drawn, or None."""
 
     @property
     @abc.abstractmethod
     def reading(self) -> str:
-        """How to read it, in a sentence or two."""
+        """Instructions for reading the plot, in a sentence or two."""
 
     @abc.abstractmethod
     def draw(self, figure: Figure) -> None:
-        """Draw it on an empty figure of Matplotlib's."""
+        """Draw the plot on an empty Matplotlib figure."""
 
     @abc.abstractmethod
     def interactive(self) -> dict[str, Any]:
-        """Return it as a figure of plotly.js: its ``data`` and ``layout``."""
+        """Return the plot as a plotly.js figure: its ``data`` and ``layout``."""
 
 
 def styled(axes: Axes, grid: str = "both") -> Axes:
-    """Give axes the looks of the report: a light grid behind, no frame."""
+    """Apply the report's style to axes: a light grid behind, no frame."""
     axes.set_axisbelow(True)
     axes.set_facecolor("none")
     if grid != "none":
@@ -72,13 +69,13 @@ def styled(axes: Axes, grid: str = "both") -> Axes:
 
 
 def label_axes(axes: Axes, x: str = "", y: str = "") -> None:
-    """Name both axes; a dollar sign in a name is no formula."""
+    """Label both axes, with dollar signs taken literally."""
     axes.set_xlabel(x, color=INK, fontsize=11, parse_math=False)
     axes.set_ylabel(y, color=INK, fontsize=11, parse_math=False)
 
 
 def legend(axes: Axes, **place: Any) -> None:
-    """Put a legend on axes that have anything to tell."""
+    """Add a legend to axes that have labelled artists."""
     if axes.get_legend_handles_labels()[0]:
         made = axes.legend(frameon=False, labelcolor=INK, fontsize=10, **place)
         for handle in made.legend_handles:
@@ -87,23 +84,21 @@ def legend(axes: Axes, **place: Any) -> None:
 
 
 def typed(values: Any, kind: str = "f4") -> dict[str, str]:
-    """Return numbers as plotly.js reads them fastest: the bytes of a typed array.
+    """Encode one-dimensional numbers as a typed array of a kind such as ``f4`` or ``i4``.
 
-    Args:
-        values: Numbers of one dimension.
-        kind: ``f4``, ``f8``, ``i4``, ...
+    plotly.js reads this format fastest.
     """
     array = np.ascontiguousarray(values, dtype=f"<{kind}")
     return {"dtype": kind, "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
 def plain_axis_value(text: str) -> str:
-    """Return a text so that plotly.js, which knows some tags, shows it as it is."""
+    """Escape a text for plotly.js, which interprets some HTML tags."""
     return html.escape(text, quote=False)
 
 
 def plotly_axis(axis: Axis, label: str | None = None) -> dict[str, Any]:
-    """Return the settings of a plotly.js axis for an axis of ours."""
+    """Return the plotly.js settings of an axis."""
     title = {"text": plain_axis_value(axis.label if label is None else label)}
     if axis.options is not None:
         ticks, texts = axis.ticks()
@@ -119,13 +114,7 @@ def plotly_axis(axis: Axis, label: str | None = None) -> dict[str, Any]:
 
 
 def set_scale(axes: Axes, which: str, axis: Axis) -> None:
-    """Make an axis of Matplotlib's logarithmic, or a choice, as an axis of ours is.
-
-    Args:
-        axes: Where.
-        which: ``x`` or ``y``.
-        axis: Ours.
-    """
+    """Apply the log scale or the options of an axis to Matplotlib's axis ``x`` or ``y``."""
     if axis.options is not None:
         ticks, texts = axis.ticks()
         getattr(axes, f"set_{which}ticks")(ticks, labels=texts, parse_math=False)
@@ -137,12 +126,12 @@ def set_scale(axes: Axes, which: str, axis: Axis) -> None:
 
 
 def with_gaps(lines: Sequence[Any]) -> Any:
-    """Return lines as one array with a NaN after each, where plotly.js lifts the pen."""
+    """Join lines into one array with a NaN after each, which plotly.js draws as a gap."""
     if not lines:
         return np.empty(0)
     return np.concatenate([part for line in lines for part in (line, [np.nan])])
 
 
 def _narrow(axis: Axis) -> bool:
-    """Return whether a logarithmic axis has hardly a power of ten on it."""
+    """Return whether a logarithmic axis spans less than 1.5 decades."""
     return bool(np.log10(axis.high / axis.low) < 1.5) if axis.low > 0 else False

@@ -1,4 +1,4 @@
-"""How many trials came to each rung of the scheduler."""
+"""Plot of the number of trials per rung of the scheduler."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from tune_tf.report.sweep_record import SweepRecord
 
 
 class RungsPlot(Picture):
-    """Of the trials that came to each rung: how many went on, and how the others ended."""
+    """Stacked bars of the trials that reached each rung: promoted, or ended by outcome."""
 
     name = "rungs"
     title = "Rungs"
@@ -33,7 +33,7 @@ class RungsPlot(Picture):
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to draw."""
+        """Reason why nothing can be drawn, or None."""
         if not self._rungs:
             name = self.record.result.config.scheduler.name
             return f"the scheduler {name} has no rungs"
@@ -43,14 +43,14 @@ class RungsPlot(Picture):
 
     @property
     def reading(self) -> str:
-        """How to read it."""
+        """Instructions for reading the plot."""
         return (
             "A bar is the number of trials that came to a rung. The grey part went on to the next "
             "one; the rest ended between the two, in the way its colour says."
         )
 
     def _parts(self) -> list[tuple[str, str, list[int]]]:
-        """Return the parts of the bars from below: name, colour, number of trials at each rung."""
+        """Return the bar segments from below: name, colour, number of trials at each rung."""
         iterations = np.array([trial.iterations for trial in self.record.trials])
         ends = [*self._rungs[1:], np.inf]
         parts = [("went on", WENT_ON, [int((iterations >= end).sum()) for end in ends])]
@@ -64,7 +64,7 @@ class RungsPlot(Picture):
         return [part for part in parts if any(part[2])]
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on a figure."""
+        """Draw the plot on an empty figure."""
         axes = styled(figure.subplots(), grid="y")
         places, below = np.arange(len(self._rungs)), np.zeros(len(self._rungs))
         for name, colour, counts in self._parts():
@@ -78,7 +78,7 @@ class RungsPlot(Picture):
         legend(axes, loc="upper right")
 
     def interactive(self) -> dict[str, Any]:
-        """Return it for plotly.js."""
+        """Return the plot as a plotly.js figure."""
         places = list(range(len(self._rungs)))
         data = [
             {
@@ -104,7 +104,7 @@ class RungsPlot(Picture):
 
 
 def rungs_of(settings: SchedulerSettings) -> tuple[int, ...]:
-    """Return the iterations at which a scheduler compares trials, ascending, if at any."""
+    """Return the iterations at which a scheduler compares trials, ascending; may be empty."""
     match settings:
         case ResourceChangingSettings():
             return rungs_of(settings.base)
@@ -118,6 +118,6 @@ def rungs_of(settings: SchedulerSettings) -> tuple[int, ...]:
 
 
 def _milestones() -> Callable[[int, float], tuple[int, ...]]:
-    from tune_tf.schedulers.hyperband import milestones  # late: Ray loads here
+    from tune_tf.schedulers.hyperband import milestones  # imports Ray, so it is imported late
 
     return milestones

@@ -1,11 +1,13 @@
-"""Each parameter against the objective."""
+"""Slice plot of each parameter against the objective."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from tune_tf.report.plots.axis import Axis
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.picture import Picture, label_axes, plotly_axis, set_scale, styled, typed
 from tune_tf.report.sweep_record import SweepRecord
@@ -15,7 +17,7 @@ _ROW_HEIGHT = 330
 
 
 class Slices(Picture):
-    """A small picture a parameter: each trial's value of it against its last value."""
+    """Scatter plots of the last value of each trial over the value of each parameter."""
 
     name = "slices"
     title = "Slices"
@@ -29,7 +31,7 @@ class Slices(Picture):
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to draw."""
+        """Reason why nothing can be drawn, or None."""
         if not self._axes:
             return "the space holds nothing but constants"
         if np.isnan(self.record.values).all():
@@ -38,7 +40,7 @@ class Slices(Picture):
 
     @property
     def reading(self) -> str:
-        """How to read it."""
+        """Instructions for reading the plot."""
         text = (
             "Each mark is a trial. Where the best marks crowd at an edge, the range may be too "
             "narrow; where they lie flat, the parameter hardly matters. Options of a choice are "
@@ -49,7 +51,7 @@ class Slices(Picture):
         return text
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on a figure."""
+        """Draw the plot on an empty figure."""
         record = self.record
         grid = figure.subplots(self._rows, self._columns, squeeze=False, sharey=True)
         many = len(record.trials) * len(self._axes) > 3000
@@ -93,9 +95,8 @@ class Slices(Picture):
         )  # fmt: skip
 
     def interactive(self) -> dict[str, Any]:
-        """Return it for plotly.js."""
+        """Return the plot as a plotly.js figure."""
         record = self.record
-        numbers = np.array([trial.number for trial in record.trials])
         data: list[dict[str, Any]] = []
         layout: dict[str, Any] = {
             "grid": {"rows": self._rows, "columns": self._columns, "pattern": "independent"},
@@ -115,50 +116,48 @@ class Slices(Picture):
                 "yaxis": f"y{suffix}",
                 "showlegend": place == 0,
             }
-            for outcome, indices in record.groups:
-                style = STYLES[outcome]
-                chosen = [i for i in indices if not np.isnan(record.values[i] + axis.values[i])]
-                if not chosen and place:
-                    continue
-                data.append(
-                    common
-                    | {
-                        "name": style.word,
-                        "legendgroup": style.word,
-                        "x": typed(axis.jittered[chosen]),
-                        "y": typed(record.values[chosen]),
-                        "customdata": typed(numbers[chosen], "i4"),
-                        "hovertemplate": "trial %{customdata}: %{y}<extra></extra>"
-                        if axis.options is not None
-                        else "trial %{customdata}<br>%{x}: %{y}<extra></extra>",
-                        "marker": {
-                            "color": style.colour,
-                            "symbol": style.symbol,
-                            "size": 4 if len(record.trials) > 500 else 6,
-                            "opacity": 0.6,
-                        },
-                    }
-                )
-            if record.best_index is not None:
-                data.append(
-                    common
-                    | {
-                        "name": "best trial",
-                        "legendgroup": "best",
-                        "x": [_plain_number(axis.jittered[record.best_index])],
-                        "y": [_plain_number(record.values[record.best_index])],
-                        "marker": {
-                            "symbol": "circle-open",
-                            "size": 14,
-                            "line": {"width": 2},
-                        },
-                        "meta": "ink",
-                        "hoverinfo": "skip",
-                    }
-                )
+            data += self._traces(axis, common, first=place == 0)
         return {"data": data, "layout": layout}
+
+    def _traces(
+        self, axis: Axis, common: dict[str, Any], *, first: bool
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the points of one parameter by outcome, then the best trial."""
+        record = self.record
+        numbers = np.array([trial.number for trial in record.trials])
+        for outcome, indices in record.groups:
+            style = STYLES[outcome]
+            chosen = [i for i in indices if not np.isnan(record.values[i] + axis.values[i])]
+            if not chosen and not first:
+                continue
+            yield common | {
+                "name": style.word,
+                "legendgroup": style.word,
+                "x": typed(axis.jittered[chosen]),
+                "y": typed(record.values[chosen]),
+                "customdata": typed(numbers[chosen], "i4"),
+                "hovertemplate": "trial %{customdata}: %{y}<extra></extra>"
+                if axis.options is not None
+                else "trial %{customdata}<br>%{x}: %{y}<extra></extra>",
+                "marker": {
+                    "color": style.colour,
+                    "symbol": style.symbol,
+                    "size": 4 if len(record.trials) > 500 else 6,
+                    "opacity": 0.6,
+                },
+            }
+        if record.best_index is not None:
+            yield common | {
+                "name": "best trial",
+                "legendgroup": "best",
+                "x": [_plain_number(axis.jittered[record.best_index])],
+                "y": [_plain_number(record.values[record.best_index])],
+                "marker": {"symbol": "circle-open", "size": 14, "line": {"width": 2}},
+                "meta": "ink",
+                "hoverinfo": "skip",
+            }
 
 
 def _plain_number(value: float) -> float | None:
-    """Return a number as JSON has it, which knows no NaN."""
+    """Return a number as JSON allows it: None for NaN."""
     return None if math.isnan(value) else float(value)

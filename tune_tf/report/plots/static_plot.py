@@ -1,4 +1,4 @@
-"""A picture as files that stand alone: a PNG, and a page with the same drawing as vectors."""
+"""Static plots as PNG, WebP and SVG."""
 
 import io
 import warnings
@@ -15,18 +15,18 @@ from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 
 
 class Drawing(Protocol):
-    """What can be drawn still: :class:`~tune_tf.report.plots.picture.Picture`, for example."""
+    """Object drawable on a figure, such as :class:`~tune_tf.report.plots.picture.Picture`."""
 
     @property
     def title(self) -> str:
-        """What it shows."""
+        """Title of the plot."""
 
     @property
     def height(self) -> int:
-        """In pixels, for a width of 1,200."""
+        """Height in pixels for a width of 1,200."""
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on an empty figure."""
+        """Draw the plot on an empty figure."""
 
 
 _WIDTH = 1200
@@ -36,13 +36,13 @@ _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
 
 
 def draw_static(picture: Drawing) -> Figure:
-    """Draw a picture on a new figure, 1,200 pixels wide."""
+    """Draw a plot on a new figure, 1,200 pixels wide."""
     figure = Figure(figsize=(_WIDTH / _DPI, picture.height / _DPI), dpi=_DPI, layout="constrained")
     picture.draw(figure)
     figure.suptitle(picture.title, color=INK, fontsize=15, ha="left", x=0.012)
     with _quiet():
         figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once is enough for all its files
+    figure.set_layout_engine("none")  # one layout is enough for all files
     return figure
 
 
@@ -54,7 +54,7 @@ def write_png(figure: Figure, path: Path) -> None:
 
 
 def webp_bytes(figure: Figure) -> bytes:
-    """Return a figure on white as WebP, a tenth of its PNG."""
+    """Return a figure on white as WebP, a tenth of the size of its PNG."""
     FigureCanvasAgg(figure)
     image = io.BytesIO()
     with _quiet():
@@ -63,7 +63,7 @@ def webp_bytes(figure: Figure) -> bytes:
 
 
 def svg_text(figure: Figure) -> str:
-    """Return a figure as an ``svg`` element whose ink follows the page it stands in."""
+    """Return a figure as an ``svg`` element with the colours of the surrounding page."""
     FigureCanvasSVG(figure)
     text = io.StringIO()
     with _quiet():
@@ -77,7 +77,7 @@ def svg_text(figure: Figure) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the warning for a letter that Matplotlib's font lacks, which it draws as a box."""
+    """Silence the warning for characters missing from Matplotlib's font, drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield

@@ -1,4 +1,4 @@
-"""Which trial occupied which slot, and when."""
+"""Timeline of the trials in each slot."""
 
 import heapq
 from collections.abc import Sequence
@@ -29,13 +29,7 @@ _HALF = 0.4
 
 @dataclass(frozen=True)
 class Bar:
-    """A trial in a slot.
-
-    Args:
-        trial: Index of the trial.
-        slot: Row, counted from 0.
-        segment: When it ran there.
-    """
+    """Segment of a trial (an index) in a slot (a row, from 0)."""
 
     trial: int
     slot: int
@@ -43,7 +37,7 @@ class Bar:
 
 
 class Timeline(Picture):
-    """A row a slot, a bar a trial, coloured by how the trial ended."""
+    """Plot with one row per slot and one bar per trial segment, coloured by outcome."""
 
     name = "timeline"
     title = "Timeline of slots"
@@ -56,12 +50,12 @@ class Timeline(Picture):
 
     @property
     def missing(self) -> str | None:
-        """Why there is nothing to draw."""
+        """Reason why nothing can be drawn, or None."""
         return None if self._bars else "no trial's folder says when it ran"
 
     @property
     def reading(self) -> str:
-        """How to read it."""
+        """Instructions for reading the plot."""
         return (
             f"Each row is one of {counted(len(self._slots), 'slot')}, a place where one trial at a "
             "time ran, and each bar a trial. Gaps are time in which a slot trained nothing: "
@@ -69,17 +63,17 @@ class Timeline(Picture):
         )
 
     def draw(self, figure: Figure) -> None:
-        """Draw it on a figure."""
+        """Draw the plot on an empty figure."""
         axes = styled(figure.subplots(), grid="x")
         for outcome, indices in self.record.groups:
             x, width, slots, _ = self._columns(indices)
-            corners = [
+            polygon = [
                 [(at, s - _HALF), (at + w, s - _HALF), (at + w, s + _HALF), (at, s + _HALF)]
                 for at, w, s in zip(x, width, slots, strict=True)
             ]
             axes.add_collection(
                 PolyCollection(
-                    corners,
+                    polygon,
                     facecolors=STYLES[outcome].colour,
                     edgecolors="white",
                     linewidths=0.4 if len(self._bars) < 300 else 0,
@@ -96,7 +90,7 @@ class Timeline(Picture):
         legend(axes, loc="lower left", bbox_to_anchor=(0, 1), ncols=8)
 
     def interactive(self) -> dict[str, Any]:
-        """Return it for plotly.js."""
+        """Return the plot as a plotly.js figure."""
         data = []
         for outcome, indices in self.record.groups:
             x, width, slots, numbers = self._columns(indices)
@@ -132,7 +126,7 @@ class Timeline(Picture):
         return {"data": data, "layout": layout}
 
     def _columns(self, indices: list[int]) -> tuple[list[float], list[float], list[int], list[int]]:
-        """Return start, length, slot and trial's number of the bars of some trials."""
+        """Return start, duration, slot and trial number of the bars of trials."""
         chosen = set(indices)
         bars = [bar for bar in self._bars if bar.trial in chosen]
         start, unit = self.record.start_s, self._unit.seconds
@@ -145,14 +139,11 @@ class Timeline(Picture):
 
 
 def slot_bars(segments: Sequence[Sequence[CurveSegment]]) -> tuple[list[Bar], list[str]]:
-    """Return each trial's place in a slot, and the slots' names.
+    """Assign the segments of trials to slots; return the bars and the names of the slots.
 
-    A process runs one trial at a time. A slot is a place for one process: when a process is gone,
-    the next one of that host takes the first free slot, so that there are as many slots as
-    processes at a time.
-
-    Args:
-        segments: When and where each trial ran.
+    A process runs one trial at a time, and a slot holds one process at a time. When a process ends,
+    the next one on its host takes the first free slot, so there are as many slots as concurrent
+    processes.
     """
     by_process: dict[str, list[tuple[int, CurveSegment]]] = {}
     for trial, of_trial in enumerate(segments):
@@ -186,13 +177,13 @@ def _birth(life: list[tuple[int, CurveSegment]]) -> tuple[float, str]:
 
 
 def _in_turn(life: list[tuple[int, CurveSegment]]) -> list[tuple[int, CurveSegment]]:
-    """Return the segments of a process in order, moved apart where rounded times overlap."""
+    """Return the segments of a process in order, shifted where rounded times overlap."""
     turn: list[tuple[int, CurveSegment]] = []
     for trial, segment in sorted(life, key=lambda each: (int(each[1].end_s), each[0])):
         late = turn[-1][1].end_s - segment.start_s if turn else 0.0
         moved = segment
         if late > 0:
-            # Rounding explains a second; what is later than that is cut, so that nothing drifts.
+            # Rounding explains at most 1 s; longer overlaps are cut, so that shifts do not add up.
             shift = min(late, _ROUNDING_S)
             start = segment.start_s + late
             moved = replace(segment, start_s=start, end_s=max(start, segment.end_s + shift))

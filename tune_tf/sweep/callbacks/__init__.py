@@ -1,4 +1,4 @@
-"""The callbacks of a sweep, in the order in which Tune calls them."""
+"""Callbacks of a sweep, in the order in which Tune calls them."""
 
 from dataclasses import dataclass
 
@@ -31,21 +31,13 @@ from tune_tf.tune_internals.trimmed_trials import TrimTrials
 
 @dataclass(frozen=True)
 class SweepParts:
-    """The parts of a running sweep.
+    """Parts of a running sweep.
 
     Args:
-        folder: The folder of the sweep.
-        plan: The checked plan.
         event_log: The event log, locked by this process.
         recovery: The state to resume from.
-        scheduler: Stops trials early.
-        searcher: Proposes configs.
-        tracker: Writes runs to MLflow; None where tracking is off.
-        outcome_tracker: Knows how the trials ended; the tracker itself where there is one.
-        stopper: Ends trials and the sweep.
-        retention: Removes checkpoints.
-        state_saver: Archives Tune's state.
-        disk_guard: Starts no trial while the disk is full.
+        tracker: MLflow callback; None if tracking is off.
+        outcome_tracker: The MLflow callback itself, if it exists.
     """
 
     folder: SweepFolder
@@ -66,17 +58,13 @@ def sweep_callbacks(parts: SweepParts, export_process: ModelExportProcess) -> li
     """Return the callbacks of a sweep.
 
     The order is part of the saved state: Tune restores the states of callbacks by position.
-
-    Args:
-        parts: The parts of the sweep.
-        export_process: Exports the best model at the end.
     """
     config, plan = parts.folder.config, parts.plan
     logs_best_model = parts.tracker and config.mlflow and config.mlflow.log_best_model
     return [
         # First: it adds outcome and cause to the results that the others read.
         BudgetLimit(config, parts.stopper, parts.outcome_tracker),
-        # Next: those below ask it how trials ended and for the ids of their runs.
+        # Next: later ones read outcomes and run ids from it.
         parts.outcome_tracker,
         # These need no other callback.
         SchedulerStateSaver(parts.scheduler),
@@ -84,7 +72,7 @@ def sweep_callbacks(parts: SweepParts, export_process: ModelExportProcess) -> li
         ResultFiles(parts.folder.path, parts.recovery.storage),
         # After the tracker and the result files: it raises.
         BrokenWorkloadCheck(),
-        # These change how a failed trial is started again, or warn.
+        # These change the restart of a failed trial, or warn.
         *fewer_workers(config.parallelism),
         OomRetries(
             plan.workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries
@@ -93,14 +81,14 @@ def sweep_callbacks(parts: SweepParts, export_process: ModelExportProcess) -> li
         WatchInput(),
         # After the tracker: it logs outcomes and the id of the sweep's run.
         EventRecorder(parts.event_log, parts.outcome_tracker, parts.tracker, parts.folder.secrets),
-        # After the tracker, which has the ids of all runs only at the end of the experiment.
+        # After the tracker, which has all run ids only at the end of the experiment.
         StudyFinalizer(parts.searcher, parts.outcome_tracker, parts.tracker),
-        # After those that read an ended trial: it drops the history of its metrics.
+        # After those that read an ended trial: it drops the metric history of the trial.
         TrimTrials(),
         # Before the retention, which removes only what no saved state needs.
         parts.state_saver,
         parts.retention,
-        # After the retention, which may make room.
+        # After the retention, which may free space.
         parts.disk_guard,
         # Last: it only starts a process.
         *([ExportPrestart(export_process, config.budget)] if logs_best_model else []),

@@ -19,14 +19,7 @@ _TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
 
 
 class BudgetLimit(Callback):
-    """Tune callback that ends a sweep when its budget is spent or its search has converged.
-
-    Args:
-        config: The sweep's settings.
-        end: Stopper of the sweep.
-        outcome_tracker: Knows how the trials ended.
-        spending: Makes the counter of epochs and hours.
-    """
+    """Tune callback that ends a sweep when its budget is spent or its search has converged."""
 
     def __init__(
         self,
@@ -47,7 +40,7 @@ class BudgetLimit(Callback):
 
     @property
     def spending(self) -> Spending:
-        """What the sweep has spent."""
+        """Resources that the sweep has spent."""
         return self._spending
 
     def setup(self, *args: Any, **info: Any) -> None:
@@ -56,7 +49,7 @@ class BudgetLimit(Callback):
         self._end.add_check(self._look)
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """End the sweep if a trial of an earlier session has reached the target."""
+        """End the sweep if a trial of an earlier session reached the target."""
         if self._is_resumed:
             self._is_resumed = False
             for trial in trials:
@@ -66,7 +59,7 @@ class BudgetLimit(Callback):
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Count what the trial reserves."""
+        """Count the resources of the trial."""
         self._spending.add(trial)
         self._end.mark_closed(trial.trial_id)
 
@@ -78,7 +71,7 @@ class BudgetLimit(Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Count the iteration; add outcome and cause to the result of a trial ended here."""
+        """Count the iteration; add outcome and cause to the last result of a stopped trial."""
         self._spending.epochs += 1
         ending = self._end.trial_end(trial.trial_id)
         if result.get("done"):
@@ -147,7 +140,7 @@ class BudgetLimit(Callback):
         return None
 
     def _converged(self, trials: list[Trial]) -> str | None:
-        """Count the trials that have ended since the best one; return the reason to end."""
+        """Count the trials without improvement; return the reason to end, if any."""
         patience = self._config.budget.patience
         outcomes = self._outcome_tracker.outcomes
         if patience is None or len(self._seen) == len(outcomes):

@@ -22,7 +22,7 @@ from tune_tf.tracking.outcome_tracker import OutcomeTracker, latest_result
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 5.0
-_NEWEST = 2  # what Tune keeps of each trial where the scheduler lets it
+_NEWEST = 2  # as many as Tune keeps of each trial by default
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class CheckpointNeeds:
 
     Args:
         ended: Ids of the trials that a resume would not run.
-        needed: Paths of the checkpoints that trials resumed from, or could be given.
-        newest: Path of each trial's newest checkpoint, by Tune's id.
+        needed: Paths of checkpoints that trials resume from or the scheduler may assign.
+        newest: Path of each trial's newest checkpoint, by trial id.
     """
 
     ended: frozenset[str]
@@ -41,22 +41,19 @@ class CheckpointNeeds:
 
 
 class CheckpointRetention(Callback):
-    """Tune callback that removes checkpoints nobody needs any more.
+    """Tune callback that removes unneeded checkpoints.
 
-    It keeps those of the best trials that have ended (with several objectives also of the Pareto
-    front), those of all trials that may continue, and those that the scheduler may give to another
-    trial. Checkpoints of an ended trial are removed only once a saved state knows of its end, as a
-    resume after a kill starts from that state. Where Tune keeps all checkpoints of a trial for the
-    scheduler, those before the last two are removed as soon as no trial can be given them.
+    It keeps those of the best ended trials (with several objectives also of the Pareto front),
+    those of all trials that may continue, and those that the scheduler may assign to another trial.
+    An ended trial loses its checkpoints only once a saved state contains its end, because a resume
+    after a kill starts from that state. If Tune keeps all checkpoints of a trial for the scheduler,
+    those before the last two are removed as soon as the scheduler can no longer assign them.
 
     Args:
-        config: The sweep's settings.
-        storage: Where the checkpoints are.
         snapshots: Holds the :meth:`current_needs` of the newest state on disk.
-        scheduler: Knows which checkpoints it may still need.
-        outcome_tracker: Knows how trials ended; Tune must call it before this one.
+        scheduler: Lists the checkpoints that it may still need.
+        outcome_tracker: Tracks outcomes; Tune must call it before this callback.
         on_removal: Receives the id of an ended trial before its checkpoints are removed.
-        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -84,7 +81,7 @@ class CheckpointRetention(Callback):
         self._done: set[str] = set()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Note the trials."""
+        """Update the list of trials."""
         self._trials = trials
 
     def on_checkpoint(
@@ -101,7 +98,7 @@ class CheckpointRetention(Callback):
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Note that a trial runs, which may have ended before."""
+        """Note that a trial runs, possibly again."""
         self._done.discard(trial.trial_id)
         self._num_ended_done = None
 
@@ -114,12 +111,12 @@ class CheckpointRetention(Callback):
             self.remove_unneeded()
 
     def current_needs(self) -> CheckpointNeeds:
-        """Return what a resume from the present state would need."""
+        """Return the checkpoints that a resume from the present state would need."""
         ended = frozenset(trial.trial_id for trial in self._trials if trial.is_finished())
         return CheckpointNeeds(ended, self._needed(), dict(self._newest))
 
     def remove_unneeded(self) -> None:
-        """Remove what neither the sweep nor the newest state on disk needs."""
+        """Remove checkpoints that neither the sweep nor the newest state on disk needs."""
         saved: CheckpointNeeds | None = self._snapshots.written
         if self._config.keep_checkpoints == "all" or saved is None:
             return
@@ -151,7 +148,7 @@ class CheckpointRetention(Callback):
     def _best(self, ended: Iterable[Trial]) -> set[str]:
         """Return the ids of the trials whose checkpoints are kept.
 
-        A trial that drops out never returns: others are ranked before it, and none disappears.
+        A trial that drops out never returns, as the trials ranked before it never disappear.
         """
         candidates, points = [], {}
         for trial in ended:
@@ -164,7 +161,7 @@ class CheckpointRetention(Callback):
                 points[trial.trial_id] = [float("nan") if it is None else it for it in values]
         objective = self._config.leading_objective
         ranked = best_first(candidates, objective)
-        # Infeasible trials fill the places that feasible ones leave.
+        # Infeasible trials fill the remaining places.
         rest = (replace(each, feasible=True) for each in candidates if not each.feasible)
         places = [*ranked, *best_first(rest, objective)][: int(self._config.keep_checkpoints)]
         front = pareto_front(points, self._config.objectives) if points else ()
@@ -175,14 +172,14 @@ class CheckpointRetention(Callback):
         if there and not any(_is_needed(path, needed) for path in there):
             try:
                 self._on_removal(trial.trial_id)
-            except OSError:  # the disk is full, until they are gone
+            except OSError:  # the disk is full until they are removed
                 self._remove(there, needed)
                 self._on_removal(trial.trial_id)
         if self._remove(there, needed):
             self._done.add(trial.trial_id)
 
     def _older_than(self, trial: Trial, newest: str) -> list[str]:
-        """Return a trial's checkpoints before the last two that a state may name."""
+        """Return a trial's checkpoints except the last two up to ``newest``."""
         there = self._storage.checkpoints(str(trial.path))
         return [path for path in there if path <= newest][:-_NEWEST]
 
@@ -201,7 +198,7 @@ class CheckpointRetention(Callback):
 
 
 def _resume_checkpoints(trials: Iterable[Trial]) -> frozenset[str]:
-    """Return the paths of the checkpoints that trials would be restored from."""
+    """Return the paths of the checkpoints that trials resume from."""
     return frozenset(trial.checkpoint.path for trial in trials if trial.checkpoint)
 
 

@@ -1,4 +1,4 @@
-"""Requests to a running sweep from other processes."""
+"""Control requests from other processes to a running sweep."""
 
 import logging
 import os
@@ -21,10 +21,7 @@ class ControlRequests:
     """Reader of control requests that stops the sweep or single trials.
 
     Args:
-        channel: The control channel of the sweep.
-        end: Stopper of the sweep.
-        interrupt: Interrupts the sweep, so that it can be resumed; SIGINT by default.
-        clock: Monotonic seconds.
+        interrupt: Interrupts the sweep so that it can be resumed; sends SIGINT by default.
     """
 
     def __init__(

@@ -19,29 +19,25 @@ from tune_tf.formatting import bytes_text
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
-_MORE = (
-    1.1  # what has to be free before it goes on, so that it does not begin and stop all the time
-)
+_MORE = 1.1  # hysteresis: free space to start trials again, as a multiple of the minimum
 
 
 def free_bytes(path: Path) -> int:
-    """Return the free bytes of the file system of a path."""
+    """Return the free bytes of a path's disk."""
     return shutil.disk_usage(path).free
 
 
 class DiskGuard(Callback):
-    """Tune callback that holds back new trials while disk space is low.
+    """Tune callback that starts no trial while disk space is low.
 
-    Running trials continue, and new ones start again once there is space. Only disks of the
-    driver's machine are checked.
+    Running trials continue, and new ones start again once space is free. Only disks of the driver's
+    machine are checked.
 
     Args:
         min_free_bytes: Bytes that must be free; 0 for no limit.
         places: Folders that the sweep writes to.
-        on_pause: Receives the reason when new trials are held back.
+        on_pause: Receives the reason when new trials are paused.
         on_resume: Called when they start again.
-        free: Returns the free bytes of a folder.
-        clock: Monotonic seconds.
 
     Attributes:
         interrupted: Whether Ctrl-C was pressed.
@@ -103,7 +99,7 @@ class DiskGuard(Callback):
         why = self._short()
         if why and self._why is None:
             _log.warning("no new trial starts: %s. It goes on by itself when there is room", why)
-            with contextlib.suppress(OSError):  # there may be no room left to note it
+            with contextlib.suppress(OSError):  # the disk may be too full to record it
                 self._on_pause(why)
         elif self._why and not why:
             _log.warning("there is room on the disk again: new trials start")
@@ -116,7 +112,7 @@ class DiskGuard(Callback):
             try:
                 free = self._free(path)
             except OSError:
-                continue  # it is not there yet, or gone: whoever writes to it will say so
+                continue  # missing folder: writing to it will raise an error
             if free < wanted:
                 return (
                     f"{bytes_text(free)} are free at {path}, and min_free_disk is "

@@ -18,9 +18,8 @@ class EventRecorder(Callback):
     """Tune callback that writes starts, pauses and outcomes of trials to the event log.
 
     Args:
-        event_log: The event log.
-        outcome_tracker: Knows how trials ended; Tune must call it before this one.
-        tracker: Knows the id of the sweep's MLflow run; None where tracking is off.
+        outcome_tracker: Tracks outcomes; Tune must call it before this callback.
+        tracker: Provides the id of the sweep's MLflow run; None if tracking is off.
         secrets: Texts to mask in trial logs besides the secrets of the environment.
     """
 
@@ -37,7 +36,7 @@ class EventRecorder(Callback):
         self._secrets = secrets
         self._active: dict[str, Trial] = {}
         self._num_seen = 0
-        self._unstarted: dict[str, Trial] = {}  # and not in the event log
+        self._unstarted: dict[str, Trial] = {}  # nor in the event log
         pages = event_log.history.trials
         self._recorded: dict[str, Outcome] = {
             trial_id: page.outcome for trial_id, page in pages.items() if page.outcome is not None
@@ -61,11 +60,11 @@ class EventRecorder(Callback):
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Record that a trial has failed for good."""
+        """Record that a trial failed for good."""
         self._note(trial)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Record paused trials, and those for whose end Tune calls no hook."""
+        """Record paused trials, and ends for which Tune calls no hook."""
         for trial_id, trial in list(self._active.items()):
             if trial.status == Trial.PAUSED:
                 del self._active[trial_id]
@@ -83,7 +82,7 @@ class EventRecorder(Callback):
         self._note_run()
 
     def _note_overtaken(self, trials: list[Trial], started: Trial) -> None:
-        """Record trials with a lower number than a started one: a resume counts on from it."""
+        """Record unstarted trials before a started one, as a resume continues its numbering."""
         self._unstarted |= {each.trial_id: each for each in trials[self._num_seen :]}
         self._num_seen = len(trials)
         self._unstarted.pop(started.trial_id, None)
@@ -94,7 +93,7 @@ class EventRecorder(Callback):
                     self._event_log.record_creation(trial_id, trial_number(trial), trial.config)
 
     def _note_run(self) -> None:
-        """Record the id of the sweep's run, which may be created after the last step."""
+        """Record the id of the sweep's MLflow run, which may be created after the last step."""
         if self._tracker is not None and self._tracker.parent_run_id:
             self._event_log.record_parent_run(self._tracker.parent_run_id)
             self._tracker = None

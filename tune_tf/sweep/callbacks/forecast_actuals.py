@@ -1,4 +1,4 @@
-"""Writer of what a sweep took beside its forecast."""
+"""Recording of a sweep's actuals beside its forecast."""
 
 import logging
 import time
@@ -21,11 +21,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ForecastActuals:
-    """Comparison of a forecast with what the sessions of a sweep took.
+    """Comparison of a sweep's forecast with its actuals.
 
     Args:
-        begun_s: Start of this session by the clock, before Ray was started.
-        clock: Seconds since 1970.
+        begun_s: Start of this session, before that of Ray, in seconds since 1970.
     """
 
     begun_s: float
@@ -37,17 +36,15 @@ class ForecastActuals:
         return cls(clock(), clock)
 
     def copy_forecast(self, folder: SweepFolder) -> None:
-        """Copy the forecast of the sweep's settings, if there is one, into its folder."""
+        """Copy the forecast of the sweep's settings, if any, into its folder."""
         forecast = read_forecast(folder.config)
         if forecast is not None:
             write_actuals(folder.path, ForecastWithActuals(forecast, None))
 
     def write(self, result: SweepResult, *, closed: bool) -> None:
-        """Write what the sweep took beside its forecast.
+        """Write the actuals of a sweep that has a forecast.
 
-        Args:
-            result: The result of the sweep.
-            closed: Whether the report and the best model have been written.
+        ``closed`` says whether the report and the best model have been written.
         """
         saved = read_actuals(result.path)
         if saved is None:

@@ -1,4 +1,4 @@
-"""Scheduler state and clear errors around Tune's own loop."""
+"""Guards around Tune's loop: saved scheduler state and clear errors."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SchedulerStateSaver(tune.Callback):
-    """Tune callback that saves the scheduler's state, which Tune's own snapshots leave out."""
+    """Tune callback that saves the scheduler's state, which Tune's own state excludes."""
 
     def __init__(self, scheduler: TrialScheduler) -> None:
         self._scheduler = scheduler
@@ -43,16 +43,12 @@ class SchedulerStateSaver(tune.Callback):
 
 
 class BrokenWorkloadCheck(tune.Callback):
-    """Tune callback that ends a sweep whose first trials find the workload invalid."""
+    """Tune callback that ends a sweep if its first trials find the workload invalid."""
 
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """End the sweep if the workload is invalid and no trial has reported.
-
-        Raises:
-            WorkloadError: The error of the trial's process.
-        """
+        """Raise the WorkloadError of the trial's process, if no trial has reported."""
         if any(latest_result(other) for other in trials):
             return
         # Ray keeps only the text of an error in an actor's constructor.

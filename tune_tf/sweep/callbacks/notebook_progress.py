@@ -18,10 +18,10 @@ _EVERY_S = 1.0
 
 @contextlib.contextmanager
 def draw_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
-    """Show a sweep below the notebook cell that runs it, and once more when it is over.
+    """Draw a running sweep below its notebook cell, and once more at the end.
 
     Yields:
-        A list with the callback that draws; empty outside of notebooks.
+        A list with the drawing callback; empty outside notebooks.
     """
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
@@ -34,12 +34,7 @@ def draw_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
 
 
 class NotebookProgress(Callback):
-    """Tune callback that draws a sweep below a notebook cell and updates the picture.
-
-    Args:
-        folder: The sweep's folder.
-        clock: Monotonic seconds.
-    """
+    """Tune callback that draws the progress of a sweep below a notebook cell."""
 
     def __init__(self, folder: SweepFolder, clock: Callable[[], float] = time.monotonic) -> None:
         from IPython.display import HTML, display  # only notebooks have it
@@ -49,18 +44,18 @@ class NotebookProgress(Callback):
         self._html = HTML
         self._drawn = clock()
         self._seen = SweepView.of(folder)
-        show: Any = display  # it has no types
+        show: Any = display  # untyped
         self._picture = show(self._card(), display_id=True)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Draw again if the picture is a second old."""
+        """Redraw if the picture is a second old."""
         now = self._clock()
         if now - self._drawn >= _EVERY_S:
             self._drawn = now
             self.draw()
 
     def draw(self) -> None:
-        """Draw the sweep from its folder."""
+        """Draw the present state of the sweep's folder."""
         self._seen = SweepView.of(self._folder, before=self._seen)
         self._picture.update(self._card())
 

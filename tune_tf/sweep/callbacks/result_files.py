@@ -1,4 +1,4 @@
-"""Result files of trials, written at once."""
+"""Immediate writing of result files of trials."""
 
 import json
 import os
@@ -18,14 +18,10 @@ _PARAMS = "params.json"
 
 
 class ResultFiles(Callback):
-    """Tune callback that writes ``result.json`` and ``params.json`` as Tune's own logger does.
+    """Tune callback that writes ``result.json`` and ``params.json`` like Tune's own logger.
 
     Tune's logger writes to a staging folder that is copied at intervals, so a killed driver loses
-    the last seconds. This one appends each result to the sweep's folder before the next is read.
-
-    Args:
-        folder: The sweep's folder.
-        storage: Where the trials' checkpoints are.
+    the last seconds. This callback appends each result to the sweep's folder at once.
     """
 
     def __init__(self, folder: Path, storage: SweepStorage) -> None:
@@ -35,7 +31,7 @@ class ResultFiles(Callback):
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Write the trial's config, which a scheduler may have changed."""
+        """Write the trial's config, as the scheduler may have changed it."""
         path = self._folder_of(trial)
         text = json.dumps(trial.config, indent=2, sort_keys=True, cls=SafeFallbackEncoder)
         write_atomically(path / _PARAMS, text + "\n", on_disk=False)
@@ -69,7 +65,7 @@ class ResultFiles(Callback):
         checkpoint: Checkpoint,
         **info: Any,
     ) -> None:
-        """Write the location of the last checkpoint if it is in remote storage."""
+        """Write the URI of the last checkpoint if it is in remote storage."""
         place = self._storage.place(checkpoint.path)
         if isinstance(place, str):
             write_atomically(

@@ -1,4 +1,4 @@
-"""Archiving of Tune's state, and the check that a resume has restored it."""
+"""Archiving of Tune's state, and a check that a resume restored it."""
 
 import contextlib
 import logging
@@ -16,13 +16,12 @@ from tune_tf.sweep.state.snapshots import STATE_FILES, Snapshots
 class StateSaver(Callback):
     """Tune callback that archives each state that Tune writes.
 
-    Tune writes its state in its loop and calls this afterwards, so the files match each other.
+    Tune calls it after writing its state in the same loop, so the files are consistent.
 
     Args:
-        snapshots: Writes the archives.
-        expected: Ids of the trials that Tune must restore. Where it cannot, it only logs that and
-            starts over, which would run every trial again.
-        moment: Returns what :attr:`Snapshots.written` holds once a state is on disk.
+        expected: Ids of the trials that Tune must restore. Tune itself only logs a failed restore
+            and runs every trial again.
+        moment: Returns the value of :attr:`Snapshots.written` for a state.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class StateSaver(Callback):
 
     @contextlib.contextmanager
     def require_restore(self) -> Iterator[None]:
-        """Raise where Tune cannot restore its trials and would start over.
+        """Raise an error if Tune cannot restore its trials and would start over.
 
         Raises:
             SweepConflictError: The trials cannot be restored.
@@ -65,11 +64,7 @@ class StateSaver(Callback):
             ) from reason.error
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """End the sweep if Tune has not restored its trials.
-
-        Raises:
-            SweepConflictError: Trials are missing.
-        """
+        """Raise SweepConflictError if Tune has not restored all trials."""
         if missing := self._expected - {trial.trial_id for trial in trials}:
             raise SweepConflictError(
                 f"Ray Tune has not taken up {len(missing)} trials of the sweep, and would run them "
@@ -89,7 +84,7 @@ class StateSaver(Callback):
     def _keep(self, trials: list[Trial]) -> None:
         if not self._paths and trials:
             staging = Path(trials[0].local_experiment_path)
-            # Beside this session's files there are those of earlier ones.
+            # The folder also holds files of earlier sessions.
             found = [sorted(staging.glob(name), key=_written_ns) for name in STATE_FILES]
             self._paths = [paths[-1] for paths in found] if all(found) else []
         if not self._paths:
@@ -106,7 +101,7 @@ def _written_ns(path: Path) -> int:
 
 
 class _RestartReason(logging.Filter):
-    """Log filter that catches why Tune starts over, which it only logs."""
+    """Log filter that catches the error of a failed restore, which Tune only logs."""
 
     def __init__(self) -> None:
         super().__init__()

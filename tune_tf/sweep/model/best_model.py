@@ -1,4 +1,4 @@
-"""The best model of a sweep that has ended, in MLflow."""
+"""Logging and registration of a sweep's best model in MLflow."""
 
 import logging
 import threading
@@ -27,12 +27,12 @@ _ANSWER_S = 20.0
 
 @dataclass(frozen=True)
 class LoggedBestModel:
-    """Where MLflow has the best model.
+    """Best model in MLflow.
 
     Args:
-        uri: What ``mlflow.keras.load_model`` takes.
-        version_uri: The same as a registered version; None if it is not registered.
-        folder: The same on disk; None if it was logged before.
+        uri: URI for ``mlflow.keras.load_model``.
+        version_uri: URI of its registered version; None if it is not registered.
+        folder: Local copy; None if the model was logged before.
     """
 
     uri: str
@@ -48,19 +48,13 @@ def log_best_model(
     tracking_uri: str,
     run_ids: Mapping[str, str],
 ) -> LoggedBestModel | None:
-    """Log a sweep's best model, and register it if that is asked for; never twice.
+    """Log a sweep's best model and register it if configured; never twice.
 
-    Whatever goes wrong is a warning that says what to do: the sweep has its result.
-
-    Args:
-        result: The sweep, not interrupted.
-        settings: Whether and as what it is registered.
-        writer: Writes the model's folder, beside the trials' in the sweep's.
-        tracking_uri: Where MLflow keeps the runs.
-        run_ids: Trial id to MLflow's id of its run.
+    An error becomes a warning with a remedy, as the sweep has its result. The sweep must not be
+    interrupted. ``run_ids`` maps trial ids to those of MLflow runs.
 
     Returns:
-        Where MLflow has it; None if there is none, or it could not be logged.
+        The logged model; None if no best trial exists or logging failed.
     """
     problem = "The best model was not logged to MLflow"
     try:
@@ -71,12 +65,12 @@ def log_best_model(
         version = runs.register(best, logged.uri, settings.register_best, settings.best_alias)
         return replace(logged, version_uri=version)
     except UnknownMetricError:
-        return None  # no trial is the best, as the sweep's report says
+        return None  # no best trial, as the report says
     except KeyboardInterrupt:
         reason = "it was interrupted"
     except Exception as error:  # noqa: BLE001  the sweep's result must not be lost with it
         _log.debug("Logging the best model failed", exc_info=error)
-        # A store's error may quote the URI that it was reached by.
+        # A store's error may quote its URI, which may hold a password.
         text = mask_secrets(str(error).replace(tracking_uri, "the store")).strip()
         reason = text.splitlines()[-1] if text else type(error).__name__
     _log.warning(
@@ -96,20 +90,13 @@ def logged_best(
     tracking_uri: str,
     run_ids: Mapping[str, str],
 ) -> tuple[BestModel, LoggedBestModel, BestModelRuns]:
-    """Log a sweep's best model, unless it is logged already.
-
-    Args:
-        result: The sweep.
-        settings: As what it may be registered.
-        writer: Writes the model's folder, if that has to be done.
-        tracking_uri: Where MLflow keeps the runs.
-        run_ids: Trial id to MLflow's id of its run.
+    """Log a sweep's best model unless it is logged already.
 
     Returns:
-        Which model it is, where MLflow has it, and the runs that name it.
+        The model, its place in MLflow, and the runs that refer to it.
 
     Raises:
-        UnknownMetricError: No trial is the best.
+        UnknownMetricError: No feasible trial reported a finite value.
         StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
         CheckpointError: The best trial has no checkpoint.
     """
@@ -156,7 +143,7 @@ def logged_best(
 
 
 def _await_answer(client: "MlflowClient", run_id: str) -> None:
-    """Ask the store for a run; MLflow itself would go on asking a dead one for minutes.
+    """Check that the store answers; MLflow itself retries a dead one for minutes.
 
     Raises:
         StoreUnavailableError: No answer came in time.
@@ -166,7 +153,7 @@ def _await_answer(client: "MlflowClient", run_id: str) -> None:
     def ask() -> None:
         try:
             answers.append(client.get_run(run_id))
-        except Exception as error:  # noqa: BLE001  it is raised where the answer is awaited
+        except Exception as error:  # noqa: BLE001  raised below, in the waiting thread
             answers.append(error)
 
     thread = threading.Thread(target=ask, name="tune_tf-best-model", daemon=True)

@@ -1,4 +1,4 @@
-"""The model of a trial, written to serve it."""
+"""Export of a trial's model for serving."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection.sweep_view import SweepView
-from tune_tf.results import SUFFIXES, TrialResult, check_export
+from tune_tf.results import EXPORT_SUFFIXES, TrialResult, check_export
 
 if TYPE_CHECKING:
     from tune_tf.training.export import FileFormat
@@ -14,15 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Export:
-    """A model that was written.
+    """Exported model.
 
     Args:
         path: The file, or the folder of a ``saved_model``.
-        file_format: How it was written.
-        sweep_id: Whose trial.
-        trial: The trial.
-        workload: As the sweep file names it: of a ``.keras`` file its module must be imported first
-            if it has layers or functions of its own.
+        workload: Workload as written in the sweep file. Loading a ``.keras`` file with custom
+            layers or functions requires its module to be imported first.
     """
 
     path: Path
@@ -41,31 +38,31 @@ def export_trial(
     storage_path: str | Path = "sweeps",
     force: bool = False,
 ) -> Export:
-    """Write the model of a trial's last checkpoint, by default the best trial's.
+    """Export the model of a trial's last checkpoint, by default the best trial's.
 
-    TensorFlow loads in this process. What ``Workload.per_example`` computes is no part of a model.
+    TensorFlow is loaded in this process. The model excludes ``Workload.per_example``.
 
     Args:
-        sweep: The sweep's folder, its id, or its name for the latest sweep of that name.
-        output: Where to; by default a name in the working directory that tells sweep and trial.
-        trial: The trial's id, its beginning, or its number.
+        sweep: Folder, id or name of the sweep; a name selects its latest sweep.
+        output: Path to write; by default named after sweep and trial, in the working directory.
+        trial: The trial's id, a prefix of it, or its number.
         file_format: As for :meth:`tune_tf.SweepResult.export_model`.
-        storage_path: Where sweeps are looked for by id or name.
-        force: Whether what is there is replaced.
+        storage_path: Folder that is searched for ids and names.
+        force: Whether to replace an existing file or folder.
 
     Raises:
         UnknownSweepError: There is no such sweep.
         UnknownTrialError: The sweep has no such trial.
-        UnknownMetricError: No trial is the best.
+        UnknownMetricError: No feasible trial reported a finite value.
         CheckpointError: The trial has no checkpoint, or it cannot be read.
-        InvalidSettingsError: The output is there already, or does not go with the format, or that
-            needs a package that is not installed.
-        WorkloadError: The workload cannot be imported, or its model not be written so.
+        InvalidSettingsError: The output exists or does not match the format, or the format needs a
+            package that is not installed.
+        WorkloadError: The workload cannot be imported, or its model not exported in this format.
     """
     view = SweepView.open(sweep, storage_path)
     result = view.result
     chosen = result.best_trial if trial is None else view.trial(trial).result
-    suffix = SUFFIXES.get(file_format, "")
+    suffix = EXPORT_SUFFIXES.get(file_format, "")
     path = Path(output or f"{result.sweep_id}-trial-{chosen.number}{suffix}")
     check_export(path, file_format)
     if path.exists() and not force:

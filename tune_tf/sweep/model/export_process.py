@@ -1,7 +1,7 @@
-"""The best trial's model as a folder that MLflow loads, written in a process of its own.
+"""Separate process that saves a sweep's best model in MLflow's format.
 
-TensorFlow takes seconds to load, and the driver never loads it. The process is started shortly
-before the sweep is expected to end, so that the end need not wait for it.
+TensorFlow takes seconds to load, and the driver never loads it. The process starts shortly before
+the expected end of the sweep, so that the end need not wait for it.
 """
 
 import contextlib
@@ -25,18 +25,17 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import throwaway_run
 from tune_tf.workload import Config, Workload
 
-_EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, in more on a busy one
-_NICENESS = 10  # the last trials go first
+_EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, longer on a busy one
+_NICENESS = 10  # the last trials have priority
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A folder as MLflow saves models.
+    """Folder with a model in MLflow's format.
 
     Args:
-        path: The folder.
-        custom: Classes and functions of the user's that must be imported before it is loaded.
+        custom: The user's classes and functions that must be imported before loading.
         has_example: Whether it holds a signature and an input example.
     """
 
@@ -46,13 +45,13 @@ class ModelFolder:
 
 
 class ModelExportProcess:
-    """The process that writes the best model's folder; a context manager that ends it."""
+    """Context manager of a process that saves models in MLflow's format."""
 
     def __init__(self) -> None:
         self._actor: Any = None
 
     def __enter__(self) -> Self:
-        """Do nothing yet: the process is started when it is needed."""
+        """Return self; the process starts when needed."""
         return self
 
     def __exit__(
@@ -61,15 +60,15 @@ class ModelExportProcess:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the process, if it was started."""
+        """End the process if it was started."""
         if self._actor is not None:
             ray.kill(self._actor)
             self._actor = None
 
     def start(self) -> None:
-        """Start the process, unless it runs already; does not wait."""
+        """Start the process, unless it is running, without waiting for it."""
         if self._actor is None:
-            # It waits for no trial's CPU, and takes none away.
+            # Reserves no CPU, so it neither waits for trials nor delays them.
             self._actor = ray.remote(num_cpus=0, max_restarts=0)(_ExportActor).remote()
 
     def write(
@@ -80,17 +79,12 @@ class ModelExportProcess:
         path: Path,
         metadata: Mapping[str, Any],
     ) -> ModelFolder:
-        """Write the model of a checkpoint, in place of what the folder held before.
+        """Save the model of a checkpoint, replacing the folder at ``path``.
 
-        Args:
-            workload: Whose model.
-            config: The trial's values.
-            checkpoint: Where the trial's checkpoint is.
-            path: The folder to write.
-            metadata: What is kept in the folder about the model's origin, for JSON.
+        ``metadata`` is JSON data about the model's origin that MLflow keeps in the folder.
 
         Raises:
-            RayTaskError: The model cannot be built, restored or saved, as its process says.
+            RayTaskError: The model cannot be built, restored or saved.
         """
         self.start()
         asked = self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
@@ -99,13 +93,7 @@ class ModelExportProcess:
     def test_metrics(
         self, workload: Workload, config: Config, checkpoint: CheckpointLocation
     ) -> dict[str, float]:
-        """Return what the model of a checkpoint makes of ``Data.test``: ``test_loss`` and so on.
-
-        Args:
-            workload: Whose model and data.
-            config: The trial's values.
-            checkpoint: Where the trial's checkpoint is.
-        """
+        """Return a checkpoint's metrics on ``Data.test``, such as ``test_loss``."""
         self.start()
         metrics: dict[str, float] = ray.get(
             self._actor.test_metrics.remote(workload, config, checkpoint)
@@ -114,13 +102,7 @@ class ModelExportProcess:
 
 
 class ExportPrestart(tune.Callback):
-    """Starts the process of a writer shortly before a sweep is expected to end.
-
-    Args:
-        writer: The writer.
-        budget: When the sweep ends.
-        clock: Seconds that only grow.
-    """
+    """Tune callback that starts the export process shortly before a sweep's expected end."""
 
     def __init__(
         self,
@@ -135,14 +117,14 @@ class ExportPrestart(tune.Callback):
         self._begun = clock()
 
     def setup(self, *args: Any, **info: Any) -> None:
-        """Note when the sweep begins, or goes on."""
+        """Note when the session begins."""
         self._num_ended = 0
         self._begun = self._clock()
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Start the process if the trials that are left will take no longer than it does."""
+        """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
         elapsed_s = self._clock() - self._begun
         left = self._budget.num_samples - sum(each.is_finished() for each in trials)
@@ -154,18 +136,18 @@ class ExportPrestart(tune.Callback):
 
 
 class _ExportActor:
-    """Runs in the writer's process, and nothing else does."""
+    """Ray actor of the export process."""
 
     def __init__(self) -> None:
         os.nice(_NICENESS)
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs belong to the trials
         if "DO_NOT_TRACK" not in os.environ:
             os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
         from tune_tf.training.devices import claim_devices
 
         claim_devices(TrialResources(cpus=1), 1)
-        import mlflow.keras  # noqa: F401  loads now what is needed at the end
+        import mlflow.keras  # noqa: F401  loaded early for the end of the sweep
 
     def write(
         self,
@@ -214,7 +196,7 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
         str(folder),
         signature=signature,
         input_example=example,
-        # MLflow would find them out by loading the model in a process of its own: seconds more.
+        # MLflow would infer them by loading the model in another process, which takes seconds.
         pip_requirements=requirements(),
         metadata=metadata,
     )
@@ -222,8 +204,8 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
 
 @contextlib.contextmanager
 def _replace_folder(path: Path) -> Iterator[Path]:
-    """Make a folder that takes the place of another once it is whole."""
-    for partial in path.parent.glob(f".{path.name}.*"):  # of a process that was killed meanwhile
+    """Yield a new folder that replaces another one once it is complete."""
+    for partial in path.parent.glob(f".{path.name}.*"):  # left by a killed process
         shutil.rmtree(partial, ignore_errors=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.mkdir(parents=True)
@@ -236,7 +218,7 @@ def _replace_folder(path: Path) -> Iterator[Path]:
 
 
 def requirements() -> list[str]:
-    """Return what a process needs to load a Keras model, pinned to what is installed here."""
+    """Return requirements to load a Keras model, pinned to the installed versions."""
     found = []
     for names in (("keras",), _TENSORFLOW, ("numpy",)):
         for name in names:

@@ -1,4 +1,4 @@
-"""How the final model is spread over devices."""
+"""Parallelism and resources of a sweep's final model."""
 
 from dataclasses import replace
 
@@ -13,16 +13,17 @@ from tune_tf.trainables.factory import default_resources
 def final_parallelism(
     config: SweepConfig, num_replicas: int | None, batch_size: int
 ) -> Parallelism:
-    """Return how the final model is spread; folds and ensembles become one model of all rows.
+    """Return the parallelism of the final model.
+
+    Folds and ensembles become one model of all rows.
 
     Args:
         config: The sweep's settings.
-        num_replicas: Copies of the model; None for all GPUs of a node where there are some, else as
-            in the sweep.
-        batch_size: Rows of an update; each copy needs one at least.
+        num_replicas: Model replicas; None for all GPUs of a node, or as in the sweep without GPUs.
+        batch_size: Global batch size; each replica needs at least one row.
 
     Raises:
-        InvalidSettingsError: The sweep's kind of parallelism has no such number of copies.
+        InvalidSettingsError: The sweep's kind of parallelism does not support this number.
     """
     spread = config.parallelism
     if isinstance(spread, Subtasks):
@@ -52,12 +53,7 @@ def final_parallelism(
 
 
 def final_resources(config: SweepConfig, spread: Parallelism) -> TrialResources:
-    """Return what the final model reserves: of one node all that it can use.
-
-    Args:
-        config: The sweep's settings.
-        spread: How it is spread.
-    """
+    """Return the resources of the final model: all that it can use of one node."""
     if not isinstance(spread, Mirrored):
         return config.resources or default_resources(spread)
     on_gpus = _gpus_of_a_node(config) > 0
@@ -69,7 +65,7 @@ def final_resources(config: SweepConfig, spread: Parallelism) -> TrialResources:
 
 
 def _gpus_of_a_node(config: SweepConfig) -> int:
-    """Return the most GPUs that a node has; 0 where the sweep asks for none."""
+    """Return the largest GPU count of a node; 0 if the sweep requests none."""
     if config.resources is not None and not config.resources.gpus:
         return 0
     return int(largest_node(TrialResources(cpus=1, gpus=1)).get("GPU", 0))

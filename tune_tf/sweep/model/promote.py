@@ -1,4 +1,4 @@
-"""The best model of a sweep as the one that is served: an alias in MLflow's registry."""
+"""Promotion of a sweep's best or final model by an alias in MLflow's model registry."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,15 +23,14 @@ from tune_tf.tracking.writing.run_update import TRIAL_ID_TAG
 
 @dataclass(frozen=True)
 class Promotion:
-    """A version that was given an alias.
+    """Registered model version that received an alias.
 
     Args:
-        uri: What ``mlflow.keras.load_model`` takes: ``models:/name@alias``.
-        version_uri: The same by number: ``models:/name/3``.
-        model_uri: The logged model that it is a version of.
-        before: The version that had the alias until now; None if none had it, or this one.
-        sweep_id: The sweep.
-        trial: Its best trial, or the one whose config was retrained.
+        uri: URI for ``mlflow.keras.load_model``: ``models:/name@alias``.
+        version_uri: URI with the version number: ``models:/name/3``.
+        model_uri: URI of the logged model.
+        before: Previous version with the alias; None if none or this one.
+        trial: The best trial, or the one whose config was retrained.
     """
 
     uri: str
@@ -50,24 +49,24 @@ def promote_best(
     retrained: bool = False,
     storage_path: str | Path = "sweeps",
 ) -> Promotion:
-    """Give an alias to the version that a sweep's best model, or its final one, is registered as.
+    """Give an alias to the registered version of a sweep's best or final model.
 
-    The model is logged and registered first, if it is not yet: never twice.
+    The model is logged and registered first if necessary, never twice.
 
     Args:
-        sweep: The sweep's folder, its id, or its name for the latest sweep of that name.
-        alias: The alias; another version of the model that has it loses it.
+        sweep: Folder, id or name of the sweep; a name selects its latest sweep.
+        alias: Alias; another version of the model that has it loses it.
         name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
             sweep's name.
-        retrained: Take the final model that ``retrain`` has made last, in place of the best one.
-        storage_path: Where sweeps are looked for by id or name.
+        retrained: Promote the latest model of ``retrain`` instead of the best one.
+        storage_path: Folder that is searched for ids and names.
 
     Raises:
         UnknownSweepError: There is no such sweep.
-        UnknownMetricError: No trial is the best.
+        UnknownMetricError: No feasible trial reported a finite value.
         CheckpointError: The best trial has no checkpoint to log a model from.
-        InvalidSettingsError: The sweep is not tracked, MLflow takes no such name or alias, or there
-            is no final model.
+        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, or no
+            final model exists.
         StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
     """
     folder = SweepFolder.open(sweep, storage_path)
@@ -93,7 +92,7 @@ def promote_best(
 
 
 def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -> Promotion:
-    """Give an alias to the model that was retrained last."""
+    """Give an alias to the latest retrained model."""
     with _clear_mlflow_errors(store):
         run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
         runs = BestModelRuns(store.client, run_id) if run_id else None
@@ -111,14 +110,13 @@ def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -
 
 
 class _LazyExportProcess(ModelExportProcess):
-    """A writer with a Ray cluster, which is started only if there is something to write."""
+    """Export process that starts a Ray cluster only if a model must be written."""
 
     def __init__(self) -> None:
         super().__init__()
         self._cluster = contextlib.ExitStack()
 
     def start(self) -> None:
-        """Start the process, and a cluster where none is connected."""
         if self._actor is None:
             self._cluster.enter_context(cluster())
         super().start()
@@ -129,14 +127,13 @@ class _LazyExportProcess(ModelExportProcess):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End both."""
         with self._cluster:
             super().__exit__(kind, error, traceback)
 
 
 @contextlib.contextmanager
 def _clear_mlflow_errors(store: MLflowStore) -> Iterator[None]:
-    """Raise what MLflow refuses as one message, without a password in it."""
+    """Raise MLflow's errors as StoreUnavailableError, without passwords."""
     from mlflow.exceptions import MlflowException
 
     try:

@@ -57,14 +57,11 @@ class Retrained:
     """Final model of a sweep.
 
     Args:
-        sweep_id: Id of the sweep.
         trial: Trial whose config was used.
         on: Rows used for training.
         path: Folder with the model in MLflow's format, the checkpoint and the results.
         model_path: The model as a ``.keras`` file.
         metrics: Metrics of the last epoch, and ``test_...`` metrics of the test rows.
-        num_epochs: Number of trained epochs.
-        parallelism: Parallelism of the training.
         mlflow_run_id: Id of the model's MLflow run, if any.
         model_uri: URI for ``mlflow.keras.load_model``; None if MLflow does not have the model.
     """
@@ -96,7 +93,6 @@ class _Curve(tune.Callback):
     """Tune callback that stores and forwards each report.
 
     Args:
-        tell: Receives the epoch and its metrics.
         points: Epoch, milliseconds since 1970 and metrics of each report.
     """
 
@@ -113,9 +109,8 @@ class _Curve(tune.Callback):
     ) -> None:
         metrics = mlflow_metrics(result)
         epoch = int(result["training_iteration"])
-        self.points = [
-            point for point in self.points if point[0] < epoch
-        ]  # a restore repeats epochs
+        # A restore repeats epochs.
+        self.points = [point for point in self.points if point[0] < epoch]
         self.points.append((epoch, time.time_ns() // 1_000_000, metrics))
         self.tell(epoch, metrics)
 

@@ -1,4 +1,4 @@
-"""A final model as a run of MLflow's, beside those of its sweep."""
+"""MLflow run of a final model."""
 
 import time
 from collections.abc import Mapping
@@ -26,30 +26,25 @@ from tune_tf.tracking.writing.run_update import (
 )
 
 RETRAINED = "tune_tf.retrained_run_id"
-"""Tag of a sweep's and a trial's run: MLflow's id of the run of the final model."""
+"""Tag on the runs of sweep and trial: id of the final model's run."""
 
 RETRAINED_SWEEP = "tune_tf.retrained_sweep_id"
 RETRAINED_TRIAL = "tune_tf.retrained_trial_id"
 RETRAINED_TRIAL_RUN = "tune_tf.retrained_trial_run_id"
 RETRAINED_ON = "tune_tf.retrained_on"
-"""Tags of that run: where its config comes from, and the rows that it was trained on."""
+"""Tags on the final model's run: origin of its config, and its training rows."""
 
 _NAME = "retrained_model"
 
 
 @dataclass(frozen=True)
 class RetrainedRun:
-    """What is recorded of a final model.
+    """Content of a final model's run.
 
     Args:
-        name: Of the run.
-        sweep_id: The sweep.
-        trial: The trial whose config it was trained with.
-        on: The rows that it was trained on.
-        parallelism: How it was spread.
+        trial: Trial whose config was used.
+        on: Rows used for training.
         points: Epoch, milliseconds since 1970 and metrics of each report.
-        test_metrics: Metrics on the rows that no trial has seen.
-        started: When training was begun.
     """
 
     name: str
@@ -65,18 +60,13 @@ class RetrainedRun:
 def record_final_model(
     retrained: RetrainedRun, model: ModelFolder, store: MLflowStore
 ) -> tuple[str, str]:
-    """Write the run, log the model to it, and name it in the runs of sweep and trial.
-
-    Args:
-        retrained: What is recorded.
-        model: The model's folder.
-        store: Where the sweep's runs are.
+    """Record a final model and link it from the runs of sweep and trial.
 
     Returns:
         MLflow's id of the run, and the model's URI.
 
     Raises:
-        StoreUnavailableError: The store does not take it.
+        StoreUnavailableError: The store rejects the run or does not answer.
     """
     from mlflow.exceptions import MlflowException
 

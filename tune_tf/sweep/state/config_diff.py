@@ -42,13 +42,7 @@ _ELSE = "the trials would not be comparable"
 
 @dataclass(frozen=True, eq=False)  # hashed by identity: values may not be hashable
 class Change:
-    """One changed setting.
-
-    Args:
-        where: Dotted path.
-        old: The old value; None if unset.
-        new: The new value; None if unset.
-    """
+    """Changed setting: its dotted path, and its old and new value; None if unset."""
 
     where: str
     old: Any

@@ -19,6 +19,7 @@ from ray import cloudpickle
 from tune_tf.events import TrialEvents
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.tune_internals.checkpoints import registered_checkpoint
 
 _PICKLED = "CLOUDPICKLE_FALLBACK"
 _ENDED = ("TERMINATED", "ERROR")
@@ -43,8 +44,8 @@ class TuneTrial:
     """Editable trial of Tune's state; :meth:`TuneState.files` includes the changes.
 
     Args:
-        state: Config, status and storage.
-        run: Results and checkpoints.
+        state: Config, status and storage, as Tune saves them.
+        run: Results and checkpoints, as Tune saves them.
     """
 
     def __init__(self, state: dict[str, Any], run: dict[str, Any]) -> None:
@@ -92,10 +93,9 @@ class TuneTrial:
         self.has_ended = True
 
     def keep_checkpoints(self, saved: Sequence[SavedCheckpoint]) -> None:
-        """Keep only these checkpoints; the trial resumes from the first, or starts over.
+        """Keep only these checkpoints, newest first; the trial resumes from the first, if any.
 
-        Args:
-            saved: Newest first. All must exist, as Tune fails to remove a missing one.
+        All must exist, as Tune fails to remove a missing one.
         """
         manager = type(self._manager)(self._manager.checkpoint_config)
         for each in reversed(saved):
@@ -110,18 +110,11 @@ class TuneTrial:
     ) -> SavedCheckpoint:
         """Register a checkpoint that Tune may not know, and continue its numbering.
 
-        Args:
-            storage: Storage of the sweep.
-            path: Path of the checkpoint in the storage.
-            iteration: The trial's iteration when it was saved.
-            result: The known part of that iteration's result.
+        ``result`` is the known part of the iteration's result.
         """
-        from ray.train._internal.session import _TrainingResult  # the class in Tune's state
-        from ray.tune import Checkpoint
-
         self._set_storage(self.folder_name, int(path.rpartition("_")[2]))
         metrics = {**result, "training_iteration": iteration}
-        registered = _TrainingResult(Checkpoint(path, storage.filesystem), metrics)
+        registered = registered_checkpoint(path, storage.filesystem, metrics)
         return _saved(registered)
 
     def copy_for(self, page: TrialEvents) -> "TuneTrial":
@@ -177,9 +170,6 @@ class TuneTrial:
 
 class TuneState:
     """Editable Tune state of a sweep.
-
-    Args:
-        files: Contents of Tune's files by name.
 
     Raises:
         ValueError: A file is damaged, missing or of an unknown format.

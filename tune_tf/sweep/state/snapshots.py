@@ -32,12 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Tune's state at one moment.
-
-    Args:
-        path: The archive.
-        files: Contents of Tune's files by name.
-    """
+    """Archive of Tune's state at one moment, with the contents of Tune's files by name."""
 
     path: Path
     files: Mapping[str, bytes]
@@ -47,8 +42,8 @@ def read_snapshot(path: Path) -> Snapshot:
     """Read an archive.
 
     Raises:
-        ValueError: It is damaged or incomplete.
-        OSError: It cannot be read.
+        ValueError: The archive is damaged or incomplete.
+        OSError: The archive cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -74,7 +69,6 @@ class Snapshots:
     written is skipped. A new archive is synced to disk before an old one is removed.
 
     Args:
-        folder: The sweep's folder.
         kept: The intact archive that the session resumed from.
 
     Attributes:
@@ -90,12 +84,7 @@ class Snapshots:
         self._mutex = threading.Lock()
 
     def put(self, files: Mapping[str, bytes], about: Any = None) -> None:
-        """Queue a state for writing.
-
-        Args:
-            files: Contents of Tune's files by name.
-            about: Value of :attr:`written` once the state is on disk.
-        """
+        """Queue a state; ``about`` is the value of :attr:`written` once the state is on disk."""
         with self._mutex:
             self._waiting = files, about
             if self._thread is None:

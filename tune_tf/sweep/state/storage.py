@@ -37,8 +37,7 @@ class SweepStorage:
     ``bucket/sweeps/mine/trial_00003`` in an object store.
 
     Args:
-        filesystem: The pyarrow file system.
-        root: Path of the sweep.
+        root: Path of the sweep in the file system.
         uri: URI of the sweep; None for a local folder.
     """
 
@@ -81,21 +80,13 @@ class SweepStorage:
         )
 
     def read(self, name: str) -> bytes:
-        """Read a file of the sweep.
-
-        Raises:
-            OSError: It cannot be read.
-        """
+        """Read a file of the sweep."""
         with self.filesystem.open_input_stream(self.path(name), compression=None) as file:
             content: bytes = file.read()
             return content
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file of the sweep atomically.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write a file of the sweep atomically."""
         partial = self.path(f".{name}.partial")
         with self.filesystem.open_output_stream(partial, compression=None) as file:
             file.write(content)
@@ -113,23 +104,14 @@ class SweepStorage:
         )
 
     def remove_checkpoint(self, path: str) -> None:
-        """Remove a checkpoint, if it exists.
-
-        Raises:
-            OSError: It cannot be removed.
-        """
+        """Remove a checkpoint, if it exists."""
         try:
             self.filesystem.delete_dir(path)
         except FileNotFoundError:
             return
 
     def is_whole(self, path: str, *, thoroughly: bool = False) -> bool:
-        """Return whether a checkpoint exists and none of its files is truncated.
-
-        Args:
-            path: The checkpoint's path.
-            thoroughly: Whether to verify all checksums.
-        """
+        """Return whether a checkpoint is complete; ``thoroughly`` verifies all checksums."""
         try:
             found = self.filesystem.get_file_info(fs.FileSelector(path))
         except OSError:

@@ -1,4 +1,4 @@
-"""One MLflow run that is written to."""
+"""Open MLflow run that skips values it already has."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# MLflow takes 1,000 values in one request, of them so many of these.
+# MLflow's limits per request: 1,000 values in all, 100 parameters, 100 tags.
 MAX_PARAMS_A_BATCH = 100
 MAX_TAGS_A_BATCH = 100
 MAX_METRICS_A_BATCH = 1000 - MAX_PARAMS_A_BATCH - MAX_TAGS_A_BATCH
@@ -30,10 +30,10 @@ _PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "I
 
 
 class Refusals:
-    """What MLflow will never take: it is left out, told once and counted.
+    """Counter of values that MLflow rejects permanently; warns of the first.
 
     Args:
-        over_http: Whether a server is asked, before which others may answer.
+        over_http: Whether the store is a server, where a proxy may respond instead.
     """
 
     def __init__(self, *, over_http: bool) -> None:
@@ -41,15 +41,15 @@ class Refusals:
         self._over_http = over_http
 
     def is_permanent(self, error: Exception) -> bool:
-        """Return whether MLflow itself says that trying again would give the same error."""
+        """Return whether MLflow itself raised an error that a retry would raise again."""
         from mlflow.exceptions import RestException
 
-        # Over HTTP others answer too, such as a proxy before a server that starts.
+        # Over HTTP, a proxy may respond for a server that is starting.
         own = not self._over_http or isinstance(error, RestException)
         return own and getattr(error, "error_code", None) in _PERMANENT
 
     def note(self, num_values: int, error: object) -> None:
-        """Count values, and warn of the first."""
+        """Count rejected values, and warn of the first."""
         if not self.num_values:
             _logger.warning(
                 "MLflow refuses a value, which is left out of its runs: %s",
@@ -59,27 +59,26 @@ class Refusals:
 
 
 MetricPoint = tuple[int, int]
-"""How often a trial had taken up another one's weights when it reported, and the step.
+"""Position of a report in its run: number of copies of other trials' weights, and step.
 
-It tells a report from the others of its run, and orders them: such a trial may report a step again,
-with another value.
+After a copy, a trial may report a step again with another value.
 """
 
 NO_POINT: MetricPoint = (0, -1)
 
 
 class OpenRun:
-    """Writes to one run of MLflow's what it does not have yet.
+    """Open MLflow run that skips values it already has.
 
     Args:
-        client: MLflow's client, or what stands in for it.
-        refusals: What the store will never take.
+        client: MLflow's client, or a substitute.
+        refusals: Counter of rejected values.
         run_id: MLflow's id.
         status: MLflow's status as last written.
-        params: Parameters that the run has.
-        last: Point of the last report that the run has.
-        last_ms: When that was made, in milliseconds since the epoch; None if it is known to be
-            whole.
+        params: Parameters of the run.
+        last: Point of the last report in the run.
+        last_ms: Time of that report, in milliseconds since the epoch; None if the report is known
+            to be complete.
     """
 
     def __init__(
@@ -101,10 +100,10 @@ class OpenRun:
         self.last = last
         self.last_ms = last_ms
         self.gone = False
-        """Whether someone has deleted the run."""
+        """Whether the run was deleted."""
 
     def write(self, entry: RunUpdate) -> None:
-        """Write all of an entry but its end and its artifacts."""
+        """Write an update, except the end of the run and the artifacts."""
         if self.gone:
             self._refusals.note(entry.size, "its run was deleted")
             _empty(entry)
@@ -119,12 +118,12 @@ class OpenRun:
         self._write_values(entry)
 
     def end(self, entry: RunUpdate) -> None:
-        """Write the end of an entry, and its artifacts."""
+        """Write the end of the run and the artifacts of an update."""
         if entry.status is not None:
             end = partial(self._client.set_terminated, self.run_id, entry.status, entry.end_ms)
             self._attempt(end)
             self.status, entry.status = entry.status, None
-        # Last, since they may go to another place, which may be down for itself.
+        # Last, since only the artifact store may be unavailable.
         self._write_artifacts(entry)
 
     def _reopen(self) -> None:
@@ -136,7 +135,7 @@ class OpenRun:
         self.status = "RUNNING"
 
     def _write_values(self, entry: RunUpdate) -> None:
-        """Write what MLflow takes in one request: parameters, metrics and tags together."""
+        """Write parameters, metrics and tags, in requests within MLflow's limits."""
         self._leave_known_params(entry)
         entry.reports = _new(entry.reports, self)
         groups = list(split_into_batches(entry.reports, MAX_METRICS_A_BATCH))
@@ -164,7 +163,7 @@ class OpenRun:
                     entry.tags[key] = value
 
     def _send(self, batch: dict[str, list[Any]]) -> None:
-        """Log a batch; of one that MLflow refuses, all but the values that it refuses."""
+        """Log a batch; if MLflow rejects it, log all but the rejected values."""
         count = sum(len(values) for values in batch.values())
         if self.gone:
             self._refusals.note(count, "its run was deleted")
@@ -182,7 +181,7 @@ class OpenRun:
                 self._send(part)
 
     def _attempt(self, call: Callable[[], object]) -> None:
-        """Make a call that writes one value; leave out what MLflow refuses."""
+        """Make a call that writes one value; skip a rejected value."""
         try:
             call()
         except Exception as error:
@@ -208,7 +207,7 @@ class OpenRun:
         if Path(file).name == name:
             self._client.log_artifact(self.run_id, file, folder or None)
             return
-        with TemporaryDirectory() as directory:  # the client names an artifact as the file is named
+        with TemporaryDirectory() as directory:  # the client names an artifact after the file
             link = Path(directory, name)
             link.symlink_to(Path(file).absolute())
             self._client.log_artifact(self.run_id, str(link), folder or None)
@@ -225,10 +224,9 @@ class OpenRun:
 def _batch(
     params: Mapping[str, str], reports: Iterable[Report], tags: Mapping[str, str]
 ) -> dict[str, list[Any]]:
-    """Return what a request holds, in MLflow's own classes; kinds of which it holds none left out.
+    """Return the arguments of ``log_batch``, without empty ones.
 
-    A tag such as the stop reason comes after the metrics that it speaks of, also in what MLflow
-    does.
+    Tags are last, as MLflow writes them too: the stop reason must not precede its metrics.
     """
     from mlflow.entities import Metric, Param, RunTag
 
@@ -245,7 +243,7 @@ def _batch(
 
 
 def _parts(batch: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
-    """Return a batch in two or more: by kind, or the halves of the only kind."""
+    """Split a batch by kind, or a batch of one kind into halves."""
     if len(batch) > 1:
         return [{kind: values} for kind, values in batch.items()]
     [(kind, values)] = batch.items()
@@ -254,7 +252,7 @@ def _parts(batch: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
 
 
 def _new(reports: list[Report], run: OpenRun) -> list[Report]:
-    """Return the reports of steps that a run does not have yet."""
+    """Return the reports that a run does not have yet."""
     new: list[Report] = []
     last = run.last
     for report in reports:
@@ -264,8 +262,8 @@ def _new(reports: list[Report], run: OpenRun) -> list[Report]:
         elif (_point(report), report.time_ms) == (run.last, run.last_ms) and (
             len(report.metrics) > MAX_METRICS_A_BATCH
         ):
-            # A killed process may have sent only its first batch; what the run has of it MLflow
-            # leaves out, time and value being the same.
+            # A killed process may have sent only the first batch. MLflow skips the metrics that it
+            # already has with the same time and value.
             new.append(report)
     return new
 

@@ -1,4 +1,4 @@
-"""What is to be written to one run of a sweep, as plain data that can be merged."""
+"""Update of one MLflow run, as plain data that can be merged."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 PARENT = ""
-"""Key of the sweep's own run; a trial's run goes by the trial's id."""
+"""Key of the parent run; the key of a trial's run is the trial's id."""
 
 SWEEP_ID_TAG = "tune_tf.sweep_id"
 TRIAL_ID_TAG = "tune_tf.trial_id"
@@ -18,13 +18,13 @@ STOP_CAUSE_TAG = "tune_tf.stop_cause"
 
 @dataclass(frozen=True)
 class Report:
-    """Metrics of one moment.
+    """Metrics of one step.
 
     Args:
-        step: Training iteration, or the count of results for the parent.
+        step: Training iteration or, for the parent, number of ended trials.
         time_ms: Milliseconds since the epoch.
-        metrics: Name to value.
-        once: Whether a run that has a report of this step or a later one needs it no more.
+        metrics: Values by name.
+        once: Whether to skip the report if the run has one of this step or a later one.
     """
 
     step: int
@@ -35,26 +35,26 @@ class Report:
 
 @dataclass
 class RunUpdate:
-    """What is to be written to one run; what is written is taken out, so that nothing doubles.
+    """Update of one MLflow run; written parts are removed, so that nothing is written twice.
 
     Args:
         run: Id of the trial, or :data:`PARENT`.
-        time_ms: When this was put, in milliseconds since the epoch; a new run starts then.
-        name: Name of the run, if it is to be named.
+        time_ms: Time of the update, in milliseconds since the epoch; start of a new run.
+        name: New name of the run, if any.
         params: Parameters; those of a run never change.
-        tags: Tags; the last value counts.
-        reports: Metrics, in the order of their steps.
-        texts: Artifacts: path below the run's artifacts to text.
-        files: Artifacts: path below the run's artifacts to the local file that is uploaded as it.
-        reopen: Whether a run that has ended is to run again.
-        status: MLflow status that the run ends in.
-        end_ms: When the run ended, in milliseconds since the epoch.
-        fresh: Whether the trial starts from nothing, so that a run found under its id belongs to
-            it only if the parameters are the same.
-        trials: On the parent, at the end: all trials that Tune knows. Runs of others are removed,
-            and none is left running.
-        ends: With these: how trials ended that were not begun again, by id. They may have a run
-            nevertheless, of a driver that was killed before it told anyone else.
+        tags: Tags; the last value wins.
+        reports: Reports, in order of their steps.
+        texts: Artifact texts, by path.
+        files: Local files to upload as artifacts, by artifact path.
+        reopen: Whether to set an ended run to running.
+        status: MLflow's status of the ended run.
+        end_ms: End of the run, in milliseconds since the epoch.
+        fresh: Whether the trial starts from scratch; an existing run with its id is then another
+            trial's unless the parameters are equal.
+        trials: For the parent at the end: ids of all trials of Tune. Other runs are deleted, and
+            running ones are ended.
+        ends: With ``trials``: outcomes of trials that this driver did not track, by id. A killed
+            driver may have left runs of them.
     """
 
     run: str
@@ -74,13 +74,13 @@ class RunUpdate:
 
     @property
     def size(self) -> int:
-        """How many values there are to write."""
+        """Number of values to write."""
         points = sum(len(report.metrics) for report in self.reports)
         others = len(self.params) + len(self.tags) + len(self.texts) + len(self.files)
         return points + others + sum(v is not None for v in (self.name, self.status, self.trials))
 
     def copy(self) -> "RunUpdate":
-        """Return an entry of its own with the same things to write."""
+        """Return an independent copy."""
         return replace(
             self,
             params=dict(self.params),
@@ -92,7 +92,7 @@ class RunUpdate:
         )
 
     def to_json(self) -> str:
-        """Return the entry as one line of JSON; NaN and Inf are kept as Python writes them."""
+        """Return the update as one line of JSON, with NaN and infinity as Python writes them."""
         data: dict[str, Any] = {"run": self.run, "time_ms": self.time_ms}
         for name in _PLAIN:
             if value := getattr(self, name):
@@ -110,10 +110,10 @@ class RunUpdate:
 
     @classmethod
     def from_json(cls, text: str) -> "RunUpdate":
-        """Return the entry that :meth:`to_json` wrote, equal in every value.
+        """Restore the output of :meth:`to_json`.
 
         Raises:
-            ValueError: The text is not one that it wrote, or only a part of one.
+            ValueError: The text is damaged or incomplete.
         """
         try:
             data = json.loads(text)
@@ -129,7 +129,7 @@ class RunUpdate:
             raise ValueError(f"not an entry: {text[:80]!r} ({error})") from error
 
     def merge(self, later: "RunUpdate") -> None:
-        """Take in what came later for the same run."""
+        """Merge a later update of the same run into this one."""
         self.name = later.name or self.name
         self.params.update(later.params)
         self.tags.update(later.tags)
@@ -143,7 +143,7 @@ class RunUpdate:
         if later.reopen or later.status is not None:
             self.status, self.end_ms = later.status, later.end_ms
         if later.reopen:
-            self.trials, self.ends = None, {}  # a sweep that goes on is settled at its own end
+            self.trials, self.ends = None, {}  # a resumed sweep is settled at its own end
         self.reopen = self.reopen or later.reopen
         self.fresh = self.fresh or later.fresh
         if later.trials is not None:
@@ -155,7 +155,7 @@ _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def split_into_batches(reports: list[Report], limit: int) -> Iterator[list[Report]]:
-    """Yield reports in groups of at most ``limit`` metrics; a report stays whole if it can."""
+    """Yield reports in groups of at most ``limit`` metrics; split only larger reports."""
     group: list[Report] = []
     points = 0
     for report in reports:
@@ -176,5 +176,5 @@ def _parts(report: Report, limit: int) -> Iterator[Report]:
     items = list(report.metrics.items())
     for start in range(0, len(items), limit):
         part = dict(items[start : start + limit])
-        # What is left of a report is needed though its step has been begun.
+        # The rest of a report must not be skipped because the run has its step.
         yield Report(report.step, report.time_ms, part, report.once and start == 0)

@@ -1,4 +1,4 @@
-"""On-disk spool of run updates, so that neither a kill nor a store that is down loses any."""
+"""On-disk spool of run updates that survives a kill and an unavailable store."""
 
 import errno
 import fcntl
@@ -23,19 +23,19 @@ SPOOL_FOLDER = "mlflow-spool"
 _log = logging.getLogger(__name__)
 _ABOUT = "about"
 _LOCK = "lock"
-_SUFFIX = ".jsonl"  # not .json, which Tune copies around
+_SUFFIX = ".jsonl"  # Tune would copy .json files
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
 @dataclass
 class _Segment:
-    """One file of numbered entries, a line each.
+    """File of numbered updates, one per line.
 
     Args:
-        path: The file; named by the number of its first entry.
-        last: Number of its last entry; 0 if it holds none.
-        size: Length of its whole lines, in bytes.
-        count: How many entries an earlier process has left in it.
+        path: The file, named by the number of its first update.
+        last: Number of its last update; 0 without one.
+        size: Size of its complete lines, in bytes.
+        count: Number of updates left by an earlier process.
     """
 
     path: Path
@@ -45,28 +45,26 @@ class _Segment:
 
 
 class Spool:
-    """A folder of numbered entries in the order in which they were put.
+    """On-disk spool of numbered run updates, in order, locked by one process.
 
-    Entries are appended to one file until that is large, then to another; a file is removed once
-    all its entries are delivered. An entry is written with one system call before anyone relies on
-    it, which the end of the process cannot undo; the disk is not waited for, so the end of the
-    machine can. A process never appends to the file of another: the torn last line that a full
-    disk or a kill may leave is at the end of a file, and skipped.
+    Updates are appended to one file until that is large, then to another; a file is removed once
+    all its updates are delivered. An update is written by one system call without ``fsync``: it
+    survives the end of the process, but not a crash of the machine. A process never appends to
+    another one's file, so a line torn by a full disk or a kill is last in its file, and skipped.
 
-    What was delivered since the last file was removed is read again by the next process: whoever
-    delivers must know what the store has already.
-
-    Only one process holds a spool; the system gives it free when that process ends.
+    Updates delivered since the last removal of a file are read again by the next process, so the
+    reader must detect the values that the store already has. The system releases the lock when the
+    process ends.
 
     Args:
-        path: The folder; made if it is not there, removed by :meth:`close` if nothing is left.
-        about: What whoever delivers the entries must know; None to read it.
-        segment_bytes: Size of a file, in bytes, from which another is begun. After a kill up to
-            so much is delivered once more; of 2,000 trials in one file that took minutes.
+        path: The folder, created if missing, and removed by :meth:`close` if empty.
+        about: Settings for any process that delivers the updates; None to read them.
+        segment_bytes: Size of a file, in bytes, from which another is started. After a kill, up to
+            this much is delivered again; for 2,000 trials in one file that took minutes.
 
     Raises:
         SweepConflictError: Another process holds the spool.
-        OSError: The folder cannot be made or written to.
+        OSError: The folder cannot be created or written to.
     """
 
     def __init__(
@@ -89,15 +87,15 @@ class Spool:
             os.close(self._lock_file)
             raise
         self.last = max((segment.last for segment in self._segments), default=0)
-        """Number of the last entry."""
+        """Number of the last update."""
         self.num_entries = sum(segment.count for segment in self._segments)
-        """How many entries earlier processes have left."""
+        """Number of updates left by earlier processes."""
 
     def append(self, number: int, entry: RunUpdate) -> None:
-        """Write an entry whose number is higher than all before.
+        """Write an update with a higher number than all before.
 
         Raises:
-            OSError: The disk is full, or fails; the spool is as it was before.
+            OSError: The disk is full or fails; the spool is unchanged.
         """
         line = f'{{"n":{number},"entry":{entry.to_json()}}}\n'.encode()
         with self._mutex:
@@ -116,11 +114,9 @@ class Spool:
             segment.last = self.last = number
 
     def read(self, after: int, limit: int) -> list[tuple[int, RunUpdate]]:
-        """Return up to ``limit`` entries with their numbers, in order.
+        """Return up to ``limit`` updates with numbers above ``after``, in order.
 
-        Args:
-            after: Number that the entries' numbers are above; it never goes down.
-            limit: How many to return at most.
+        ``after`` must not decrease from call to call.
         """
         entries: list[tuple[int, RunUpdate]] = []
         while len(entries) < limit:
@@ -132,12 +128,12 @@ class Spool:
                 if number <= after:
                     continue
                 after = number
-                with suppress(ValueError):  # damaged: the others are not
+                with suppress(ValueError):  # skip a damaged line
                     entries.append((number, RunUpdate.from_json(_text(line))))
         return entries
 
     def discard_below(self, number: int) -> None:
-        """Remove the files that hold only entries with lower numbers, which are delivered."""
+        """Remove files whose updates all have lower numbers and so are delivered."""
         with self._mutex:
             while self._segments and self._segments[0].last < number:
                 segment = self._segments[0]
@@ -150,7 +146,7 @@ class Spool:
                 del self._segments[0]
 
     def close(self) -> None:
-        """Release the lock, and remove an empty spool."""
+        """Release the lock and remove an empty spool."""
         with self._mutex:
             if self._lock_file < 0:
                 return
@@ -164,7 +160,7 @@ class Spool:
                 if not segment.size:
                     segment.path.unlink(missing_ok=True)
             if not left:
-                with suppress(OSError):  # a folder with more in it stays
+                with suppress(OSError):  # keep a folder with other files
                     (self.path / _ABOUT).unlink(missing_ok=True)
                     (self.path / _LOCK).unlink(missing_ok=True)
                     self.path.rmdir()
@@ -181,7 +177,7 @@ class Spool:
         self._segments.append(_Segment(path))
 
     def _lines(self, after: int, limit: int) -> list[bytes]:
-        """Return the next whole lines of the first file that has any beyond ``after``."""
+        """Return the next complete lines of the first file with numbers above ``after``."""
         with self._mutex:
             for segment in self._segments:
                 if segment.last <= after:
@@ -266,7 +262,6 @@ def _open_lock(path: Path, *, make: bool = True) -> int:
 
 
 def _found(folder: Path) -> list[_Segment]:
-    """Return the files that earlier processes have left."""
     segments = []
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         segment = _Segment(path)
@@ -290,12 +285,11 @@ def _found(folder: Path) -> list[_Segment]:
 
 
 def _number(line: bytes) -> int:
-    """Return the number of a line's entry; 0 where the line is damaged."""
+    """Return the number of a line's update; 0 if the line is damaged."""
     head = line[:40].partition(b",")[0]
     digits = head.removeprefix(b'{"n":')
     return int(digits) if digits != head and digits.isdigit() else 0
 
 
 def _text(line: bytes) -> str:
-    """Return the text of a line's entry."""
     return line.decode().partition(',"entry":')[2].removesuffix("}\n")

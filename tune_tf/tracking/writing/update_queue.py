@@ -13,14 +13,14 @@ from tune_tf.tracking.writing.spool import Spool
 
 @dataclass
 class PendingUpdate:
-    """Unwritten entries of one run.
+    """Unwritten updates of one run.
 
     Args:
         due: Time of the next write, on the monotonic clock, in seconds.
-        first: Number of the first entry added.
-        last: Number of the last entry added.
-        entries: Unwritten entries, in order.
-        count: Number of entries added.
+        first: Number of the first update added.
+        last: Number of the last update added.
+        entries: Unwritten updates, in order.
+        count: Number of updates added.
         weight: Size in reports, against the limit of the backlog.
         attempts: Number of failed writes.
         not_before: Earliest time of the next write, even if someone waits.
@@ -36,23 +36,23 @@ class PendingUpdate:
     not_before: float = 0.0
 
     def add(self, number: int, entry: RunUpdate) -> None:
-        """Add a later entry."""
+        """Add a later update."""
         self.last = number
         self.count += 1
         self.weight += max(1, len(entry.reports))
         if self.entries and not entry.fresh:
             self.entries[-1].merge(entry)
-        else:  # a trial made anew under the same id is not the one before
+        else:  # a new trial with a reused id
             self.entries.append(entry)
 
     @property
     def size(self) -> int:
-        """How many values there are to write."""
+        """Number of values to write."""
         return sum(entry.size for entry in self.entries)
 
     @property
     def reconciles(self) -> bool:
-        """Whether it ends the runs that no other entry has ended."""
+        """Whether an update ends the runs that no other update has ended."""
         return any(entry.trials is not None for entry in self.entries)
 
     @property
@@ -67,24 +67,24 @@ _READ_AT_ONCE = 64
 
 
 class UpdateQueue:
-    """Queue of numbered entries that keeps each until it is written.
+    """Queue of numbered updates that keeps each until it is written.
 
-    With a spool, entries are put on disk and read back when taken. Without one, or while its disk
+    With a spool, updates are put on disk and read back when taken. Without one, or while its disk
     is full, they wait in memory, up to a limit. Any thread puts, under the lock; one takes.
 
     Args:
-        spool: Keeps the entries; None to keep all in memory.
-        capacity: Most entries in memory.
+        spool: Storage of the updates; None to keep all in memory.
+        capacity: Most updates in memory.
         lock: Guards the queue; callers of all but :meth:`take` and :meth:`close` hold it.
     """
 
     def __init__(self, spool: Spool | None, capacity: int, lock: threading.Condition) -> None:
         self.last_put = spool.last if spool is not None else 0
-        """Number of the entry that was put last."""
+        """Number of the last update put."""
         self.last_taken = 0
-        """Number of the entry that was taken last."""
+        """Number of the last update taken."""
         self.num_unread = 0
-        """How many entries could not be read back; they stay on disk."""
+        """Number of updates that could not be read back; they stay on disk."""
         self._spool = spool
         self._capacity = capacity
         self._lock = lock
@@ -96,31 +96,31 @@ class UpdateQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was put was taken."""
+        """Whether all updates were taken."""
         return self.last_put == self.last_taken
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no more room in memory."""
+        """Whether the memory limit is reached."""
         return len(self._in_memory) >= self._capacity
 
     @property
     def spool_path(self) -> Path | None:
-        """Folder that keeps what waits, as far as the disk has room; None without one."""
+        """Folder of the spool; None without one."""
         return self._spool.path if self._spool is not None else None
 
     @property
     def num_waiting(self) -> int:
-        """How many entries were put and not taken, or could not be read back."""
+        """Number of updates that were not taken, or could not be read back."""
         return self.last_put - self.last_taken + self.num_unread
 
     @property
     def num_unwritten(self) -> int:
-        """How many entries are in memory alone."""
+        """Number of updates that are only in memory."""
         return len(self._unwritten)
 
     def put(self, entry: RunUpdate) -> bool:
-        """Take in an entry; return whether there was room on disk."""
+        """Write an update to disk; return False if that is impossible."""
         if self._spool is None or self._is_closed:
             return False
         try:
@@ -143,7 +143,7 @@ class UpdateQueue:
         return True
 
     def put_in_memory(self, entry: RunUpdate) -> bool:
-        """Take in an entry for which there is no room on disk; return whether there is here."""
+        """Keep an update in memory; return False if the limit is reached."""
         if self.is_full:
             return False
         self.last_put += 1
@@ -152,7 +152,7 @@ class UpdateQueue:
         return True
 
     def take(self) -> list[tuple[int, RunUpdate]]:
-        """Return the oldest entries that wait, with their numbers; none if nothing waits."""
+        """Return the oldest waiting updates with their numbers."""
         while True:
             with self._lock:
                 limit = min(self.last_put - self.last_taken, _READ_AT_ONCE)
@@ -164,23 +164,23 @@ class UpdateQueue:
                 return entries
 
     def mark_written(self, run: str, last: int) -> None:
-        """Forget a run's entries up to a number: they are written."""
+        """Forget a run's written updates, up to a number."""
         for number in [n for n in self._unwritten if n <= last]:
             if self._unwritten[number].run == run:
                 del self._unwritten[number]
 
     def discard_below(self, number: int) -> None:
-        """Remove from disk what holds only entries with lower numbers: they are written."""
+        """Remove files from disk whose updates all have lower numbers and so are written."""
         if self._spool is not None and not self._is_closed and not self.num_unread:
-            with suppress(OSError):  # what stays is delivered again, which changes nothing
+            with suppress(OSError):  # delivering the rest again changes nothing
                 self._spool.discard_below(number)
 
     def unwritten(self) -> list[RunUpdate]:
-        """Return copies of the entries that are in memory alone."""
+        """Return copies of the updates that are only in memory."""
         return [entry.copy() for _, entry in sorted(self._unwritten.items())]
 
     def close(self) -> None:
-        """Write to disk what is in memory alone, if it can be, and give the spool free."""
+        """Write updates that are only in memory to disk, if possible, and release the spool."""
         with self._lock:
             if self._spool is not None and not self._is_closed:
                 with suppress(OSError):
@@ -190,7 +190,7 @@ class UpdateQueue:
             self._spool.close()
 
     def _spill(self, spool: Spool) -> None:
-        """Write what waits in memory to disk, also what was taken but not written."""
+        """Write updates in memory to disk, including those taken but not written."""
         for number, entry in sorted(self._unwritten.items()):
             spool.append(number, entry)
             self._last_on_disk = number
@@ -213,6 +213,6 @@ class UpdateQueue:
             self.num_unread += last - self.last_taken
             _logger.warning("MLflow updates cannot be read back from disk: %s", error)
         with self._lock:
-            # What cannot be read is passed over, and stays where it is.
+            # Unreadable updates are skipped, and stay on disk.
             self.last_taken = entries[-1][0] if entries else last
         return entries

@@ -27,22 +27,22 @@ _ERROR_LENGTH = 200
 
 
 class Sink(Protocol):
-    """Destination of entries, created and used in the writer's thread only.
+    """Destination of updates, created and used in the writer's thread only.
 
-    After an error or a kill, an entry may come again, whole or in part.
+    After an error or a kill, an update may be written again, in whole or in part.
     """
 
     def write(self, entry: RunUpdate) -> None:
-        """Write an entry, removing from it what is written."""
+        """Write an update, and remove from it the parts written."""
 
     @property
     def num_refused(self) -> int:
-        """Number of values that the store refused for good; they are removed from the entry too."""
+        """Number of values that the store rejected permanently; also removed from the update."""
 
 
 @dataclass(eq=False)
 class _Flush:
-    """Request to write everything, which a thread waits for.
+    """Request of a waiting thread to write everything.
 
     Args:
         begun: Start, on the monotonic clock, in seconds.
@@ -56,25 +56,24 @@ class _Flush:
 
 
 class Writer:
-    """Writes entries to a sink in a background thread, in batches, and retries failures.
+    """Background thread that writes updates to a sink in batches and retries failures.
 
-    Entries put within ``linger_s`` are merged per run. Errors never reach the caller, and nothing
-    is given up before :meth:`close`; the log says when the store goes down and comes back.
+    Updates put within ``linger_s`` are merged per run. Errors never reach the caller, and retries
+    end only after :meth:`close`; the log has outages of the store.
 
-    With a spool, an entry is on disk before :meth:`put` returns and is read back from there: memory
-    does not grow with the backlog, a killed process loses nothing, and what is unwritten at the end
-    stays there. Without one, or while its disk is full, entries wait in memory, and :meth:`put`
-    blocks when that is full. Nothing is dropped.
+    With a spool, an update is on disk before :meth:`put` returns: memory does not grow with the
+    backlog, a killed process loses nothing, and unwritten updates stay on disk at the end. Without
+    one, or while its disk is full, updates wait in memory, and :meth:`put` blocks at the limit.
 
     Args:
         open_sink: Creates the sink, in the thread.
-        spool: Keeps unwritten entries; those of an earlier process are written first. The writer
-            closes it.
-        capacity: Most entries in memory before the thread takes them.
+        spool: Storage of unwritten updates; those of an earlier process are written first. The
+            writer closes it.
+        capacity: Most updates in memory before the thread takes them.
         backlog: Most reports that the thread takes.
-        linger_s: Seconds to collect entries before a write.
-        share: Largest share of a core for the thread, from 0 to 1; it collects for up to 2 seconds
-            where writes cost more, unless someone waits.
+        linger_s: Seconds to collect updates before a write.
+        share: Largest share of a core for the thread, from 0 to 1; to keep it, the thread rests
+            for up to 2 seconds between writes, unless someone waits.
         delays_s: Seconds before each retry; the last one repeats.
         patience_s: Seconds to retry at the end without any success; by default 5 with a spool and
             60 without.
@@ -107,7 +106,9 @@ class Writer:
         self._outages = 0
         self._has_warned = False
 
-        self._changed = threading.Condition()  # of what follows: several threads use it
+        self._changed = (
+            threading.Condition()
+        )  # guards the attributes below, which several threads use
         self._queue = UpdateQueue(spool, capacity, self._changed)
         self._idle = True
         self._flushes: list[_Flush] = []
@@ -125,13 +126,13 @@ class Writer:
 
     @property
     def num_left(self) -> int:
-        """Number of entries not completely written."""
+        """Number of updates not completely written."""
         with self._changed:
             num_pending = sum(pending.count for pending in self._backlog.copy().values())
             return num_pending + self._queue.num_waiting
 
     def put(self, entry: RunUpdate) -> None:
-        """Queue an entry, which the writer then owns; block only while there is no room."""
+        """Queue an update, which the writer then owns; block while memory is full."""
         with self._changed:
             while not self._queue.put(entry):
                 alive = self._thread.is_alive()
@@ -146,16 +147,14 @@ class Writer:
                 self._changed.notify_all()
 
     def unwritten(self) -> list[RunUpdate]:
-        """Return the entries that may be unwritten and are in no spool; never waits."""
+        """Return the possibly unwritten updates outside the spool, without waiting."""
         with self._changed:
             return self._queue.unwritten()
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all entries are written; return whether they are.
+        """Wait until all updates are written; return whether they are.
 
-        Args:
-            timeout_s: Seconds to wait; by default until done, or with a store that is down until
-                ``patience_s`` is over.
+        Without ``timeout_s``, waits until done, or for ``patience_s`` if the store is unavailable.
         """
         flush = _Flush(time.monotonic())
         end = math.inf if timeout_s is None else time.monotonic() + timeout_s
@@ -171,12 +170,9 @@ class Writer:
         return flush.done
 
     def write_until(self, until: Callable[[], object], timeout_s: float) -> None:
-        """Write without delay and wait for a condition.
+        """Write without delay until a condition holds or ``timeout_s`` seconds are over.
 
-        Args:
-            until: Returns whether the condition is met.
-            timeout_s: Most seconds to wait; returns earlier if the store is down or everything is
-                written.
+        Returns earlier if the store is unavailable or everything is written.
         """
         flush = _Flush(time.monotonic())
         with self._changed:
@@ -190,10 +186,9 @@ class Writer:
                 self._flushes.remove(flush)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Write all entries, stop the thread, and warn once about unwritten ones.
+        """Write all updates, stop the thread, and warn once about unwritten ones.
 
-        Args:
-            timeout_s: Seconds to wait before the thread is abandoned.
+        The thread is abandoned after ``timeout_s`` seconds.
         """
         begun = time.monotonic()
         with self._changed:
@@ -211,7 +206,7 @@ class Writer:
             self._has_warned = True
             self._warn_of_unwritten()
 
-    # The thread.
+    # Methods that run in the thread.
 
     def _run(self) -> None:
         while True:
@@ -226,7 +221,6 @@ class Writer:
                 return
 
     def _wait(self) -> None:
-        """Wait until a write is due."""
         arrived: float | None = None
         while True:
             now = time.monotonic()
@@ -257,7 +251,6 @@ class Writer:
         return sum(pending.weight for pending in self._backlog.values()) < self._backlog_limit
 
     def _take(self) -> None:
-        """Take entries from the queue, the oldest first, as far as there is room."""
         now = time.monotonic()
         while self._has_room() and (entries := self._queue.take()):
             for number, entry in entries:
@@ -269,7 +262,7 @@ class Writer:
             self._changed.notify_all()
 
     def _deliver(self) -> None:
-        """Write due entries, the parent's last; three failures in a row mean a store is down."""
+        """Write due updates, the parent's last; stop after three failures in a row."""
         now = time.monotonic()
         due = [run for run, pending in self._backlog.items() if pending.due <= now]
         failures = 0
@@ -283,7 +276,7 @@ class Writer:
                 for other in self._backlog.values()
                 if other is not pending
             ):
-                # It would mark runs as interrupted that the others have not ended yet.
+                # It would mark runs as interrupted that the other updates have not ended yet.
                 pending.due = pending.not_before = now + min(self._delays_s[0], _LOOK_AGAIN_S)
                 continue
             if failures < _FAILURES_OF_A_STORE_DOWN:
@@ -292,7 +285,7 @@ class Writer:
                     while pending.entries:
                         self._opened().write(pending.entries[0])
                         pending.entries.popleft()
-                except Exception as raised:  # noqa: BLE001 - training goes on whatever happens
+                except Exception as raised:  # noqa: BLE001 - training continues after any error
                     error = raised
                     if pending.size < before:  # a part of it was written
                         pending.attempts = 0
@@ -329,13 +322,13 @@ class Writer:
         self._last_error = one_line(mask_secrets(str(error)), _ERROR_LENGTH)
         _logger.debug("Writing to MLflow failed: %s: %s", type(error).__name__, self._last_error)
         if self._down or (first and self._outages):
-            return  # warn only once of a store that fails now and then
+            return  # warn only once about intermittent failures
         self._down = True
         self._outages += 1
         _logger.warning("MLflow is not available; training continues: %s", self._last_error)
 
     def _acknowledge(self) -> bool:
-        """Remove written entries from the spool and release waiters; return whether to stop."""
+        """Remove written updates from the spool and release waiters; return whether to stop."""
         with self._changed:
             first = [pending.first for pending in self._backlog.values()]
             self._queue.discard_below(min([*first, self._queue.last_taken + 1]))

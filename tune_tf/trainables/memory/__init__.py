@@ -1,1 +1,1 @@
-"""Memory of trials: retries after OOM, process recycling, elastic resources."""
+"""Memory of trials: out-of-memory retries, process recycling and elastic resources."""

@@ -1,4 +1,4 @@
-"""More replicas for a trial that was given more devices while it runs."""
+"""Elastic number of replicas for trials whose resources grow while they run."""
 
 from dataclasses import replace
 
@@ -9,21 +9,21 @@ from tune_tf.resources import TrialResources
 def grown(
     parallelism: Mirrored, base: TrialResources, reserved: TrialResources, *, batch_size: int
 ) -> Mirrored:
-    """Return how a trial is spread over what it has now, with the numbers that it had before.
+    """Return the parallelism of a trial for its current resources, with unchanged numbers.
 
-    A replica uses one GPU, or as many whole CPUs as at first; what is left over goes to threads.
-    There are never fewer replicas than declared, and never more than a batch has rows or
-    ``max_replicas`` allows. With ``uneven="refuse"`` their number divides the batch.
+    A replica uses one GPU, or as many whole CPUs as at first; the remaining CPUs serve as threads.
+    The number of replicas is at least the declared one, at most the batch size and
+    ``max_replicas``, and with ``uneven="refuse"`` a divisor of the batch size.
 
-    A trial that began as one device stays so in its numbers: all its replicas normalise by the rows
-    of the whole batch. One that was declared with several keeps its own way, by which the numbers
-    of plain BatchNormalization depend on how many there are.
+    A trial declared with one replica keeps the numbers of one device: batch normalization is
+    synchronized over all replicas. A trial declared with several keeps its setting, so without
+    synchronization its numbers depend on the number of replicas.
 
     Args:
-        parallelism: As declared.
-        base: What a trial reserves at first.
-        reserved: What this one has reserved now.
-        batch_size: Rows of its global batch.
+        parallelism: Declared parallelism.
+        base: Declared resources.
+        reserved: Current resources.
+        batch_size: Rows of a global batch.
     """
     declared = parallelism.num_replicas
     room = int(reserved.gpus) if reserved.gpus else declared * (reserved.cpus // base.cpus)

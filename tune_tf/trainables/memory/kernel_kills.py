@@ -1,6 +1,6 @@
-"""Whether the kernel has ended a process of a node for want of memory.
+"""Detection of processes that the kernel killed because a node ran out of memory.
 
-Ray only sees that a process is gone. Linux counts how often it had to end one.
+Ray only reports that a process died; Linux counts its out-of-memory kills in ``/proc/vmstat``.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ _TIMEOUT_S = 10.0
 
 
 def num_kills() -> int:
-    """Return how many processes this machine's kernel has ended; 0 where it does not tell."""
+    """Return the out-of-memory kills of this machine's kernel; 0 if it does not report them."""
     try:
         lines = _VMSTAT.read_text().splitlines()
     except OSError:
@@ -26,10 +26,10 @@ def num_kills() -> int:
 
 
 class KernelKills:
-    """Compares the counts of the cluster's nodes with what they were.
+    """Counter of new out-of-memory kills on the cluster's nodes.
 
-    The machine of the driver is asked directly, other nodes by a task each that nobody waits for
-    until a process has died.
+    It reads the driver's count directly and other nodes' by one task each, whose result is awaited
+    only after a process has died.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class KernelKills:
         self._asked: dict[str, ray.ObjectRef] = {}
 
     def look(self) -> None:
-        """Note the counts of the nodes that are new; does not wait."""
+        """Request the counts of new nodes, without waiting."""
         for node_id in _others() - {*self._before, *self._asked}:
             self._asked[node_id] = _ask(node_id)
 
     def have_risen(self) -> bool:
-        """Return whether a count is higher than at the last look, as far as nodes answer."""
+        """Return whether a count has risen since the last look, among the nodes that respond."""
         before, self._here = self._here, num_kills()
         risen = self._here > before
         first, self._asked = self._asked, {}
@@ -58,7 +58,7 @@ class KernelKills:
 
 
 def _others() -> set[str]:
-    """Return the nodes that are alive, without the driver's."""
+    """Return the ids of all live nodes except the driver's."""
     if not ray.is_initialized():
         return set()
     here = ray.get_runtime_context().get_node_id()
@@ -72,7 +72,7 @@ def _ask(node_id: str) -> "ray.ObjectRef":
 
 
 def _answer(asked: "ray.ObjectRef") -> int | None:
-    """Return a node's count; None if it does not answer, which says nothing of kills."""
+    """Return a node's count; None without a response, which says nothing about kills."""
     try:
         return int(ray.get(asked, timeout=_TIMEOUT_S))
     except (RayError, GetTimeoutError):

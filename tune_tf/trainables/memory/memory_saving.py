@@ -1,4 +1,4 @@
-"""What a trial reserves after it ran out of memory."""
+"""Resources of a trial that is retried after it ran out of memory."""
 
 from typing import Any
 
@@ -8,15 +8,10 @@ from tune_tf.parallelism import Parallelism
 
 
 class MemorySaving(PlacementGroupFactory):
-    """A reservation that also says how a trial makes do with it.
+    """Resource request that also carries a trial's number of micro-batches.
 
-    It travels with the trial: to its process, and into Tune's snapshot.
-
-    Args:
-        bundles: As Ray takes them.
-        strategy: As Ray takes it.
-        micro_batches: Pieces in which a replica takes its part of a batch.
-        num_retries: How often the trial was started again for want of memory.
+    It reaches the trial's process and Tune's experiment snapshot. ``num_retries`` counts the
+    trial's out-of-memory retries.
     """
 
     def __init__(
@@ -32,32 +27,27 @@ class MemorySaving(PlacementGroupFactory):
         self.num_retries = num_retries
 
     def __eq__(self, other: object) -> bool:
-        """Compare the pieces too: an actor that takes whole batches cannot be reused for this."""
+        """Compare micro-batches too: an actor cannot be reused for another number of them."""
         pieces = getattr(other, "micro_batches", None)
         return bool(super().__eq__(other)) and pieces == self.micro_batches
 
     def __hash__(self) -> int:
-        """Return Ray's own."""
+        """Return Ray's hash."""
         return int(super().__hash__())
 
 
 def num_retries_of(reserved: PlacementGroupFactory) -> int:
-    """Return how often a trial was started again for want of memory."""
+    """Return the number of out-of-memory retries so far."""
     return reserved.num_retries if isinstance(reserved, MemorySaving) else 0
 
 
 def with_more_memory(
     reserved: PlacementGroupFactory, parallelism: Parallelism, *, in_pieces: bool
 ) -> MemorySaving | None:
-    """Return what a trial that ran out of memory reserves next; None if nothing helps.
+    """Return the next resource request of a trial that ran out of memory; None if nothing helps.
 
-    A share of one GPU is doubled for each process, up to the whole card; any other trial takes its
-    batches in twice as many pieces.
-
-    Args:
-        reserved: What it had.
-        parallelism: How trials are spread.
-        in_pieces: Whether it can take a batch in pieces.
+    A fraction of a GPU is doubled for each process, up to the whole card; any other trial doubles
+    its micro-batches, if ``in_pieces`` allows them.
     """
     bundles = reserved.bundles
     head: list[dict[str, float]] = [{}] if reserved.head_bundle_is_empty else []
@@ -78,6 +68,6 @@ def with_more_memory(
 
 
 def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
-    """Return in how many pieces a trial with this reservation takes its batches."""
+    """Return the number of micro-batches of a trial with these resources."""
     own = reserved.micro_batches if isinstance(reserved, MemorySaving) else 1
     return max(own, parallelism.micro_batches)

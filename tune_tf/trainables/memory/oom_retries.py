@@ -1,4 +1,4 @@
-"""Starting a trial that ran out of memory again, so that it needs less or has more."""
+"""Retries of trials that ran out of memory, with more memory or smaller micro-batches."""
 
 import logging
 import pickle
@@ -30,23 +30,23 @@ _log = logging.getLogger(__name__)
 
 
 class OomRetries(tune.Callback):
-    """Has Tune start a trial that ran out of memory again, from its last checkpoint.
+    """Callback that restarts trials that ran out of memory from their last checkpoint.
 
-    It goes on with a larger share of its GPU if it had a part of one, else with twice as many
-    micro-batches at an equal global batch, which give the same gradients. Out of memory is what
-    TensorFlow raises, what Ray's memory monitor ends, and what the kernel ends.
+    A retried trial gets a larger share of its GPU if it had a fraction of one, else twice as many
+    micro-batches at the same global batch size, which give the same gradients. Out of memory covers
+    TensorFlow's errors and kills by Ray's memory monitor and by the kernel.
 
-    Such a start is none of ``max_failures``. A trial that has had its retries fails like any other,
-    as :attr:`tune_tf.outcome.Outcome.OOM`.
+    Retries do not count towards ``max_failures``. After its last retry a trial fails with the
+    outcome :attr:`tune_tf.outcome.Outcome.OOM`.
 
     Args:
-        workload: What the trials train.
-        parallelism: How they are spread.
-        loop: How they train; only ``"graph"`` can take a batch in pieces.
-        oom_retries: How often each trial is started again.
+        workload: Workload of the trials.
+        parallelism: Declared parallelism.
+        loop: Loop of the trials; only ``"graph"`` supports micro-batches.
+        oom_retries: Retries per trial, a whole number of at least 0.
 
     Raises:
-        InvalidSettingsError: ``oom_retries`` is not a whole number of at least 0.
+        InvalidSettingsError: ``oom_retries`` is not allowed.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class OomRetries(tune.Callback):
         self._granted: dict[str, MemorySaving] = {}
 
     def setup(self, **info: Any) -> None:
-        """Prepare Tune for actors that Ray's memory monitor ends."""
+        """Make Tune treat actors killed by Ray's memory monitor as dead."""
         treat_killed_actors_as_dead()
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Be asked when the trial fails."""
+        """Register for the trial's failures."""
         self._kills.look()
         if type(trial) is Trial:
             trial.__class__ = _RetriedTrial
@@ -85,7 +85,7 @@ class OomRetries(tune.Callback):
     def on_trial_recover(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Give a trial that is started again what helps."""
+        """Apply the granted resources to a restarted trial."""
         more = self._granted.pop(trial.trial_id, None)
         if more is None:
             return
@@ -105,7 +105,7 @@ class OomRetries(tune.Callback):
         )
 
     def grant(self, trial: Trial) -> bool:
-        """Return whether a trial that has just failed is started again for want of memory."""
+        """Return whether to retry a failed trial because it ran out of memory."""
         had = trial.placement_group_factory
         if not self._ran_out_of_memory(trial) or num_retries_of(had) >= self._oom_retries:
             return False
@@ -127,28 +127,28 @@ class OomRetries(tune.Callback):
 
 
 class _RetriedTrial(Trial):
-    """A trial that asks :class:`OomRetries` whether it is started again.
+    """Trial that consults :class:`OomRetries` before Tune restarts it.
 
-    Tune asks the trial alone, and knows only a number of failures of any kind. This relies on
-    ``Trial.should_recover`` being what it asks; were it not, ``max_failures`` alone would count.
+    Tune asks only the trial, which counts failures of any kind. This relies on Tune calling
+    ``Trial.should_recover``; otherwise ``max_failures`` alone would apply.
     """
 
     def should_recover(self) -> bool:
         """Return whether Tune starts the trial again."""
         retries = _RETRIES.get(self)
         if retries is not None and retries.grant(self):
-            # Not every failure was counted: one while it was restored may not have been.
+            # A failure during a restore may not have been counted.
             self.run_metadata.num_failures = max(0, self.run_metadata.num_failures - 1)
             return True
         return bool(super().should_recover())
 
 
 def _process_died(trial: Trial) -> bool:
-    """Return whether a trial's last failure was the end of its process, as far as Tune kept it."""
+    """Return whether a trial's last recorded failure was the death of its process."""
     try:
-        # Tune's own reader looks in the sweep's storage, where the file comes later.
+        # Tune's reader looks in the sweep's storage, which the file reaches later.
         error = pickle.loads(Path(trial.pickled_error_file).read_bytes())  # noqa: S301 - Tune's
-    except Exception:  # noqa: BLE001 - what user code raised may not be loadable here
+    except Exception:  # noqa: BLE001 - errors of user code may not unpickle here
         return False
     return isinstance(error, RayActorError)
 

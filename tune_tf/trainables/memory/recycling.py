@@ -1,8 +1,7 @@
-"""Ending a process that has traced too much, between two of its trials.
+"""Recycling of processes that have traced too many programs.
 
-TensorFlow frees nothing of a program that is dropped: a process which meets many structures grows
-by megabytes with each. Tune keeps an actor for the next trial whatever it holds; the callback here
-makes it start a fresh one instead.
+TensorFlow never frees a dropped program: a process that meets many model structures grows by
+megabytes with each. Tune reuses actors regardless; the callback makes it start a new one.
 """
 
 import functools
@@ -16,44 +15,43 @@ from ray.tune import Callback, PlacementGroupFactory
 from tune_tf.errors import InvalidSettingsError
 
 RECYCLE = "recycle_process"
-"""Key of a result: the process that reported it should not serve another trial."""
+"""Result key: the process that reported it should not serve another trial."""
 
 
 @dataclass(frozen=True)
 class Recycling:
-    """When a process has served long enough.
+    """Limits after which a process serves no other trial.
 
     Args:
         max_programs: Traced programs, a few megabytes of host memory each.
-        max_growth_bytes: Resident memory above that of the first trial's first epoch.
+        max_growth_bytes: Growth of resident memory since the end of the first trial's first epoch.
     """
 
     max_programs: int = 64
     max_growth_bytes: int = 2 * 2**30
 
     def __post_init__(self) -> None:
-        """Refuse bad values when made."""
+        """Validate the limits."""
         if self.max_programs < 1 or self.max_growth_bytes < 1:
             raise InvalidSettingsError(
                 [f"max_programs and max_growth_bytes must be at least 1, not {self}"]
             )
 
     def is_due(self, num_programs: int) -> bool:
-        """Return whether this process should end with its trial."""
+        """Return whether this process has reached a limit."""
         growth = resident_bytes() - _resident_at_first()
         return num_programs >= self.max_programs or growth > self.max_growth_bytes
 
 
 class RecycleActors(Callback):
-    """Makes Tune start a fresh actor after a trial whose process asked to be recycled.
+    """Callback that ends the actor of a finished trial if its process requested recycling.
 
-    Tune reuses an actor for a pending trial of equal resources. A finished trial needs its
-    resources no more, so this callback renames them: no pending trial matches, and Tune ends the
-    actor as it does with any that it cannot use.
+    Tune reuses an actor for a pending trial of equal resources. This callback changes the resources
+    of the finished trial, which needs them no longer, so that none matches and Tune ends the actor.
     """
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Mark the actor of a finished trial as not reusable, if it asked for that."""
+        """Mark the actor of a finished trial as not reusable, if it requested recycling."""
         if (trial.last_result or {}).get(RECYCLE):
             bundles = [dict(bundle) for bundle in trial.placement_group_factory.bundles]
             trial.placement_group_factory = PlacementGroupFactory(
@@ -62,7 +60,7 @@ class RecycleActors(Callback):
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

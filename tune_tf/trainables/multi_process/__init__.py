@@ -1,1 +1,1 @@
-"""Trials that train in several processes."""
+"""Processes of trials that train in several processes."""

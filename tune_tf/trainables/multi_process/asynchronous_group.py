@@ -1,4 +1,4 @@
-"""The processes of an asynchronous trial: a parameter server, and workers that may be lost."""
+"""Processes of an asynchronous trial: a parameter server and replaceable workers."""
 
 import itertools
 import logging
@@ -31,16 +31,16 @@ _SERVER = "the parameter server"
 
 @dataclass(eq=False)
 class GroupWorker:
-    """A worker that is there, or on its way.
+    """Running or starting worker.
 
     Args:
-        number: Its own in this group; a replacement has another one.
-        bundle: Where it lives.
-        actor: Its process.
-        answers: What it was asked and has not answered yet, in this order.
-        info: What it tells of itself once it is there.
-        watched: Whether its silence means something: not while it loads modules or data.
-        load: What it reported last of its machine and of itself, by key of a result.
+        number: Unique number in the group; a replacement gets another one.
+        bundle: Index of its bundle.
+        actor: Ray actor.
+        answers: References to pending replies, in order.
+        info: Description of the process, once it has started.
+        watched: Whether silence counts as a failure: not while modules or data load.
+        load: Latest system metrics, by result key.
     """
 
     number: int
@@ -53,22 +53,16 @@ class GroupWorker:
 
     @property
     def name(self) -> str:
-        """Who this is, for messages."""
+        """Name for messages."""
         return f"worker {self.bundle}"
 
 
 class AsynchronousGroup:
-    """Starts a server and workers in the bundles of a placement group and keeps them at work.
+    """Parameter server and workers of a trial in a placement group.
 
-    A worker that dies or falls silent is replaced while the others go on. The trial fails with its
-    server, or when a worker raises what another one would raise too.
-
-    Args:
-        assignment: What each worker does.
-        parallelism: How many there are, and what is borne.
-        placement_group: Where they live: a bundle a worker, and the server's behind them.
-        watch: When a process counts as lost.
-        clock: Seconds that only grow.
+    The first bundles are the workers', one each; a further one is the server's. A worker that dies
+    or stops responding is replaced while the others continue. The trial fails if the server fails,
+    or if a worker raises an error that another worker would raise too.
     """
 
     def __init__(
@@ -101,12 +95,12 @@ class AsynchronousGroup:
 
     @property
     def devices(self) -> str:
-        """What the workers train on, for reports."""
+        """Description of the workers' devices, for reports."""
         info = [worker.info for worker in self._workers if worker.info is not None]
         return "; ".join(f"{each.devices} on {each.node}" for each in info)
 
     def start(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the one before."""
+        """Begin a trial, after ending the previous one."""
         self._trial = trial
         self._num_replaced = 0
         for worker in self._workers:
@@ -116,7 +110,7 @@ class AsynchronousGroup:
         self._await_workers()
 
     def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
-        """Train and validate for one epoch; return the report, and more keys for the result."""
+        """Train and validate for one epoch; return the report and further result keys."""
         self._num_lost = 0
         number = self._ask(("begin_epoch",))
         rested: WorkReport | None = None
@@ -134,7 +128,6 @@ class AsynchronousGroup:
         return epoch, self._epoch_result(report)
 
     def _epoch_result(self, report: UpdateReport) -> dict[str, Any]:
-        """Return what a result tells of an epoch beside its metrics."""
         statistics = report.statistics
         return {
             "num_workers": len(self._workers),
@@ -152,15 +145,11 @@ class AsynchronousGroup:
         return files
 
     def restore(self, files: Any) -> None:
-        """Go on from a checkpoint: a reference of Ray's to its files."""
+        """Restore a checkpoint from a Ray reference to its files."""
         self._ask(("restore", files))
 
     def end(self, *, finish: bool = False) -> None:
-        """End all processes.
-
-        Args:
-            finish: Whether to tell the trial's callbacks first.
-        """
+        """End all processes; with ``finish``, call the trial's callbacks first."""
         server, self._server = self._server, None
         workers, self._workers = self._workers, []
         if finish and server is not None:
@@ -184,7 +173,6 @@ class AsynchronousGroup:
         )
 
     def _hired(self, bundle: int) -> GroupWorker:
-        """Start a worker, and tell it all that it has to know."""
         share = self._assignment.resources
         number = next(self._numbers)
         actor = self._actor(GradientWorkerActor, bundle=bundle, cpus=share.cpus, gpus=share.gpus)
@@ -193,7 +181,7 @@ class AsynchronousGroup:
         return GroupWorker(number, bundle, actor, answers)
 
     def _instructions(self, number: int) -> list[tuple[Any, ...]]:
-        """Return the requests to a worker that has met its devices."""
+        """Return the calls that set up a worker after it has claimed its devices."""
         requests: list[tuple[Any, ...]] = [("prepare", self._server, number)]
         return requests if self._trial is None else [*requests, ("start", self._trial)]
 
@@ -202,19 +190,18 @@ class AsynchronousGroup:
             placement_group=self._placement_group, placement_group_bundle_index=bundle
         )
         remote = ray.remote(concurrency_groups={"ping": 1})(kind)
-        # Rank 0 is the server's: the process that has the trial's state.
+        # The server holds the trial's state, so it has rank 0.
         rank = 0 if kind is ParameterServerActor else bundle
         return remote.options(
             scheduling_strategy=place, num_cpus=cpus, num_gpus=gpus, max_restarts=0
         ).remote(rank)
 
     def _await_workers(self) -> None:
-        """Wait until all workers have nothing left to do."""
         while any(worker.answers for worker in self._workers):
             self._heard_of_workers()
 
     def _heard_of_workers(self) -> WorkReport | None:
-        """Wait for an answer, not for long, and see after those who give none."""
+        """Wait briefly for a reply, and check the workers that send none."""
         waiting = {worker.answers[0]: worker for worker in self._workers if worker.answers}
         done, _ = ray.wait(list(waiting), timeout=self._watch.ping_interval_s)
         rested: WorkReport | None = None
@@ -222,7 +209,7 @@ class AsynchronousGroup:
             worker = waiting[answer]
             try:
                 reply = ray.get(answer)
-            except Exception as error:  # noqa: BLE001  judged there
+            except Exception as error:  # noqa: BLE001  handled there
                 self._lose(worker, error)
                 continue
             del worker.answers[0]
@@ -246,7 +233,7 @@ class AsynchronousGroup:
             raise
 
     def _check_heartbeats(self) -> None:
-        """Replace workers that have been silent for too long; not asked more often than said."""
+        """Replace workers that have been silent for too long; at most once per ping interval."""
         now = self._clock()
         if now - self._felt < self._watch.ping_interval_s:
             return
@@ -270,7 +257,7 @@ class AsynchronousGroup:
             self._fail(silence)
 
     def _lose(self, worker: GroupWorker, error: Exception) -> None:
-        """Replace a worker that is lost; raise what is not the loss of a worker."""
+        """Replace a lost worker; fail the trial on any other error."""
         lost = isinstance(error, RayActorError | WorkerLostError)
         if not lost:
             self._fail(error)
@@ -296,10 +283,10 @@ class AsynchronousGroup:
         self._workers[self._workers.index(worker)] = self._hired(worker.bundle)
 
     def _ask(self, request: Sequence[Any], *, watched: bool = True) -> Any:
-        """Let the server do something; return what it returned.
+        """Call a method of the server and return its result.
 
         Raises:
-            TuneTfError: What the server says; all processes have ended then.
+            TuneTfError: The call failed; all processes have ended.
         """
         if self._server is None:
             raise WorkerLostError("the processes of this trial have ended")
@@ -311,11 +298,11 @@ class AsynchronousGroup:
                 if silence:
                     raise silence
             return ray.get(answer)
-        except Exception as error:  # noqa: BLE001  judged there
+        except Exception as error:  # noqa: BLE001  handled there
             self._fail(error)
 
     def _fail(self, error: Exception) -> NoReturn:
-        """End all processes, and raise what the trial should."""
+        """End all processes and raise the trial's error."""
         cause: BaseException = error
         if isinstance(error, RayTaskError):
             cause = error.cause if isinstance(error.cause, TuneTfError) else error

@@ -1,4 +1,4 @@
-"""The bundles of a placement group in which the processes of one trial live."""
+"""Placement group of a trial's processes."""
 
 from typing import Any
 
@@ -13,19 +13,14 @@ _RESERVATION_S = 60
 
 
 class Bundles:
-    """What Tune has reserved for a trial's processes; for one driven by hand, the same.
-
-    Args:
-        trial_resources: The trial's ``PlacementGroupFactory``; None where it is driven by hand.
-        parallelism: How it is spread.
-        resources: What all its processes together reserve where Tune has reserved nothing.
+    """Bundles of a trial's processes, reserved by Tune or, if ``trial_resources`` is None, here.
 
     Attributes:
-        shares: What each process may use.
-        placement_group: Where they live.
+        shares: Resources of each process.
+        placement_group: Placement group of the processes.
 
     Raises:
-        UnavailableResourcesError: There is no Ray cluster, or no room on it.
+        UnavailableResourcesError: There is no Ray cluster, or it is full.
     """
 
     def __init__(
@@ -41,7 +36,7 @@ class Bundles:
         self.placement_group: PlacementGroup = group or self._reserve(parallelism)
 
     def give_back(self) -> None:
-        """Free what Tune has not reserved."""
+        """Remove the placement group unless Tune owns it."""
         if self._own is not None:
             ray.util.remove_placement_group(self._own)
             self._own = None

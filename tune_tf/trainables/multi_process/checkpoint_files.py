@@ -1,4 +1,4 @@
-"""Files of a checkpoint on their way between processes, which may be on several nodes."""
+"""Checkpoint files as bytes, for transfer between processes and nodes."""
 
 import os
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import Any
 from tune_tf.errors import CheckpointError
 
 Files = dict[str, bytes]
-"""Files by name."""
+"""File contents by name."""
 
 
 def write_checkpoint_files(folder: str | Path, files: Mapping[str, bytes]) -> None:
-    """Write files in their order; a crash leaves each as it was or whole."""
+    """Write files in order, each atomically."""
     for name, content in files.items():
         partial = Path(folder, f".{name}.{os.getpid()}")
         partial.write_bytes(content)
@@ -23,7 +23,7 @@ def read_checkpoint_files(folder: Any) -> Files:
     """Return the files of a folder.
 
     Raises:
-        CheckpointError: There is no folder.
+        CheckpointError: The folder is missing.
     """
     try:
         return {

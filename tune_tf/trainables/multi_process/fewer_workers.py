@@ -1,4 +1,4 @@
-"""Going on with fewer workers after a node was lost that the cluster cannot replace."""
+"""Recovery with fewer workers after the cluster lost a node that it cannot replace."""
 
 import logging
 from typing import Any
@@ -14,13 +14,10 @@ _log = logging.getLogger(__name__)
 
 
 class FewerWorkers(tune.Callback):
-    """Lowers what a trial reserves before Tune restores it, where it would wait for ever.
+    """Callback that shrinks a failed trial to the live nodes, where its restore would wait forever.
 
-    The global batch stays the same, and so do the trial's numbers. A trial that is restored once
-    more gets back the workers for which there is room again.
-
-    Args:
-        parallelism: How the trials are spread; ``min_workers`` is the least.
+    ``min_workers`` is the lower limit. The global batch size and the trial's numbers stay the same.
+    A later restore grows the trial again as far as the nodes allow.
     """
 
     def __init__(self, parallelism: MultiWorker) -> None:
@@ -29,7 +26,7 @@ class FewerWorkers(tune.Callback):
     def on_trial_recover(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Fit a trial that failed and goes on to the nodes that are alive."""
+        """Fit a recovering trial to the live nodes."""
         reserved = trial.placement_group_factory
         bundles = [bundle for bundle in reserved.bundles if bundle]
         share = TrialResources(int(bundles[0].get("CPU", 1)), bundles[0].get("GPU", 0))
@@ -47,7 +44,7 @@ class FewerWorkers(tune.Callback):
 
 
 def fewer_workers(parallelism: Parallelism) -> list[FewerWorkers]:
-    """Return the callback that a parallelism asks for, if it does."""
+    """Return the callback if the parallelism sets ``min_workers``, else none."""
     if isinstance(parallelism, MultiWorker) and parallelism.min_workers is not None:
         return [FewerWorkers(parallelism)]
     return []

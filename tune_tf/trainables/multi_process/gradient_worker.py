@@ -1,4 +1,4 @@
-"""A process that computes gradients for a parameter server."""
+"""Worker process that computes gradients for a parameter server."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkReport:
-    """What a worker tells when there is nothing to do.
+    """Report of a worker when an epoch has no more tasks.
 
     Args:
-        epoch: Number of the server's last epoch, which is complete.
-        recycle: Whether the process should not serve another trial.
-        system_metrics: The load of its machine and what it has taken, by key of a result.
+        epoch: Number of the server's last completed epoch.
+        recycle: Whether the process should serve no other trial.
+        system_metrics: Load of the worker's machine and its peak memory, by result key.
     """
 
     epoch: int
@@ -32,17 +32,12 @@ class WorkReport:
 
 
 class GradientWorker(Worker):
-    """Computes what the server asks for until it asks for nothing more."""
+    """Worker that processes the server's tasks until none is left."""
 
     _loop: "GradientLoop"
 
     def prepare(self, server: Any, number: int) -> None:
-        """Get ready for trials.
-
-        Args:
-            server: Actor of the parameter server.
-            number: This worker's own, which no other process of the trial ever has.
-        """
+        """Create the loop for the trials; ``number`` is unique in the trial."""
         from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.gradient_loop import GradientLoop
 
@@ -53,10 +48,10 @@ class GradientWorker(Worker):
         self._serve(GradientLoop(self._workload, replicas, self._assignment.spread), replicas)
 
     def work(self) -> WorkReport:
-        """Do tasks until the epoch is complete.
+        """Process tasks until the epoch is complete.
 
         Raises:
-            WorkerLostError: The server is gone.
+            WorkerLostError: The server died.
         """
         self._enter()
         outcome: TaskResult | None = None
@@ -77,6 +72,6 @@ class GradientWorker(Worker):
 
 
 class GradientWorkerActor(WorkerActor):
-    """A gradient worker's process."""
+    """Ray actor of a gradient worker."""
 
     worker_class = GradientWorker

@@ -13,15 +13,16 @@ from tune_tf.errors import WorkerLostError
 
 @dataclass(frozen=True)
 class Watch:
-    """Timeouts after which a process counts as lost, all in seconds.
+    """Timeouts for lost processes, all in seconds.
 
     Args:
-        ping_interval_s: Between two pings.
-        silent_s: Without an answer to a ping.
-        node_death_s: After that, for Ray to find out whether the node died: the trial fails then.
-        retry_s: Between two questions to a process that cannot be reached.
-        join_s: For all workers to connect.
-        finish_s: For a trial's end, before the processes are killed.
+        ping_interval_s: Time between two pings.
+        silent_s: Time without a reply after which a process is lost.
+        node_death_s: Additional time for Ray to find out whether the node died, before the trial
+            fails.
+        retry_s: Time between two pings of an unreachable process.
+        join_s: Time for all workers to connect.
+        finish_s: Time for the end of a trial, before the processes are killed.
     """
 
     ping_interval_s: float = 3.0
@@ -33,11 +34,9 @@ class Watch:
 
 
 class Heartbeat:
-    """Heartbeat of one actor: pings it, one at a time, and notes its last answer.
+    """Heartbeat of one actor, with at most one ping in flight.
 
-    Args:
-        actor: It has a method ``ping`` that answers while others run.
-        now: The time, in seconds.
+    The actor has a method ``ping`` that runs concurrently with others. Times are in seconds.
     """
 
     def __init__(self, actor: Any, now: float) -> None:
@@ -46,10 +45,10 @@ class Heartbeat:
         self._question: Any = None
 
     def silence_s(self, now: float) -> float:
-        """Return for how many seconds it has not answered; ask again where it has.
+        """Return the seconds since the last reply; send a new ping after each reply.
 
         Raises:
-            RayError: It is dead.
+            RayError: The actor is dead.
         """
         if self._question is not None and ray.wait([self._question], timeout=0)[0]:
             ray.get(self._question)
@@ -61,26 +60,17 @@ class Heartbeat:
 
 
 class HeartbeatMonitor:
-    """Monitor that finds silent processes.
-
-    Args:
-        silent_s: Seconds without a heartbeat after which a process counts as silent.
-    """
+    """Detector of processes that have not responded for ``silent_s`` seconds."""
 
     def __init__(self, silent_s: float) -> None:
         self._silent_s = silent_s
         self._heartbeats: dict[str, Heartbeat] = {}
 
     def silence(self, name: str, process: Any, now: float) -> WorkerLostError | None:
-        """Ask a process, and return what is wrong once it has been silent for too long.
-
-        Args:
-            name: Of the process, for the message; another one has another name.
-            process: Its actor, with a method ``ping``.
-            now: Seconds that only grow.
+        """Ping a process with a unique name; return an error if it has been silent for too long.
 
         Raises:
-            RayActorError: It died.
+            RayActorError: The process died.
         """
         if name not in self._heartbeats:
             self._heartbeats[name] = Heartbeat(process, now)
@@ -95,18 +85,13 @@ class HeartbeatMonitor:
 def find_dead_process(
     processes: Mapping[str, Any], watch: Watch, clock: Callable[[], float]
 ) -> WorkerLostError | None:
-    """Kill the processes that answer a ping, and wait until Ray reports the dead one.
+    """Kill the processes that respond to a ping, and return an error that names the dead one.
 
-    Peers and broken connections tell of a death before Ray can say whether the node died too,
-    and a trial that is restored before that would be given the dead node once more.
-
-    Args:
-        processes: Actors by name, at least one of which seems to be lost.
-        watch: How long to wait.
-        clock: Seconds that only grow.
+    Peers and broken connections reveal a death before Ray knows whether the node died too. A trial
+    that is restored before that would be placed on the dead node again.
 
     Returns:
-        Which one died; None if Ray did not say.
+        None if Ray reports no death within ``watch.node_death_s``.
     """
     suspects = dict(processes)
     deadline = clock() + watch.node_death_s

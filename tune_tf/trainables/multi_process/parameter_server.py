@@ -1,4 +1,4 @@
-"""The process that keeps the weights of an asynchronous trial and deals out its batches."""
+"""Parameter server process of an asynchronous trial."""
 
 import time
 from collections.abc import Callable
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Epoch:
-    """An epoch under way.
+    """Epoch in progress.
 
     Args:
-        scheduler: Of its batches.
-        begun: When, in seconds.
-        took_s: Until its last batch was applied.
-        increments: What each batch adds to each counter of the model.
-        validation: Metrics of the validation; None before it.
+        scheduler: Scheduler of its batches.
+        begun: Start time, in seconds.
+        took_s: Time until its last batch was applied.
+        increments: Amount that each batch adds to each counter of the model.
+        validation: Validation metrics; None until validated.
     """
 
     scheduler: BatchScheduler
@@ -37,12 +37,12 @@ class _Epoch:
 
 @dataclass(frozen=True)
 class UpdateReport:
-    """What a parameter server reports of an epoch.
+    """Report of a parameter server after an epoch.
 
     Args:
-        epoch: What every process reports.
-        statistics: What became of the gradients.
-        gradients_per_s: Gradients that were applied in a second, the validation not counted.
+        epoch: Common part of all epoch reports.
+        statistics: Staleness of the gradients.
+        gradients_per_s: Applied gradients per second, without the time of the validation.
     """
 
     epoch: EpochReport
@@ -51,24 +51,19 @@ class UpdateReport:
 
 
 class ParameterServer(Worker):
-    """Applies gradients as they come, and tells each worker what to do next.
+    """Parameter server that applies gradients as they arrive and assigns tasks to workers.
 
-    Its methods are called one after another, so a gradient is applied as a whole.
+    Its methods run one after another, so each gradient is applied as a whole.
     """
 
     _loop: "UpdateLoop"
 
     def __str__(self) -> str:
-        """Return who this is, for a message."""
+        """Return the name of the process for messages."""
         return f"the parameter server on {self._node}"
 
     def prepare(self, max_staleness: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Get ready for trials.
-
-        Args:
-            max_staleness: Updates that a gradient may be behind.
-            clock: Seconds that only grow.
-        """
+        """Create the loop for the trials; ``max_staleness`` is in updates."""
         from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
@@ -82,11 +77,11 @@ class ParameterServer(Worker):
         self._epoch: _Epoch | None = None
 
     def begin_epoch(self) -> int:
-        """Open an epoch; return its number in the life of this process."""
+        """Begin an epoch and return its number, counted in this process."""
         self._enter()
         self._loop.open_epoch()
         self._num_epochs += 1
-        # Weights may have been restored or changed by a callback since: no worker has these.
+        # A restore or a callback may have changed the weights, so all workers need new ones.
         self._version += 1
         num_batches = self._loop.program.num_batches
         scheduler = BatchScheduler(num_batches, self._max_staleness, self._version)
@@ -96,12 +91,12 @@ class ParameterServer(Worker):
     def exchange(
         self, worker: int, version: int | None, outcome: TaskResult | None = None
     ) -> Task | Idle:
-        """Take what a worker brings and tell it what to do next.
+        """Accept a worker's result and return its next task.
 
         Args:
-            worker: Its number.
-            version: Version of the weights that it has; None if it has none.
-            outcome: What came of its last task; None at first.
+            worker: Number of the worker.
+            version: Version of the worker's weights; None if it has none.
+            outcome: Result of its last task; None on the first call.
         """
         if outcome is not None:
             self._take(worker, outcome)
@@ -124,12 +119,12 @@ class ParameterServer(Worker):
         )
 
     def forget(self, worker: int) -> None:
-        """Deal again what a worker that is gone was doing."""
+        """Reassign the batches of a lost worker."""
         if self._epoch is not None:
             self._epoch.scheduler.forget(worker)
 
     def end_epoch(self) -> UpdateReport:
-        """Close an epoch that is complete."""
+        """Close a completed epoch and return its report."""
         epoch, self._epoch = self._epoch, None
         if epoch is None or not epoch.scheduler.is_complete:
             raise RuntimeError("no epoch is complete")
@@ -143,7 +138,7 @@ class ParameterServer(Worker):
     def _take(self, worker: int, outcome: TaskResult) -> None:
         epoch = self._epoch
         if epoch is None or outcome.epoch != self._num_epochs:
-            return  # of an epoch that others have completed
+            return  # from an epoch that other workers have completed
         if outcome.batch is None or outcome.gradient is None:
             epoch.validation = dict(outcome.validation or {})
             return
@@ -155,12 +150,12 @@ class ParameterServer(Worker):
             epoch.took_s = max(self._clock() - epoch.begun, np.finfo(float).tiny)
 
     def _validates(self, epoch: _Epoch) -> bool:
-        """Return whether the validation is still to be done; all that are idle do it at once."""
+        """Return whether validation is still pending; all idle workers run it redundantly."""
         return epoch.validation is None and self._loop.program.has_validation
 
 
 class ParameterServerActor(WorkerActor):
-    """A parameter server's process."""
+    """Ray actor of a parameter server."""
 
     worker_class = ParameterServer
     title = "the parameter server"

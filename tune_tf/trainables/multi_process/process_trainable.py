@@ -1,4 +1,4 @@
-"""What trials that train in processes of their own have in common."""
+"""Base trainables for trials that train in separate processes."""
 
 import abc
 import time
@@ -35,35 +35,35 @@ from tune_tf.workload import Config
 
 
 class Processes(Protocol):
-    """The processes in which a trial trains one model."""
+    """Protocol of the processes that train one model."""
 
     @property
     def devices(self) -> str:
-        """What they train on, for reports."""
+        """Description of the devices, for reports."""
 
     def start(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the one before."""
+        """Begin a trial, after ending the previous one."""
 
     def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
-        """Train and validate for one epoch; return the report, and more keys for the result."""
+        """Train and validate for one epoch; return the report and further result keys."""
 
     def state(self) -> Files:
         """Return the trial's checkpoint."""
 
     def restore(self, files: Any) -> None:
-        """Go on from a checkpoint: a reference of Ray's to :data:`Files`."""
+        """Restore a checkpoint from a Ray reference to :data:`Files`."""
 
     def end(self, *, finish: bool = False) -> None:
-        """End all processes, after the trial if told to ``finish``."""
+        """End all processes; with ``finish``, call the trial's callbacks first."""
 
 
 class ProcessTrainable(tune.Trainable, abc.ABC):
-    """Trains in processes of their own.
+    """Base trainable that trains in separate processes.
 
-    It asks them and stays free of TensorFlow, so that a crash of one leaves it alive to deal with
-    the others. The processes serve one trial after another where Tune reuses this actor.
+    It does not load TensorFlow and survives the crash of a process. A reused actor keeps its
+    processes.
 
-    Driven by hand it needs a Ray cluster, and reserves there what Tune would reserve for it.
+    Without Tune it needs a Ray cluster and reserves the trial's resources itself.
     """
 
     @abc.abstractmethod
@@ -74,18 +74,11 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
         placement_group: PlacementGroup,
         watch: Watch,
     ) -> Any:
-        """Start the processes of this kind.
-
-        Args:
-            assignment: What a worker does.
-            shares: What is reserved, by bundle of the placement group.
-            placement_group: Where they live.
-            watch: When one counts as lost.
-        """
+        """Start the processes, with one share of the resources for each bundle."""
 
     @abc.abstractmethod
     def begin(self, trial: TrialStart) -> None:
-        """Begin a trial in the processes, after ending the one before."""
+        """Begin a trial in the processes, after ending the previous one."""
 
     def setup(
         self,
@@ -98,15 +91,8 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
     ) -> None:
         """Start the processes and begin the first trial.
 
-        Args:
-            config: The trial's values.
-            workload: Its data and model.
-            settings: What all trials share.
-            watch: When a worker counts as lost.
-            clock: Seconds that only grow.
-
         Raises:
-            UnavailableResourcesError: There is no Ray cluster, or no room on it.
+            UnavailableResourcesError: There is no Ray cluster, or it is full.
         """
         parallelism = settings.parallelism
         self._settings = settings
@@ -136,7 +122,6 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
             raise
 
     def _result(self, report: EpochReport, iteration: int) -> dict[str, Any]:
-        """Return the result of an iteration."""
         result = epoch_result(
             report.metrics,
             iteration=iteration,
@@ -153,7 +138,7 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
         return result | report.system_metrics
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Begin another trial in these processes, with the numbers that fresh ones would give."""
+        """Begin another trial in these processes, with the same numbers as in fresh ones."""
         self._start(new_config)
         return True
 
@@ -170,7 +155,7 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
 
 
 class SingleModelTrainable(ProcessTrainable):
-    """Trains one model in processes of their own, an epoch an iteration."""
+    """Base trainable for one model in separate processes, one epoch per iteration."""
 
     _processes: Processes
 
@@ -180,12 +165,12 @@ class SingleModelTrainable(ProcessTrainable):
         return self._result(report, self.iteration + 1) | more
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write everything needed to go on into a folder of this node."""
+        """Write the full training state into a folder of this node."""
         write_checkpoint_files(checkpoint_dir, self._processes.state())
         self._last_checkpoint = self._clock()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a folder that any Trainable of tune_tf wrote, with any number of replicas."""
+        """Restore a checkpoint of any trainable of tune_tf, with any number of replicas."""
         self._processes.restore(ray.put(read_checkpoint_files(checkpoint)))
         self._last_checkpoint = self._clock()
 

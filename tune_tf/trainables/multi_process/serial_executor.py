@@ -1,4 +1,4 @@
-"""Acts that several threads ask for, done one after the other in one."""
+"""Executor that runs the calls of several threads one by one."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,16 +7,16 @@ from typing import Any
 
 
 class SerialExecutor:
-    """Does in a thread of its own what others ask for, in the order in which they ask.
+    """Executor with one thread that runs calls in the order of submission.
 
-    An act that raises is the last that counts: whoever waits then, or later, is told of it.
+    After a call has raised, all current and later waits raise its error.
 
     Args:
-        afterwards: Done after each act.
-        name: Of the thread.
+        afterwards: Function to run after each call.
+        name: Name of the thread.
 
     Attributes:
-        error: What an act raised, or :meth:`fail` was told; None again to go on.
+        error: First error of a call or of :meth:`fail`; set it to None to continue.
     """
 
     def __init__(self, afterwards: Callable[[], None], name: str) -> None:
@@ -26,26 +26,26 @@ class SerialExecutor:
         self.error: BaseException | None = None
 
     def do(self, act: Callable[..., Any], *arguments: Any) -> Any:
-        """Do something and return what it returns; not from the thread itself."""
+        """Run a call and return its result; not for use in the thread itself."""
         return self._thread.submit(self._done, act, *arguments).result()
 
     def hear(self, act: Callable[..., None], *arguments: Any) -> None:
-        """Do something when its turn comes; from any thread."""
-        with suppress(RuntimeError):  # it has ended
+        """Submit a call without waiting; for use in any thread."""
+        with suppress(RuntimeError):  # the executor has ended
             self._thread.submit(self._done, act, *arguments)
 
     def wait(
         self, is_there: Callable[[], bool], meanwhile: Callable[[], None], every_s: float
     ) -> None:
-        """Wait until something is the case; not from the thread itself.
+        """Wait for a condition; not for use in the thread itself.
 
         Args:
-            is_there: Asked after each act.
-            meanwhile: Done now and then.
-            every_s: Seconds between.
+            is_there: Condition, checked after each call.
+            meanwhile: Function to run repeatedly while waiting.
+            every_s: Seconds between its runs.
 
         Raises:
-            BaseException: What an act raised.
+            BaseException: A call raised it.
         """
         waiting: Future[None] = Future()
         self.do(self._waiting.append, (is_there, waiting))
@@ -57,19 +57,19 @@ class SerialExecutor:
         waiting.result()
 
     def fail(self, error: BaseException) -> None:
-        """Tell whoever waits of an error; the first one counts."""
+        """Let all waits raise an error; only the first error counts."""
         if self.error is None:
             self.error = error
 
     def end(self) -> None:
-        """End the thread after the act that it is at."""
+        """End the thread after its current call."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _done(self, act: Callable[..., Any], *arguments: Any) -> Any:
         try:
             done = act(*arguments)
             self._afterwards()
-        except Exception as error:  # noqa: BLE001  whoever waits raises it
+        except Exception as error:  # noqa: BLE001  raised by waiting callers
             done = None
             self.fail(error)
         for is_there, waiting in list(self._waiting):

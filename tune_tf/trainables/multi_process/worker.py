@@ -1,6 +1,6 @@
-"""One process of a trial that several processes train together.
+"""Worker process of a trial that trains in several processes.
 
-Loads TensorFlow in its methods only: whoever starts workers elsewhere stays free of it.
+TensorFlow is imported in methods only, so that the trial's actor does not load it.
 """
 
 import contextlib
@@ -48,13 +48,9 @@ _VERSIONED = ("tensorflow", "keras", "numpy")
 
 @dataclass(frozen=True)
 class PickledWorkload:
-    """A workload on its way to the workers, through processes that must not import its module.
+    """Pickled workload, for transfer through processes that cannot import its module.
 
-    Its arrays are read-only there, as in a trial of one process, and copied by nobody.
-
-    Args:
-        content: What pickle made of it.
-        arrays: The memory of its arrays.
+    Its arrays are shared without a copy and are read-only in the worker.
     """
 
     content: bytes
@@ -62,16 +58,13 @@ class PickledWorkload:
 
     @classmethod
     def of(cls, workload: Workload) -> "PickledWorkload":
-        """Return a workload in this form, its class too where other nodes cannot import it."""
+        """Pickle a workload, by value if other nodes cannot import its class."""
         arrays: list[PickleBuffer] = []
         content = cloudpickle.dumps(workload, protocol=5, buffer_callback=arrays.append)
         return cls(content, tuple(bytes(array.raw()) for array in arrays))
 
     def load(self, where: str) -> Workload:
-        """Return the workload.
-
-        Args:
-            where: Which worker this is, for the message.
+        """Return the unpickled workload; ``where`` names the worker in messages.
 
         Raises:
             WorkloadError: It cannot be imported here.
@@ -91,16 +84,16 @@ class PickledWorkload:
 
 @dataclass(frozen=True)
 class WorkerAssignment:
-    """What a worker does for all the trials that it serves.
+    """Setup of a worker for all trials that it serves.
 
     Args:
-        workload: What the trials train.
-        resources: What this worker reserved.
-        spread: How it spreads its part over its devices.
-        tracking: Where the trials' MLflow runs are; None if they have none.
-        recycling: When the process has traced too much to serve another trial.
-        data_id: Names the workload's data, for the processes of a node to share them; None if each
-            loads them by itself.
+        workload: Workload of the trials.
+        resources: Resources of this worker.
+        spread: Parallelism within the worker.
+        tracking: MLflow settings of the trials; None without runs.
+        recycling: Limits after which the process serves no other trial.
+        data_id: Key under which the processes of a node share the workload's data; None to load it
+            separately.
     """
 
     workload: PickledWorkload
@@ -113,13 +106,13 @@ class WorkerAssignment:
 
 @dataclass(frozen=True)
 class TrialStart:
-    """A trial that begins.
+    """Start message of a trial.
 
     Args:
-        trial_id: Ray Tune's id.
-        config: Its values.
-        seed: Of its weights, dropout and data order.
-        log: Where its processes write to; None for no log.
+        trial_id: Ray Tune's id of the trial.
+        config: Hyperparameters.
+        seed: Seed of weights, dropout and data order.
+        log: Log file of its processes; None for no log.
     """
 
     trial_id: str
@@ -130,13 +123,13 @@ class TrialStart:
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What a worker reports of an epoch.
+    """Report of a worker after an epoch.
 
     Args:
-        metrics: By Keras' names; over the rows of all workers.
-        stop_training: Whether a callback asked to end the trial.
-        recycle: Whether the process should not serve another trial.
-        system_metrics: The load of the worker's machine and how fast it trains, by key of a result.
+        metrics: Metrics by Keras name, over the rows of all workers.
+        stop_training: Whether a callback requested the end of the trial.
+        recycle: Whether the process should serve no other trial.
+        system_metrics: Load of the worker's machine and training speed, by result key.
     """
 
     metrics: dict[str, Any]
@@ -146,11 +139,11 @@ class EpochReport:
 
 
 class TrialProcess:
-    """What all processes have in common that train for a trial and are no trial's own actor.
+    """Base class of the processes that train for a trial outside its actor.
 
     Args:
-        rank: Its number in the trial, from 0.
-        host: Address of its node, as the other nodes reach it.
+        rank: Number of the process in the trial, from 0.
+        host: Address of its node, as other nodes reach it.
         node: Name of its node, for messages.
     """
 
@@ -168,16 +161,10 @@ class TrialProcess:
         self._devices: Devices
 
     def __str__(self) -> str:
-        """Return who this is, for a message."""
+        """Return the name of the process for messages."""
         return f"worker {self._rank} on {self._node}"
 
     def _claim(self, assignment: WorkerAssignment) -> None:
-        """Take over the workload and claim this process' devices.
-
-        Raises:
-            WorkloadError: The workload cannot be imported on this node.
-            UnavailableResourcesError: The devices reserved are not there.
-        """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         self._assignment = assignment
         self._workload = assignment.workload.load(str(self))
@@ -193,46 +180,44 @@ class TrialProcess:
 
     @contextlib.contextmanager
     def _beginning(self, trial: TrialStart) -> Iterator[None]:
-        """Begin a trial around what its user's code does."""
+        """Set up log, MLflow run and system metrics around the start of a trial."""
         self._trial_id = trial.trial_id
         self._log.begin(trial.log)
         enter_trial(trial.trial_id, self._assignment.tracking, starting=True)
         self._stop_autologging()
         yield
-        self._stop_autologging()  # the workload's code may have switched it on
+        self._stop_autologging()  # the workload's code may have enabled it
         if self._system_metrics is not None:
             self._system_metrics.begin()
 
     def _enter(self) -> None:
-        """Let the workload's code find its trial."""
+        """Make the trial's MLflow run available to the workload's code."""
         enter_trial(self._trial_id, self._assignment.tracking)
 
     def _is_recycled(self, num_programs: int) -> bool:
-        """Return whether this process has traced too much to serve another trial."""
         return self._assignment.recycling.is_due(num_programs)
 
     def _sampled(self) -> dict[str, float]:
-        """Return the load of this process, by key of a result."""
         return {} if self._system_metrics is None else self._system_metrics.sample()
 
     def _stop_autologging(self) -> None:
-        """Keep MLflow from making a second run of a trial that has one."""
+        """Prevent MLflow from creating a second run for a tracked trial."""
         if self._assignment.tracking is not None:
             stop_autologging()
 
 
 def files_of(state: "Checkpoint") -> Files:
-    """Return a checkpoint as files."""
+    """Return the files of a checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
         state.write(Path(folder))
         return read_checkpoint_files(folder)
 
 
 def checkpoint_of(files: Files) -> "Checkpoint":
-    """Return the checkpoint that files hold.
+    """Return the checkpoint stored in files.
 
     Raises:
-        CheckpointError: They hold none.
+        CheckpointError: The files are no checkpoint.
     """
     from tune_tf.training.core.checkpoint import Checkpoint
 
@@ -242,13 +227,7 @@ def checkpoint_of(files: Files) -> "Checkpoint":
 
 
 class Worker(TrialProcess):
-    """A worker: it meets the others, joins them, and trains one trial after another with them.
-
-    Args:
-        rank: Its number in the trial, from 0.
-        host: Address of its node, as the other nodes reach it.
-        node: Name of its node, for messages.
-    """
+    """Worker that connects to its peers and trains one trial after another with them."""
 
     def __init__(self, rank: int, host: str, node: str) -> None:
         super().__init__(rank, host, node)
@@ -257,16 +236,16 @@ class Worker(TrialProcess):
         self._data: LoadCache[Any]
 
     def meet(self, assignment: WorkerAssignment) -> WorkerInfo:
-        """Take over the workload, claim this process' devices and say who this is.
+        """Load the workload, claim this process' devices and describe the worker.
 
         Raises:
             WorkloadError: The workload cannot be imported on this node.
-            UnavailableResourcesError: The devices reserved are not there.
+            UnavailableResourcesError: The reserved devices are missing.
         """
         self._claim(assignment)
         import tensorflow as tf
 
-        # Bound until TensorFlow takes over, so that nobody nearby is given the same port.
+        # Bound until TensorFlow takes over, so that no other process gets the same port.
         self._port = socket.socket()
         self._port.bind(("", 0))
         return WorkerInfo(
@@ -280,13 +259,13 @@ class Worker(TrialProcess):
         )
 
     def join(self, addresses: tuple[str, ...]) -> None:
-        """Connect with the other workers.
+        """Connect to the other workers.
 
         Args:
             addresses: ``host:port`` of every worker, by rank.
 
         Raises:
-            PortTakenError: This worker's port was taken meanwhile.
+            PortTakenError: Another process has taken this worker's port.
         """
         from tune_tf.training.core.loop import GraphLoop
         from tune_tf.training.core.multi_worker_replicas import MultiWorkerReplicas
@@ -301,26 +280,26 @@ class Worker(TrialProcess):
         self._serve(GraphLoop(self._workload, replicas, self._assignment.spread), replicas)
 
     def start(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the one before."""
+        """Begin a trial, after ending the previous one."""
         self._loop.finish()
         with self._beginning(trial):
             self._loop.start(trial.config, self._data.get(trial.config), trial.seed)
 
     def epoch(self) -> EpochReport:
-        """Train and validate for one epoch, together with the others."""
+        """Train and validate for one epoch, together with the other workers."""
         self._enter()
         return self._report(self._loop.epoch())
 
     def state(self) -> Files | None:
-        """Return the trial's checkpoint; None from all but the first worker.
+        """Return the trial's checkpoint; None on all workers but the first.
 
-        All are asked: some variables are read by reducing them over the workers.
+        All workers must call this: some variables are reduced over the workers when read.
         """
         state = self._loop.state()
         return None if self._rank else files_of(state)
 
     def restore(self, files: Files) -> None:
-        """Go on from a checkpoint, also one that another number of workers made."""
+        """Restore a checkpoint, possibly from another number of workers."""
         self._loop.restore(checkpoint_of(files))
 
     def finish(self) -> None:
@@ -329,11 +308,11 @@ class Worker(TrialProcess):
         leave_trial()
 
     def _serve(self, loop: "GraphLoop", replicas: "Replicas | None") -> None:
-        """Train by a loop from now on.
+        """Train with a loop from now on.
 
         Args:
-            loop: The loop.
-            replicas: On whose devices the rows of a trial are; None to keep none of them.
+            loop: Loop of the trials.
+            replicas: Replicas that hold the rows of a trial; None to hold no rows.
         """
         from tune_tf.data import LoadCache, rows_of
         from tune_tf.training.input.device_rows import place_rows
@@ -350,7 +329,6 @@ class Worker(TrialProcess):
             self._port = None
 
     def _report(self, metrics: dict[str, Any]) -> EpochReport:
-        """Return what there is to report of an epoch that was trained."""
         recycle = self._is_recycled(self._loop.num_programs)
         load = self._sampled() | self._loop.performance | peak_memory_result()
         return EpochReport(metrics, self._loop.stop_training, recycle, load)

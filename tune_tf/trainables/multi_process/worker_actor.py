@@ -1,4 +1,4 @@
-"""A worker of a trial as a Ray actor, whose errors can be read where there is no TensorFlow."""
+"""Ray actor of a worker, with errors that can be read without TensorFlow."""
 
 import traceback
 from typing import Any
@@ -11,16 +11,12 @@ from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.worker import TrialProcess, Worker
 
-# What TensorFlow's collectives raise when a peer is gone; found by killing peers.
+# Errors of TensorFlow's collectives after the loss of a peer; found by killing peers.
 _LOST_PEER = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
 
 
 class WorkerActor:
-    """Does what :class:`Worker` does, in a process of its own.
-
-    Args:
-        rank: The worker's number in the trial, from 0.
-    """
+    """Ray actor of a :class:`Worker`."""
 
     worker_class: type[TrialProcess] = Worker
     title = "worker {rank}"
@@ -34,33 +30,26 @@ class WorkerActor:
         """Call a method of the worker.
 
         Raises:
-            TuneTfError: As the worker raised it; any other error as its text in a
-                :class:`WorkerError`, for the asking process must not load TensorFlow to read it.
+            TuneTfError: Raised by the worker; any other error becomes a :class:`WorkerError` with
+                its text, because the caller must not load TensorFlow to unpickle it.
         """
         try:
             return getattr(self._worker, method)(*arguments)
         except TuneTfError:
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is, the other process raises it
+        except Exception as error:  # noqa: BLE001  raised again by the caller
             kind = WorkerLostError if type(error).__name__ in _LOST_PEER else WorkerError
             raise kind(f"{self._place}: {traceback.format_exc()}") from None
 
     @ray.method(concurrency_group="ping")  # type: ignore[untyped-decorator]
     def ping(self) -> None:
-        """Show that the process is alive, also while the worker trains."""
+        """Respond, also while the worker trains."""
 
 
 def started(
     actor: Any, rank: int, resources: TrialResources, placement_group: PlacementGroup
 ) -> Any:
-    """Start a worker's actor in its bundle of a placement group; does not wait for it.
-
-    Args:
-        actor: A remote :class:`WorkerActor`.
-        rank: The worker's number, which is that of its bundle.
-        resources: What it reserves.
-        placement_group: Where it lives.
-    """
+    """Start a worker actor in the bundle of its rank, without waiting for it."""
     place = PlacementGroupSchedulingStrategy(
         placement_group=placement_group, placement_group_bundle_index=rank
     )

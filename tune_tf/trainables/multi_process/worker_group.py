@@ -1,4 +1,4 @@
-"""The worker actors of one trial: started in its placement group, watched, and ended together."""
+"""Group of synchronous worker actors in a placement group."""
 
 import logging
 import time
@@ -21,20 +21,12 @@ _MEETINGS = 3
 
 
 class WorkerGroup:
-    """Starts workers in the bundles of a placement group and lets them do things together.
+    """Group of workers, one per bundle, that run the same calls together.
 
-    The first worker that fails ends all: the others would wait for it for ever.
-
-    Args:
-        assignment: What each worker does.
-        num_workers: One a bundle, in their order.
-        placement_group: Where they live.
-        watch: When a worker counts as lost.
-        actor: The actor class.
-        clock: Seconds that only grow.
+    The first failure ends all workers, because the others would wait forever.
 
     Attributes:
-        devices: What the workers train on, for reports.
+        devices: Description of the workers' devices, for reports.
     """
 
     def __init__(
@@ -64,17 +56,17 @@ class WorkerGroup:
         watched: bool = True,
         timeout_s: float | None = None,
     ) -> list[Any]:
-        """Let all workers do the same at once; return what each returned, by rank.
+        """Call a method of all workers concurrently; return the results by rank.
 
         Args:
-            method: A method of :class:`tune_tf.trainables.multi_process.worker.Worker`.
-            arguments: The same for all.
-            watched: Whether a silent process counts as lost; not while it loads modules or data,
-                which may keep it from answering for long.
-            timeout_s: Seconds for all of them together; None for as long as they are alive.
+            method: Method of :class:`tune_tf.trainables.multi_process.worker.Worker`.
+            arguments: Arguments, equal for all workers.
+            watched: Whether silence counts as a failure. Set it to False while workers load modules
+                or data, when they may not respond for long.
+            timeout_s: Seconds for the whole call; None to wait while the workers are alive.
 
         Raises:
-            TuneTfError: What the first worker that failed says; all have ended then.
+            TuneTfError: Error of the first worker that failed; all workers have ended.
         """
         if not self._workers:
             raise WorkerLostError("the workers of this trial have ended")
@@ -90,11 +82,7 @@ class WorkerGroup:
             raise cause from None
 
     def end(self, *, finish: bool = False) -> None:
-        """End all processes.
-
-        Args:
-            finish: Whether to tell the trial's callbacks first.
-        """
+        """End all processes; with ``finish``, call the trial's callbacks first."""
         workers, self._workers = self._workers, []
         if finish and workers:
             answers = [worker.do.remote("finish") for worker in workers]
@@ -103,7 +91,7 @@ class WorkerGroup:
             ray.kill(worker)
 
     def _meet(self) -> None:
-        """Start the workers and connect them, again with new ports where one was taken."""
+        """Start and connect the workers; retry with new ports if one was taken."""
         for attempt in range(1, _MEETINGS + 1):
             self._workers = [
                 started(self._actor, rank, self._assignment.resources, self._placement_group)
@@ -126,12 +114,7 @@ class WorkerGroup:
                 return
 
     def _await(self, answers: Sequence[Any], *, watched: bool, timeout_s: float | None) -> None:
-        """Wait until all have answered.
-
-        Raises:
-            RayError: The first that fails, or whose process died.
-            WorkerLostError: One is silent for too long, or not all answered in time.
-        """
+        """Wait for all replies; raise the first error, or an error on silence or timeout."""
         asked = self._clock()
         waiting = list(answers)
         monitor = HeartbeatMonitor(self._watch.silent_s)
@@ -156,7 +139,7 @@ class WorkerGroup:
         return {f"worker {rank}": worker for rank, worker in enumerate(self._workers)}
 
     def _judged(self, error: BaseException) -> BaseException:
-        """Return an error as the trial should raise it; where one died, once Ray knows of it."""
+        """Return the trial's error for a failed call; after a death, wait until Ray reports it."""
         if isinstance(error, RayTaskError):
             cause = error.cause
             if not isinstance(cause, WorkerLostError):

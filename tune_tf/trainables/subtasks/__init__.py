@@ -1,1 +1,1 @@
-"""Trials of independent models: folds and ensembles."""
+"""Scheduling of a trial's independent models: folds and ensemble members."""

@@ -1,4 +1,4 @@
-"""A device of a trial that trains subtasks: its process, and what that was given to do."""
+"""State of a device that trains subtasks: its process and its queue."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,33 +13,33 @@ from tune_tf.trainables.subtasks.queue import Unit
 
 
 def judged(error: BaseException) -> BaseException:
-    """Return an error of Ray's as the trial should raise it."""
+    """Return the exception that a trial should raise for a Ray error."""
     if isinstance(error, RayTaskError):
         return error.cause if isinstance(error.cause, TuneTfError) else error
     return WorkerLostError(str(error)) if isinstance(error, RayError) else error
 
 
 def is_death(error: BaseException) -> bool:
-    """Return whether the process is gone."""
+    """Return whether an error means that the process died."""
     return isinstance(error, WorkerLostError)
 
 
 def may_be_retried(error: BaseException) -> bool:
-    """Return whether a fresh process may do better: not if memory is short, or a setting wrong."""
+    """Return whether a new process may succeed: not after out-of-memory or settings errors."""
     return isinstance(error, WorkerError) and Outcome.of_error(str(error)) is not Outcome.OOM
 
 
 @dataclass(eq=False)
 class SubtaskDevice:
-    """A process and what it was given to do.
+    """Process of a device and its assigned work.
 
     Attributes:
-        actor: The process.
-        name: Of the device, for reports.
-        heartbeat: Its signs of life; None while it starts, when it may be silent for long.
-        line: Epochs that it was given and has not reported.
+        actor: Ray actor.
+        name: Name of the device, for reports.
+        heartbeat: Heartbeat of the process; None while it starts, when it may be silent for long.
+        line: Epochs sent but not reported yet.
         expects: Whether it waits for the state of a subtask that it takes over.
-        last: What it reported last.
+        last: Latest report.
     """
 
     actor: Any
@@ -51,15 +51,15 @@ class SubtaskDevice:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can be given work."""
+        """Whether the device accepts work."""
         return self.heartbeat is not None and not self.expects
 
     def loss(self, now: float, silent_s: float) -> BaseException | None:
-        """Return what ended its process, if that is dead or silent for too long.
+        """Return an error if the process is dead or has been silent for too long.
 
         Args:
-            now: By the clock that its heartbeat was made with.
-            silent_s: Seconds without a sign of life that are too long.
+            now: Time by the clock of the heartbeat, in seconds.
+            silent_s: Longest silence in seconds.
         """
         if self.heartbeat is None:
             return None

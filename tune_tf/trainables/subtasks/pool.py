@@ -1,4 +1,4 @@
-"""The processes of one trial that train its subtasks, each at its own pace."""
+"""Pool of a trial's processes that train its subtasks independently."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart
 from tune_tf.trainables.multi_process.worker_actor import started
 from tune_tf.trainables.subtasks.device import SubtaskDevice, is_death, judged, may_be_retried
 from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
-from tune_tf.trainables.subtasks.results import Metrics, SubtaskResults, has_diverged
+from tune_tf.trainables.subtasks.results import SubtaskMetrics, SubtaskResults, has_diverged
 from tune_tf.trainables.subtasks.states import SubtaskStates, finished_snapshot
 from tune_tf.trainables.subtasks.worker import SubtaskActor, SubtaskAssignment, SubtaskSnapshot
 
@@ -25,21 +25,13 @@ _log = logging.getLogger(__name__)
 
 
 class SubtaskPool:
-    """Starts a process on each device of a trial and keeps them all busy.
+    """Pool of processes, one per bundle, that train the subtasks of a trial.
 
-    Everything here happens in one thread, in the order in which it comes: what a process has done,
-    and what is asked of the crew. So devices go on while nobody asks.
-
-    Args:
-        assignment: What each process does.
-        num_devices: Processes, one a bundle, in their order.
-        placement_group: Where they live.
-        watch: When a process counts as lost.
-        actor: The actor class.
-        clock: Seconds that only grow.
+    All scheduling happens in one thread, in order of arrival: replies of processes and calls of the
+    trial. So the devices keep busy between two calls.
 
     Raises:
-        TuneTfError: A process cannot be set up, as it says.
+        TuneTfError: A process failed to set up.
     """
 
     def __init__(
@@ -58,7 +50,7 @@ class SubtaskPool:
         self._watch = watch
         self._clock = clock
         self._actor = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(actor)
-        self._number = 0  # of the trial, in the life of this crew
+        self._number = 0  # of the trial, counted in this pool
         self._trial: TrialStart | None = None
         self._tries: dict[int, int] = {}
         self._num_replaced = 0
@@ -78,12 +70,12 @@ class SubtaskPool:
 
     @property
     def devices(self) -> str:
-        """What the subtasks train on, for reports."""
+        """Description of the devices, for reports."""
         return "; ".join(device.name for device in self._devices)
 
     @property
     def reports(self) -> list[EpochReport]:
-        """What each device reported last."""
+        """Latest report of each device."""
         return [device.last for device in self._devices if device.last is not None]
 
     def begin(
@@ -94,23 +86,23 @@ class SubtaskPool:
         results: SubtaskResults | None = None,
         snapshots: Mapping[int, SubtaskSnapshot] | None = None,
     ) -> None:
-        """Begin a trial in place of the one before; nothing trains until a result is asked for.
+        """Begin a trial instead of the previous one; training starts with :meth:`iteration`.
 
         Args:
             trial: The trial.
-            reported: Iterations that it has reported already.
-            results: What its subtasks have done already, up to their snapshots.
-            snapshots: States of those that have begun.
+            reported: Iterations already reported.
+            results: Results of its subtasks up to their snapshots.
+            snapshots: States of the subtasks that have begun.
         """
         self._thread.do(self._begin, trial, reported, results, dict(snapshots or {}))
 
-    def iteration(self, number: int) -> tuple[list[Metrics], bool]:
-        """Return the metrics of an iteration by subtask, and whether no subtask goes on after it.
+    def iteration(self, number: int) -> tuple[list[SubtaskMetrics], bool]:
+        """Return the metrics of an iteration by subtask, and whether all subtasks have ended.
 
-        Returns as soon as all subtasks have done it; the devices go on meanwhile.
+        Returns once all subtasks have completed the iteration; the devices keep training.
 
         Raises:
-            TuneTfError: A subtask failed too often, with what its process said.
+            TuneTfError: A subtask failed too often; with the error of its process.
         """
         self._thread.do(self._train_on, number - 1)
         self._wait(lambda: self._results.is_complete(number))
@@ -131,11 +123,7 @@ class SubtaskPool:
         return snapshots, self._thread.do(self._learn, number, epochs, refs)
 
     def end(self, *, finish: bool = False) -> None:
-        """End all processes.
-
-        Args:
-            finish: Whether to tell the trial's callbacks first, after the epochs in flight.
-        """
+        """End all processes; with ``finish``, call the trial's callbacks first."""
         self._thread.end()
         actors = [device.actor for device in self._devices]
         if finish:
@@ -148,10 +136,9 @@ class SubtaskPool:
         self._devices = []
 
     def _wait(self, is_there: Callable[[], bool]) -> None:
-        """Wait until something is the case, and watch the processes meanwhile."""
         self._thread.wait(is_there, self._check_heartbeats, self._watch.ping_interval_s)
 
-    # What follows runs in the crew's own thread, but for `_read`.
+    # All methods below run in the pool's thread, except `_read`.
 
     def _begin(
         self,
@@ -199,12 +186,12 @@ class SubtaskPool:
         self._queue.reported = reported
         self._results.forget(reported)
 
-    def _results_of(self, number: int) -> tuple[list[Metrics], bool]:
+    def _results_of(self, number: int) -> tuple[list[SubtaskMetrics], bool]:
         ended = (self._results.has_ended(i, number) for i in range(self._subtasks.num_subtasks))
         return self._results.of(number), all(ended)
 
     def _dispatch(self) -> None:
-        """Give work to all who can have some; one with an empty line comes first."""
+        """Give work to all ready devices, those without any first."""
         given = self._is_training and self._thread.error is None
         while given:
             given = False
@@ -221,7 +208,7 @@ class SubtaskPool:
         if unit.source is None:
             self._train(device, unit)
             return
-        # Not before the state is there: Ray keeps back all later calls, also pings.
+        # Wait for the state first: until it exists, Ray delays all later calls, pings included.
         device.expects = True
         state = self._hand_over(self._devices[unit.source], unit.subtask, unit.epoch - 1)
         self._follow(state, self._is_handed_over, device, self._number, unit)
@@ -239,7 +226,7 @@ class SubtaskPool:
         if answer.exception() is None:
             self._train(device, unit)
             return
-        device.line.remove(unit)  # the process that had it is to blame, and is found out by itself
+        device.line.remove(unit)  # the source failed, which is detected separately
         self._states.forget(unit.subtask)
         self._go_back(unit.subtask)
 
@@ -249,7 +236,7 @@ class SubtaskPool:
         self._follow(report, self._has_trained, device, self._number, unit)
 
     def _hand_over(self, device: SubtaskDevice, subtask: int, epoch: int) -> Any:
-        """Take a subtask's state from a device that does not train it; return where it will be."""
+        """Request a subtask's state from a device that is not training it; return the reference."""
         state = device.actor.do_aside.remote("hand_over", subtask)
         self._states.expect(subtask, epoch, state)
         return state
@@ -258,16 +245,16 @@ class SubtaskPool:
         self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[EpochReport | None]"
     ) -> None:
         if number != self._number or device not in self._devices or unit not in device.line:
-            return  # of an earlier trial, or an earlier process of this device
+            return  # from an earlier trial or an earlier process of this device
         if (error := answer.exception()) is not None:
             cause = judged(error)
-            # A process that dies takes all that waits in its line along: it trained the first.
+            # A dying process fails all epochs in its line; it was training the first.
             self._failed(device, device.line[0] if is_death(cause) else unit, cause)
             return
         device.line.remove(unit)
         report = answer.result()
         if report is None:
-            return  # it had ended before
+            return  # the subtask had already ended
         device.last = report
         ended = report.stop_training or has_diverged(report.metrics)
         self._results.add(unit.subtask, unit.epoch, report.metrics, ended=ended)
@@ -280,7 +267,7 @@ class SubtaskPool:
     def _failed(self, device: SubtaskDevice, unit: Unit, error: BaseException) -> None:
         subtask = unit.subtask
         if unit.begins and self._states.is_lost(subtask):
-            device.line.remove(unit)  # the process that had it is to blame, not this one
+            device.line.remove(unit)  # the source failed, not this device
             self._go_back(subtask)
             return
         self._tries[subtask] = tries = self._tries.get(subtask, 0) + 1
@@ -297,15 +284,15 @@ class SubtaskPool:
         self._replace(device, error)
 
     def _is_untrained(self) -> bool:
-        """Return whether no subtask has done an epoch yet: an error then lies in the workload."""
+        """Return whether no subtask has completed an epoch, so that an error is the workload's."""
         return not any(map(self._results.last_epoch, range(self._subtasks.num_subtasks)))
 
     def _go_back(self, subtask: int) -> None:
-        """Let a subtask begin again, on any device, from the last state that is known."""
+        """Let a subtask resume on any device from its latest state."""
         self._queue.begin_at(subtask, self._states.epoch(subtask))
 
     def _replace(self, device: SubtaskDevice, error: BaseException) -> None:
-        """Start a fresh process in a device's place; what it had goes on elsewhere meanwhile."""
+        """Replace a device's process; its subtasks continue on other devices meanwhile."""
         rank = self._devices.index(device)
         lost = self._queue.lost(rank)
         if not is_death(error):
@@ -327,7 +314,7 @@ class SubtaskPool:
         self._start(device)
 
     def _rescue(self, device: SubtaskDevice, epochs: Mapping[int, int]) -> None:
-        """Take over what a process has that raised, apart from what it was training."""
+        """Fetch the states of a failed process, except for subtasks that it was training."""
         for subtask, epoch in epochs.items():
             self._hand_over(device, subtask, epoch)
         states = {subtask: self._states.last(subtask) for subtask in epochs}
@@ -338,7 +325,7 @@ class SubtaskPool:
                 self._states.forget(subtask)
 
     def _check_heartbeats(self) -> None:
-        """Give up devices that are dead, or silent for too long."""
+        """Replace the processes of devices that are dead or silent for too long."""
         for device in tuple(self._devices):
             lost = device.loss(self._clock(), self._watch.silent_s)
             if lost is None:
@@ -349,16 +336,16 @@ class SubtaskPool:
                 self._replace(device, lost)
 
     def _ask_for_states(self) -> tuple[int, dict[int, Any]]:
-        """Return the trial's number and, by subtask, where Ray will have its state."""
+        """Return the trial's number and, by subtask, the reference to its state."""
         states = self._states.lasts()
         for subtask, rank in enumerate(self._queue.devices):
             if rank is not None and self._devices[rank].heartbeat is not None:
-                # In line with the epochs that it was given, so that it tells what comes of them.
+                # Queued behind the epochs already sent, so that it includes them.
                 states[subtask] = self._devices[rank].actor.do.remote("state", subtask)
         return self._number, states
 
     def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
-        """Return a subtask's state from where it is, or the last one known; None for none."""
+        """Return a subtask's state, or the latest available one before; None if there is none."""
         snapshot = finished_snapshot(state)
         if snapshot is not None:
             return snapshot
@@ -368,7 +355,7 @@ class SubtaskPool:
     def _learn(
         self, number: int, epochs: Mapping[int, int], states: Mapping[int, Any]
     ) -> SubtaskResults:
-        """Keep states to go back to; return the results up to them."""
+        """Store states to resume from; return the results up to them."""
         for subtask, epoch in epochs.items():
             older = self._states.last(subtask) is None or self._states.epoch(subtask) < epoch
             if number == self._number and older:
@@ -376,7 +363,6 @@ class SubtaskPool:
         return self._results.up_to(epochs)
 
     def _follow(self, answer: Any, then: Callable[..., None], *arguments: Any) -> None:
-        """Do something with what a process answers, once it has."""
         answer.future().add_done_callback(lambda done: self._thread.hear(then, *arguments, done))
 
     def _hire(self, rank: int) -> Any:

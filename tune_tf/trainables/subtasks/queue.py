@@ -1,27 +1,27 @@
-"""Which device trains which of a trial's subtasks next.
+"""Scheduling of a trial's subtasks on its devices.
 
-Pure bookkeeping: no process, no clock. A subtask is a model that trains epoch after epoch, on one
-device at a time. The unit of work is one epoch of one subtask.
+Pure bookkeeping without processes or a clock. A subtask is a model that trains epoch after epoch,
+on one device at any time. The unit of work is one epoch of one subtask.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 LAG = 2
-"""Epochs by which a subtask must be behind a device's own ones for the device to take it over."""
+"""Epochs by which a subtask must lag behind a device's own subtasks to be moved there."""
 
-_IN_LINE = 2  # epochs that a device has been given: one that it trains, one that waits for it
+_IN_LINE = 2  # epochs sent to a device: one in training, one waiting
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One epoch of one subtask, to be trained now.
+    """One epoch of one subtask.
 
     Args:
-        subtask: Its number.
-        epoch: The epoch's number, from 1.
-        begins: Whether the device does not have the subtask yet.
-        source: The device that has it, and hands it over; None if none has.
+        subtask: Number of the subtask.
+        epoch: Number of the epoch, from 1.
+        begins: Whether the subtask is new on the device.
+        source: Device that hands the subtask over; None if it is on no device.
     """
 
     subtask: int
@@ -33,7 +33,7 @@ class Unit:
 @dataclass
 class _Subtask:
     device: int | None = None
-    taken: int = 0  # epochs handed out
+    taken: int = 0  # assigned epochs
     done: int = 0
     has_ended: bool = False
 
@@ -44,17 +44,17 @@ class _Subtask:
 
 @dataclass
 class SubtaskQueue:
-    """Hands out epochs so that all subtasks advance alike and no device waits.
+    """Queue that assigns epochs so that subtasks advance evenly and no device waits.
 
-    A device trains the least advanced of its own subtasks and of those that nobody has. It takes
-    another device's over only when that one is :data:`LAG` epochs behind its own, or when it has
-    none: a subtask that moves takes its weights along, and may have to be traced anew.
+    A device trains the least advanced of its own and the unassigned subtasks. It takes over another
+    device's subtask only if that lags :data:`LAG` epochs behind its own ones, or if it has none:
+    moving a subtask copies its weights, and may require new tracing.
 
     Args:
-        num_subtasks: Subtasks, all at the beginning.
-        num_devices: Devices, numbered from 0.
-        usual: By subtask, the device that had it in an earlier trial; those first.
-        reported: The last iteration that was reported.
+        num_subtasks: Number of subtasks, all at their beginning.
+        num_devices: Number of devices.
+        usual: By subtask, its device in an earlier trial, which is preferred.
+        reported: Last reported iteration.
     """
 
     num_subtasks: int
@@ -64,21 +64,21 @@ class SubtaskQueue:
     _subtasks: list[_Subtask] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with subtasks that nobody has."""
+        """Begin with unassigned subtasks."""
         self._subtasks = [_Subtask() for _ in range(self.num_subtasks)]
 
     def begin_at(self, subtask: int, epoch: int, *, ended: bool = False) -> None:
-        """Let a subtask go on after an epoch, on whatever device is free.
+        """Let a subtask resume after an epoch on any device.
 
-        Also takes it away from the device that had it, with the epochs not done.
+        If it was assigned to a device, its unfinished epochs are dropped.
         """
         self._subtasks[subtask] = _Subtask(taken=epoch, done=epoch, has_ended=ended)
 
     def take(self, device: int) -> Unit | None:
-        """Return what a device trains next; None if there is nothing for it now.
+        """Return the next unit for a device; None if there is none now.
 
-        A device may ask again before its epoch is done, so that the next one is there at once; it
-        gets one only where enough is left for devices that come after it.
+        A device may ask before its current epoch is done, to have the next one queued. It gets one
+        only if enough remains for other devices.
         """
         own = [i for i, each in enumerate(self._subtasks) if each.device in (device, None)]
         others = [i for i, each in enumerate(self._subtasks) if i not in own]
@@ -96,11 +96,9 @@ class SubtaskQueue:
         return unit
 
     def done(self, subtask: int, *, ended: bool = False) -> None:
-        """Note that the oldest epoch handed out of a subtask is trained.
+        """Mark the oldest assigned epoch of a subtask as done.
 
-        Args:
-            subtask: Its number.
-            ended: Whether it has no more to train; epochs handed out meanwhile are void.
+        If it has ``ended``, epochs assigned meanwhile are void.
         """
         each = self._subtasks[subtask]
         each.done += 1
@@ -109,7 +107,7 @@ class SubtaskQueue:
             each.taken = each.done
 
     def lost(self, device: int) -> dict[int, int]:
-        """Return the subtasks that a device has, which nobody has from now on, with epochs done."""
+        """Unassign all subtasks of a device, and return their completed epochs."""
         lost = {i: each for i, each in enumerate(self._subtasks) if each.device == device}
         for each in lost.values():
             each.device = None
@@ -117,21 +115,21 @@ class SubtaskQueue:
 
     @property
     def ahead(self) -> int:
-        """Epochs that a subtask may be ahead of the last iteration that was reported.
+        """Epochs that a subtask may be ahead of the last reported iteration.
 
-        With less than :data:`LAG` and one more, devices of unequal speed would wait for each other;
-        what is trained beyond is lost when the trial is stopped. One device never waits, and trains
-        no more than the iteration that is asked for.
+        With fewer than :data:`LAG` + 1, devices of unequal speed would wait for each other; epochs
+        beyond that are wasted when the trial is stopped. A single device never waits, and trains
+        only the requested iteration.
         """
         return LAG + 1 if self.num_devices > 1 else 1
 
     @property
     def devices(self) -> tuple[int | None, ...]:
-        """By subtask, the device that has it."""
+        """Device of each subtask."""
         return tuple(each.device for each in self._subtasks)
 
     def _least(self, subtasks: list[int], device: int) -> int | None:
-        """Return the least advanced of those that may go on; among equals one it usually has."""
+        """Return the least advanced subtask that may continue, preferably a usual one."""
 
         def order(i: int) -> tuple[int, bool, int]:
             usual = self.usual[i] if i < len(self.usual) else None
@@ -148,7 +146,7 @@ class SubtaskQueue:
         return not mine or self._subtasks[behind].taken + LAG <= min(mine)
 
     def _may_wait_in_line(self, chosen: int, device: int) -> bool:
-        """Return whether a device may have an epoch, also behind one that it trains already."""
+        """Return whether a device may have an epoch, possibly queued behind its current one."""
         in_flight = {i for i, each in enumerate(self._subtasks) if each.in_flight}
         mine = [self._subtasks[i] for i in in_flight if self._subtasks[i].device == device]
         if not mine:

@@ -1,68 +1,61 @@
-"""What the subtasks of a trial reported, and what follows for the trial."""
+"""Metrics of a trial's subtasks and their summary."""
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Metrics = dict[str, float]
+SubtaskMetrics = dict[str, float]
 
 
 class SubtaskResults:
     """Metrics by subtask and epoch.
 
-    A subtask that has ended by itself counts with its last metrics from then on.
-
-    Args:
-        num_subtasks: Subtasks.
+    A subtask that has ended keeps its last metrics in all later iterations.
     """
 
     def __init__(self, num_subtasks: int) -> None:
-        self._by_epoch: list[dict[int, Metrics]] = [{} for _ in range(num_subtasks)]
+        self._by_epoch: list[dict[int, SubtaskMetrics]] = [{} for _ in range(num_subtasks)]
         self._ended_at: list[int | None] = [None] * num_subtasks
 
     def add(self, subtask: int, epoch: int, metrics: Mapping[str, float], *, ended: bool) -> None:
-        """Keep the metrics of a subtask's epoch, from 1; ``ended`` if it was its last."""
+        """Add the metrics of a subtask's epoch, from 1; ``ended`` marks its last epoch."""
         self._by_epoch[subtask][epoch] = dict(metrics)
         if ended:
             self._ended_at[subtask] = epoch
 
     def last_epoch(self, subtask: int) -> int:
-        """Return how many epochs of a subtask are known; 0 for none."""
+        """Return the last recorded epoch of a subtask; 0 if there is none."""
         return max(self._by_epoch[subtask], default=0)
 
     def has_ended(self, subtask: int, by: int) -> bool:
-        """Return whether a subtask has ended with an epoch or before it."""
+        """Return whether a subtask ended at or before an epoch."""
         ended_at = self._ended_at[subtask]
         return ended_at is not None and ended_at <= by
 
     def is_complete(self, iteration: int) -> bool:
-        """Return whether all subtasks have done an iteration, or ended before."""
+        """Return whether each subtask has completed an iteration or ended before it."""
         return all(
             iteration in epochs or self.has_ended(subtask, iteration)
             for subtask, epochs in enumerate(self._by_epoch)
         )
 
-    def of(self, iteration: int) -> list[Metrics]:
-        """Return the metrics of all subtasks, by number, as of an iteration."""
+    def of(self, iteration: int) -> list[SubtaskMetrics]:
+        """Return the metrics of each subtask at an iteration."""
         return [
             epochs[min(iteration, self._ended_at[subtask] or iteration)]
             for subtask, epochs in enumerate(self._by_epoch)
         ]
 
     def forget(self, iteration: int) -> None:
-        """Forget what is older than an iteration and not needed any more."""
+        """Discard metrics that are older than an iteration and no longer needed."""
         for subtask, epochs in enumerate(self._by_epoch):
             keep = min(iteration, self._ended_at[subtask] or iteration)
             for epoch in [epoch for epoch in epochs if epoch < keep]:
                 del epochs[epoch]
 
     def up_to(self, epochs: Mapping[int, int]) -> "SubtaskResults":
-        """Return these results without what each subtask did after an epoch.
-
-        Args:
-            epochs: By subtask; one that is not in it has done nothing.
-        """
+        """Return a copy that ends at an epoch of each subtask; a missing subtask has no epochs."""
         kept = SubtaskResults(len(self._by_epoch))
         for subtask, last in epochs.items():
             for epoch, metrics in self._by_epoch[subtask].items():
@@ -72,7 +65,7 @@ class SubtaskResults:
         return kept
 
     def plain(self) -> list[dict[str, Any]]:
-        """Return everything as JSON can hold it."""
+        """Return a JSON-serializable form."""
         return [
             {"epochs": {str(epoch): each for epoch, each in epochs.items()}, "ended_at": ended_at}
             for epochs, ended_at in zip(self._by_epoch, self._ended_at, strict=True)
@@ -80,7 +73,7 @@ class SubtaskResults:
 
     @classmethod
     def of_plain(cls, plain: Sequence[Mapping[str, Any]]) -> "SubtaskResults":
-        """Return what :meth:`plain` made plain."""
+        """Restore results from :meth:`plain`."""
         made = cls(len(plain))
         for subtask, each in enumerate(plain):
             for epoch, metrics in each["epochs"].items():
@@ -90,12 +83,12 @@ class SubtaskResults:
 
 
 def has_diverged(metrics: Mapping[str, float]) -> bool:
-    """Return whether training produced a loss that is no number."""
+    """Return whether the training loss is NaN or infinite."""
     return not math.isfinite(metrics.get("loss", 0.0))
 
 
 def best_subtask(metrics: Sequence[Mapping[str, float]]) -> int:
-    """Return the subtask with the lowest ``val_loss``, or ``loss`` where none is validated."""
+    """Return the subtask with the lowest ``val_loss``, or lowest ``loss`` without validation."""
 
     def loss(subtask: int) -> float:
         value = metrics[subtask].get("val_loss", metrics[subtask].get("loss", math.inf))
@@ -104,28 +97,24 @@ def best_subtask(metrics: Sequence[Mapping[str, float]]) -> int:
     return min(range(len(metrics)), key=loss)
 
 
-def summary(metrics: Sequence[Mapping[str, float]], label: str) -> Metrics:
-    """Return a trial's metrics: mean and spread over its subtasks, and those of each.
+def summary(metrics: Sequence[Mapping[str, float]], label: str) -> SubtaskMetrics:
+    """Return a trial's metrics: mean and standard deviation over subtasks, and their values.
 
-    Args:
-        metrics: By subtask.
-        label: What a subtask is called.
-
-    Returns:
-        The mean under the metric's own name; behind ``_std`` the sample standard deviation (with
-        the number of subtasks less one as divisor); and ``fold_0/val_loss`` and so on.
+    ``label`` is the name of a subtask. The mean has the metric's name, the sample standard
+    deviation (divisor n - 1) the suffix ``_std``, and each subtask's values a prefix such as
+    ``fold_0/``.
     """
-    means: Metrics = {}
-    spreads: Metrics = {}
+    means: SubtaskMetrics = {}
+    spreads: SubtaskMetrics = {}
     for name in metrics[0]:
         values = [float(each[name]) for each in metrics if name in each]
         if len(values) < len(metrics):
-            continue  # not of all: no mean of the trial
+            continue  # a mean needs all subtasks
         if all(math.isfinite(value) for value in values):
             means[name] = statistics.fmean(values)
             spreads[f"{name}_std"] = statistics.stdev(values)
         else:
-            means[name] = sum(values) / len(values)  # which is not finite either
+            means[name] = sum(values) / len(values)  # not finite either
     own = {
         f"{label}_{number}/{name}": value
         for number, each in enumerate(metrics)

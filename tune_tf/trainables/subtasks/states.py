@@ -1,4 +1,4 @@
-"""The states to which the subtasks of a trial can go back."""
+"""Latest states of a trial's subtasks, to restore them from."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +11,7 @@ from tune_tf.trainables.subtasks.worker import SubtaskSnapshot
 
 @dataclass(frozen=True)
 class _Known:
-    """A state to which a subtask can go back.
-
-    Args:
-        epoch: Epochs done.
-        snapshot: Where Ray has it, a :class:`SubtaskSnapshot`.
-        before: The one before, while it is not sure that this one was made.
-    """
+    """State of a subtask, with the previous one until this one is confirmed."""
 
     epoch: int
     snapshot: Any
@@ -25,49 +19,43 @@ class _Known:
 
 
 class SubtaskStates:
-    """Where Ray has the last states of subtasks, and those before that are surely there."""
+    """Ray references to the latest state of each subtask, and to the confirmed one before it."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
 
     def keep(self, subtask: int, epoch: int, snapshot: Any) -> None:
-        """Know a state that is there.
-
-        Args:
-            subtask: Whose.
-            epoch: Epochs done.
-            snapshot: Where Ray has it, a :class:`SubtaskSnapshot`.
-        """
+        """Store a confirmed state after an epoch, a Ray reference to a :class:`SubtaskSnapshot`."""
         self._known[subtask] = _Known(epoch, snapshot)
 
     def expect(self, subtask: int, epoch: int, snapshot: Any) -> None:
-        """Know a state that a process was asked for; the one before stays until it is sure."""
+        """Store a requested state; the previous one is kept until this one is confirmed."""
         self._known[subtask] = _Known(epoch, snapshot, before=self._known.get(subtask))
 
     def confirm(self, subtask: int) -> None:
-        """Take the last state for sure: a process has begun from it."""
+        """Confirm the latest state: a process has begun from it."""
         if subtask in self._known:
             known = self._known[subtask]
             self.keep(subtask, known.epoch, known.snapshot)
 
     def forget(self, subtask: int) -> None:
-        """Go back to the state before the last one."""
+        """Discard the latest state in favour of the previous one."""
         before = self._known.pop(subtask).before
         if before is not None:
             self._known[subtask] = before
 
     def epoch(self, subtask: int) -> int:
-        """Return the epochs done in the last state; 0 for none."""
+        """Return the completed epochs of the latest state; 0 if there is none."""
         known = self._known.get(subtask)
         return 0 if known is None else known.epoch
 
     def last(self, subtask: int) -> Any:
-        """Return where Ray has the last state; None for none."""
+        """Return the reference to the latest state; None if there is none."""
         known = self._known.get(subtask)
         return None if known is None else known.snapshot
 
     def all_of(self, subtask: int) -> list[Any]:
-        """Return where Ray has the states of a subtask, the last one first."""
+        """Return the references to the states of a subtask, latest first."""
         found, known = [], self._known.get(subtask)
         while known is not None:
             found.append(known.snapshot)
@@ -75,11 +63,11 @@ class SubtaskStates:
         return found
 
     def lasts(self) -> dict[int, Any]:
-        """Return where Ray has the last state of each subtask that has one."""
+        """Return the reference to the latest state of each subtask that has one."""
         return {subtask: known.snapshot for subtask, known in self._known.items()}
 
     def is_lost(self, subtask: int) -> bool:
-        """Return whether the last state was never made; forgets it then."""
+        """Return whether the latest state was never created, and discard it in that case."""
         known = self._known.get(subtask)
         if known is None or not ray.wait([known.snapshot], timeout=0)[0]:
             return False
@@ -92,7 +80,7 @@ class SubtaskStates:
 
 
 def finished_snapshot(state: Any) -> SubtaskSnapshot | None:
-    """Return a state once Ray has it; None if it was lost."""
+    """Wait for a state and return it; None if it was lost."""
     try:
         return ray.get(state)
     except RayError:

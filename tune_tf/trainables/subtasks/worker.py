@@ -1,6 +1,6 @@
-"""One process of a trial that trains some of its subtasks, by turns.
+"""Worker process that trains some of a trial's subtasks in turn.
 
-Loads TensorFlow in its methods only: whoever starts workers elsewhere stays free of it.
+TensorFlow is imported in methods only, so that the trial's actor does not load it.
 """
 
 import functools
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SubtaskAssignment(WorkerAssignment):
-    """What a process does for all the trials that it serves.
+    """Setup of a process for all trials that it serves.
 
     Args:
-        subtasks: What a trial consists of.
-        split_seed: Of the split into folds; the same for all trials of a sweep.
+        subtasks: Parallelism of the trials.
+        split_seed: Seed of the split into folds, equal for all trials of a sweep.
     """
 
     subtasks: Folds | Ensemble
@@ -47,12 +47,7 @@ class SubtaskAssignment(WorkerAssignment):
 
 @dataclass(frozen=True)
 class SubtaskSnapshot:
-    """The state of a subtask between two epochs.
-
-    Args:
-        epoch: Epochs done.
-        files: A checkpoint.
-    """
+    """State of a subtask after a number of completed epochs."""
 
     epoch: int
     files: Files
@@ -61,20 +56,15 @@ class SubtaskSnapshot:
 @dataclass
 class _Running:
     loop: "GraphLoop"
-    specs: set[Any] = field(default_factory=set)  # of rows that it has trained on
+    specs: set[Any] = field(default_factory=set)  # of the rows it has been trained on
     has_ended: bool = False
 
 
 class SubtaskWorker(TrialProcess):
-    """Trains the subtasks that it is given, an epoch of one at a time.
+    """Worker that trains subtasks, one epoch of one subtask per call.
 
-    A loop keeps the programs that it traced. One that is idle is used again, first of all for rows
-    of the same shapes.
-
-    Args:
-        rank: Its number in the trial, from 0.
-        host: Address of its node.
-        node: Name of its node, for messages.
+    A loop keeps its traced programs. Idle loops are reused, first those that have seen rows of the
+    same shapes.
     """
 
     def __init__(self, rank: int, host: str, node: str) -> None:
@@ -90,11 +80,11 @@ class SubtaskWorker(TrialProcess):
         self._idle: list[_Running] = []
 
     def prepare(self, assignment: SubtaskAssignment) -> str:
-        """Take over the workload, claim the device, and return its name.
+        """Load the workload, claim the device, and return the device's name.
 
         Raises:
             WorkloadError: The workload cannot be imported on this node.
-            UnavailableResourcesError: The device reserved is not there.
+            UnavailableResourcesError: The reserved device is missing.
         """
         self._claim(assignment)
         from tune_tf.data import LoadCache
@@ -105,10 +95,10 @@ class SubtaskWorker(TrialProcess):
         return f"{self._devices} on {self._node}"
 
     def start(self, number: int, trial: TrialStart) -> None:
-        """Begin a trial, after ending the one before.
+        """Begin a trial, after ending the previous one.
 
         Args:
-            number: Of this trial in the life of the trial's actor.
+            number: Number of the trial in the pool.
             trial: The trial.
         """
         self._end_all()
@@ -122,13 +112,13 @@ class SubtaskWorker(TrialProcess):
         """Train and validate a subtask for one epoch.
 
         Args:
-            number: Of the trial.
-            subtask: Its number.
-            begins: Whether it is new here.
-            state: What it begins from; None for its first epoch.
+            number: Number of the trial in the pool.
+            subtask: Number of the subtask.
+            begins: Whether the subtask is new on this device.
+            state: State to begin from; None for the first epoch.
 
         Returns:
-            None where nothing was trained: the subtask or the trial has ended meanwhile.
+            None if nothing was trained because the subtask or the trial has ended meanwhile.
         """
         if number <= self._void or number != self._number:
             return None
@@ -141,7 +131,7 @@ class SubtaskWorker(TrialProcess):
         try:
             metrics = running.loop.epoch()
         except BaseException:
-            del self._running[subtask]  # its next epoch, which may wait in line, would be wrong
+            del self._running[subtask]  # a queued next epoch would start from a wrong state
             raise
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         running.has_ended = running.loop.stop_training
@@ -151,7 +141,7 @@ class SubtaskWorker(TrialProcess):
         return EpochReport(numbers, running.has_ended, recycle, load)
 
     def state(self, subtask: int) -> SubtaskSnapshot | None:
-        """Return the state of a subtask; None if it is not here."""
+        """Return the state of a subtask; None if it is not on this device."""
         running = self._running.get(subtask)
         if running is None:
             return None
@@ -159,13 +149,13 @@ class SubtaskWorker(TrialProcess):
         return SubtaskSnapshot(checkpoint.epoch, files_of(checkpoint))
 
     def hand_over(self, subtask: int) -> SubtaskSnapshot | None:
-        """Return the state of a subtask that goes on elsewhere, or has ended."""
+        """Remove a subtask from this device, and return its state."""
         state = self.state(subtask)
         self._end(subtask)
         return state
 
     def make_void(self, number: int) -> None:
-        """Leave out all epochs of a trial that have not begun."""
+        """Skip all epochs of a trial that have not begun."""
         self._void = number
 
     def finish(self) -> None:
@@ -184,7 +174,7 @@ class SubtaskWorker(TrialProcess):
         self._running[subtask] = running
 
     def _idle_loop(self, spec: Any) -> _Running:
-        """Return an idle loop that has traced programs for such rows, or else any, or a new one."""
+        """Return an idle loop, preferably with programs for such rows, or else a new one."""
         from tune_tf.training.core.loop import GraphLoop
 
         traced = [each for each in self._idle if spec in each.specs]
@@ -222,12 +212,7 @@ class SubtaskWorker(TrialProcess):
 
 
 class _Placing:
-    """Rows of subtasks that are copied to the device when they are first needed.
-
-    Args:
-        replicas: The device.
-        rows: Of all subtasks, or in folds.
-    """
+    """Rows of subtasks, copied to the device on first use."""
 
     def __init__(self, replicas: "Replicas", rows: Any) -> None:
         self._replicas = replicas
@@ -235,7 +220,6 @@ class _Placing:
         self._placed = functools.cache(self._place)
 
     def rows(self, subtask: int) -> "DeviceRows":
-        """Return the rows of a subtask."""
         from tune_tf.data import FoldedRows
 
         return self._placed(subtask if isinstance(self._rows, FoldedRows) else None)
@@ -247,15 +231,11 @@ class _Placing:
 
 
 class SubtaskActor(WorkerActor):
-    """Does what :class:`SubtaskWorker` does, in a process of its own.
-
-    Args:
-        rank: The worker's number in the trial, from 0.
-    """
+    """Ray actor of a :class:`SubtaskWorker`."""
 
     worker_class: type[TrialProcess] = SubtaskWorker
 
     @ray.method(concurrency_group="aside")  # type: ignore[untyped-decorator]
     def do_aside(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the worker while it trains; see :meth:`WorkerActor.do`."""
+        """Call a method of the worker concurrently with training; see :meth:`WorkerActor.do`."""
         return self.do(method, *arguments)

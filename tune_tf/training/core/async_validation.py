@@ -8,9 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
+from tune_tf.result_keys import Metrics
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.program import Metrics, Program
+from tune_tf.training.core.program import Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import example_seeds
@@ -114,10 +115,6 @@ class AsyncValidationLoop:
     ``on_epoch_end`` is called after the next epoch has been trained. A callback's changes and its
     request to stop take effect one epoch later, and its additions to the logs are reported with
     that later epoch. No further epoch is trained after a request to stop.
-
-    Args:
-        inner: The training loop.
-        validator: Validator of the loop's snapshots.
     """
 
     def __init__(self, inner: GraphLoop, validator: Validator) -> None:
@@ -126,9 +123,7 @@ class AsyncValidationLoop:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="train_ahead")
         self._next_epoch: Future[Metrics] | None = None
         self._snapshot: Checkpoint | None = None  # of the last reported epoch
-        self._pending: tuple[int, Metrics] | None = (
-            None  # that epoch and its metrics, until on_epoch_end
-        )
+        self._pending: tuple[int, Metrics] | None = None  # that epoch, until on_epoch_end
         # The trial until its first validation.
         self._unvalidated_trial: tuple[Config, DeviceRows, int] | None = None
 
@@ -148,7 +143,7 @@ class AsyncValidationLoop:
         return self._inner.stop_training
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial; the arguments are those of :meth:`GraphLoop.start`.
+        """Begin a trial, like :meth:`GraphLoop.start`.
 
         Raises:
             WorkloadError: There are no validation rows, or a callback has validation hooks.

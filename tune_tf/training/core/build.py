@@ -26,12 +26,7 @@ def build_model(
 ) -> keras.Model:
     """Return the workload's compiled model for a config, with fresh seeded weights.
 
-    Args:
-        workload: The workload.
-        config: The trial's config.
-        replicas: The replicas that hold the weights.
-        seed: Seed of the weights.
-        x: A few rows of input to create weights whose shapes depend on the first call, or None.
+    A few rows of input, ``x``, create the weights whose shapes depend on the first call.
 
     Raises:
         WorkloadError: ``build_model`` did not return a compiled Keras model.
@@ -53,11 +48,7 @@ def build_for_checkpoint(
 ) -> keras.Model:
     """Return a model on one CPU with all variables of a checkpoint, the optimizer's included.
 
-    Args:
-        workload: The workload.
-        config: The trial's config.
-        seed: Seed of the weights.
-        needs_data: Whether ``load_data`` sets attributes that the model depends on.
+    ``needs_data`` is true if ``load_data`` sets attributes that the model depends on.
 
     Raises:
         WorkloadError: As for :func:`build_model`.
@@ -137,12 +128,9 @@ def _symbol_like(array: Any) -> keras.KerasTensor:
 
 
 def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create the loss metrics of a compiled and built model with several outputs.
+    """Create the loss metrics of a built model with several outputs.
 
-    Args:
-        model: The model.
-        sample: A few rows ``(x, y[, sample_weight])``.
-        replicas: The replicas that hold the variables.
+    ``sample`` holds a few rows ``(x, y[, sample_weight])``.
     """
     x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
     with replicas.scope():
@@ -153,10 +141,7 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
 def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
     """Create all variables that tracing needs, including those of loss, metrics and optimizer.
 
-    Args:
-        model: A compiled model.
-        sample: A few rows ``(x, y[, sample_weight])``.
-        replicas: The replicas that hold the variables.
+    ``sample`` holds a few rows ``(x, y[, sample_weight])``.
     """
     build_weights(model, sample[0], replicas)
     x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]

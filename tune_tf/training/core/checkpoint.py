@@ -90,10 +90,6 @@ class Checkpoint:
         that a zero hyperparameter removes, such as dropout states and momentum, may be missing on
         either side; those that the checkpoint lacks start fresh.
 
-        Args:
-            model: The model.
-            initial_rate: The trial's initial learning rate; None for a schedule.
-
         Raises:
             CheckpointError: The state belongs to a model of another structure.
         """
@@ -182,7 +178,7 @@ class Checkpoint:
 
 
 def _fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the fields without copies of the arrays."""
+    """Return the fields; ``dataclasses.asdict`` would copy the arrays."""
     return {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__}
 
 

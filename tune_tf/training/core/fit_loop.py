@@ -12,7 +12,7 @@ import keras
 from tune_tf.data import Pipeline
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
-from tune_tf.result_keys import ROWS_PER_S
+from tune_tf.result_keys import ROWS_PER_S, Metrics
 from tune_tf.training.callback_state import CallbackState
 from tune_tf.training.callbacks import (
     TrialCallbackState,
@@ -29,8 +29,6 @@ from tune_tf.training.core.seeds import seed_everything
 from tune_tf.training.input.stream import first_rows_of
 from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Config, Data, Workload
-
-Metrics = dict[str, Any]
 
 _FOR_EVER = 10**9
 
@@ -113,12 +111,7 @@ class _Trial:
 
 
 class FitLoop:
-    """Loop that calls ``fit`` once per trial and pauses it between epochs.
-
-    Args:
-        workload: The workload of the trials.
-        replicas: A single replica.
-    """
+    """Loop that calls ``fit`` once per trial, on one replica, and pauses it between epochs."""
 
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._workload = workload
@@ -146,12 +139,7 @@ class FitLoop:
         return self._trial
 
     def start(self, config: Config, rows: Data, seed: int) -> None:
-        """Begin a trial with a new model.
-
-        Args:
-            config: The trial's config.
-            rows: The data as returned by ``load_data``.
-            seed: Seed of weights and data order.
+        """Begin a trial with a new model and the data as returned by ``load_data``.
 
         Raises:
             WorkloadError: The data are a ``Pipeline``.

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S
+from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S, Metrics
 from tune_tf.space import flat
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.batch_norm import (
@@ -22,7 +22,7 @@ from tune_tf.training.core.batch_norm import (
 )
 from tune_tf.training.core.build import build_model
 from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.program import BatchSettings, Inputs, Metrics, Program
+from tune_tf.training.core.program import BatchSettings, Inputs, Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import Rate, Scalar, learning_rate, scalars_of
 from tune_tf.training.core.seeds import (
@@ -49,7 +49,7 @@ _EAGER_CHECKS = 2  # number of programs that a loop compares with eager executio
 
 
 class Loop(Protocol):
-    """Training loop for a Trainable."""
+    """Interface of training loops."""
 
     @property
     def num_programs(self) -> int:
@@ -151,10 +151,8 @@ class GraphLoop:
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial with fresh seeded weights, in a matching traced program if one exists.
 
-        Args:
-            config: The trial's config.
-            rows: Data from :func:`tune_tf.training.input.device_rows.place_rows`.
-            seed: Seed of weights, dropout and data order.
+        ``rows`` come from :func:`tune_tf.training.input.device_rows.place_rows`; ``seed`` is for
+        weights, dropout and data order.
         """
         trial = self._trial = self._prepare(config, rows, seed)
         if trial.key is None or not trial.callbacks.may_change_model:
@@ -169,7 +167,7 @@ class GraphLoop:
             trial.key = None
 
     def _prepare(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
-        """Return a trial before ``on_train_begin``."""
+        """Return a trial whose callbacks have not begun."""
         rows = self._per_examples.of(config, rows)
         program, key, is_first = self._program_for(config, rows, seed)
         callbacks = self._callbacks(config, rows, program.model)
@@ -278,8 +276,7 @@ class GraphLoop:
     def _check_reuse(self, program: Program, fresh: "_Fresh") -> tuple[Program, str | None, bool]:
         """Return a reused program, or a new one if a fresh model gives different numbers.
 
-        The check runs when a program is reused for the first time and when a parameter changes for
-        the first time.
+        The check runs at the first reuse and whenever a parameter changes for the first time.
         """
         record, key = program.reuse, fresh.found.key
         if record is None or fresh.rows.is_streamed or not self._checks_reuse:

@@ -1,4 +1,4 @@
-"""Traced epoch of a model, shared by trials whose models have one structure."""
+"""Epoch of a model as a traced program, shared by trials of one structure."""
 
 import contextlib
 import random
@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Uneven
+from tune_tf.result_keys import Metrics
 from tune_tf.training.core.batch_norm import batch_norms
 from tune_tf.training.core.build import build_for_training
 from tune_tf.training.core.replicas import Replicas
@@ -35,8 +36,6 @@ from tune_tf.training.reuse.fingerprint import fingerprint
 from tune_tf.training.reuse.reuse_check import ReuseRecord
 from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Workload
-
-Metrics = dict[str, Any]
 
 _NumberedStep = Callable[[int, Any, tf.Tensor, int], Any]
 """``step(replica, batch, row_numbers, num_rows)``; ``num_rows`` is that of the global batch."""
@@ -175,8 +174,7 @@ class Program:
     def epoch(self, inputs: Inputs) -> Metrics:
         """Train on every row once in the given order, then validate.
 
-        Returns:
-            Metrics by Keras' names (``val_`` for validation), scalars as floats.
+        The returned metrics have Keras' names, ``val_...`` for validation.
         """
         return self._run(self._epoch, inputs, self._all_batches)
 
@@ -492,7 +490,7 @@ def _preserve_state(variables: Sequence[Any]) -> Iterator[None]:
 
 
 def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":
-    """Return an initial value, with None for zeros, which save memory in most slots."""
+    """Return an initial value; None for zeros, the value of most slots, to save memory."""
     return value if np.any(value) else None
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import keras
 
+from tune_tf.training.keras_internals import learning_rate_attribute
+
 _OPTIMIZER = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
 _ADAM = ("beta_1", "beta_2", "epsilon", *_OPTIMIZER)
 
@@ -83,7 +85,7 @@ def learning_rate(model: keras.Model) -> Rate:
     """Return the model's current learning rate."""
     rates = [
         float(optimizer.learning_rate.numpy())
-        if isinstance(getattr(optimizer, "_learning_rate", None), keras.Variable)
+        if isinstance(learning_rate_attribute(optimizer), keras.Variable)
         else None
         for optimizer in optimizers_of(model)
     ]
@@ -129,7 +131,7 @@ def _owners(model: keras.Model) -> Iterator[Any]:
     optimizer = inner_optimizer(model)
     yield optimizer
     # A plain number is in a variable and needs no tracing.
-    schedule = getattr(optimizer, "_learning_rate", None)
+    schedule = learning_rate_attribute(optimizer)
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         yield schedule
     seen: set[int] = set()

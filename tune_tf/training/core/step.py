@@ -54,11 +54,8 @@ def train_step(
 ) -> Step:
     """Return the step that trains on a batch and updates the model's metrics.
 
-    Args:
-        workload: The workload of the model.
-        model: Prepared by :func:`~tune_tf.training.core.update.prepare_optimizer`.
-        replicas: The replicas of the model.
-        micro_batches: Number of pieces of a replica's rows that it processes one after another.
+    :func:`~tune_tf.training.core.update.prepare_optimizer` must have prepared the model. A replica
+    processes its rows in ``micro_batches`` pieces, one after another.
     """
     if has_own_train_step(workload, model):
         own = _own_step(lambda batch: workload.train_step(model, batch), replicas)

@@ -1,4 +1,4 @@
-"""Structure key that decides which trials share a traced program."""
+"""Fingerprint that decides which trials share a traced program."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -21,18 +21,12 @@ def program_fingerprint(
 ) -> Fingerprint:
     """Return a fingerprint that is equal exactly for trials that can share a traced program.
 
-    It covers the model and everything that it refers to, the workload's ``train_step``, and the
-    settings of Keras and TensorFlow. It excludes what a program reads for each trial: values of
-    variables, seeds of random generators and traced scalars. Automatic names must have been
-    counted from zero (see ``build.py``).
+    It covers the model and everything that it refers to, the workload's ``train_step``,
+    ``Workload.structure`` and the settings of Keras and TensorFlow. It excludes values that a
+    program reads for each trial: variables, seeds of random generators and traced scalars.
+    Automatic names must be counted from zero (see ``build.py``).
 
-    Args:
-        workload: The workload.
-        model: Compiled and built.
-        scalars: The scalars that the program will read at every call.
-        config: The trial's config, which ``Workload.structure`` may distinguish further.
-        batch: Whatever else is fixed in a trace: shapes and types of the data, batch size,
-            replicas.
+    ``batch`` holds other constants of the trace: data shapes and types, batch size, replicas.
     """
     step = method_dependencies(workload, "train_step") if trains_by_workload(workload) else ()
     roots = [model, step, workload.structure(config), repr(batch), _settings()]
@@ -40,7 +34,6 @@ def program_fingerprint(
 
 
 def _settings() -> tuple[Any, ...]:
-    """Return the process-wide settings that affect tracing."""
     return (
         keras.config.floatx(),
         keras.config.epsilon(),

@@ -79,9 +79,7 @@ def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
 def refuse_other_optimizers(model: keras.Model, who: str) -> None:
     """Refuse a model that has optimizers besides the compiled one.
 
-    Args:
-        model: A compiled model.
-        who: Subject of the message, which cannot train the model.
+    ``who`` is the subject of the message, which cannot train the model.
 
     Raises:
         WorkloadError: The model has other optimizers.
@@ -139,11 +137,7 @@ class _SharedDecisions:
 
     It follows Keras exactly: schedules count batches, ``iterations`` counts updates, averages
     change with every batch, and constraints come last.
-
-    Args:
-        optimizer: A built optimizer.
-        variables: The variables that it was built for, in order.
-        num_replicas: Number of replicas.
+    ``variables`` are in the order for which the optimizer was built.
     """
 
     def __init__(self, optimizer: Any, variables: list[Any], num_replicas: int) -> None:

@@ -1,6 +1,7 @@
-"""Names and roles of a model's variables, by which a checkpoint is matched to a model.
+"""Names and roles of a model's variables, which match a checkpoint to a model.
 
-A zero can remove variables: Dropout of rate 0 has no random state, SGD without momentum no slots.
+A zero hyperparameter can remove variables: Dropout with rate 0 has no random state, and SGD without
+momentum has no slots.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from tune_tf.training.core.scalars import layers_of, optimizers_of
 
 _RANDOM_STATE = "seed_generator_state"
 
-# Optional slots of an optimizer, which can start as zeros at any time.
+# Optional slots of an optimizer, which may start as zeros at any time.
 _OPTIONAL_SLOTS: dict[type, tuple[str, ...]] = {
     keras.optimizers.SGD: ("momentum",),
     keras.optimizers.RMSprop: ("momentum", "average_gradient"),
@@ -25,10 +26,10 @@ class VariableName(NamedTuple):
     """Identity of a variable.
 
     Args:
-        path: Its path; that of a random state begins with its layer's path.
-        role: Its role in its layer or optimizer, such as ``kernel`` or ``velocity``.
-        shape: Its shape.
-        dtype: Its type.
+        path: Path of the variable; that of a random state starts with its layer's path.
+        role: Role in the layer or optimizer, such as ``kernel`` or ``velocity``.
+        shape: Shape of the variable.
+        dtype: Name of its type.
         is_random: Whether it is the state of a random generator.
         is_slot: Whether it is an optional slot of the optimizer.
     """
@@ -61,7 +62,7 @@ def match_variables(
     """Return the index of the stored variable for each wanted one; None for a new one.
 
     Raises:
-        CheckpointError: The stored variables are of another structure.
+        CheckpointError: The stored variables belong to a model of another structure.
     """
     first, second = _required_indices(stored, wanted), _required_indices(wanted, stored)
     if len(first) != len(second):
@@ -92,7 +93,7 @@ def match_variables(
 
 
 def _required_indices(side: Sequence[VariableName], other: Sequence[VariableName]) -> list[int]:
-    """Return the variables of one side that the other side must have, or has."""
+    """Return the indices of one side's variables that the other side has or must have."""
     if [name.role for name in side] == [name.role for name in other]:
         return list(range(len(side)))  # also if layers have other names
     paths, roles = {name.path for name in other}, {name.role for name in other}

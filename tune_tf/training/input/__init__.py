@@ -1,1 +1,1 @@
-"""Input of the training loop: streams, readers, device-resident rows."""
+"""Input of the training loop: streams, readers and device-resident rows."""

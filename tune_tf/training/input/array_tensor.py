@@ -1,18 +1,18 @@
-"""Tensors of arrays that must not change, without a copy."""
+"""Zero-copy tensors of read-only arrays."""
 
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-_ALIGNED = 64  # bytes; TensorFlow's kernels read from such addresses only
+_ALIGNED = 64  # bytes; alignment that TensorFlow's kernels require
 
 
 def tensor_of(array: Any) -> tf.Tensor:
-    """Return a tensor on the CPU with the values of an array.
+    """Return a CPU tensor with the values of an array.
 
-    It lies where the array lies if that is read-only, as arrays in Ray's object store are, and a
-    copy otherwise: nobody can change a tensor by changing an array.
+    It shares the memory of a read-only array, such as one in Ray's object store, and copies any
+    other, so that later changes of an array never change the tensor.
     """
     if not isinstance(array, np.ndarray) or array.flags.writeable:
         return tf.constant(array)
@@ -22,10 +22,10 @@ def tensor_of(array: Any) -> tf.Tensor:
 
 
 class _Exportable:
-    """An array's memory as NumPy exports it: DLPack cannot tell that it is read-only."""
+    """Array memory marked as writable: NumPy refuses DLPack export of read-only arrays."""
 
     def __init__(self, array: "np.ndarray[Any, Any]") -> None:
-        self._array = array  # kept for as long as the tensor is
+        self._array = array  # keeps the memory alive as long as the tensor
         self.__array_interface__ = {
             **array.__array_interface__,
             "data": (array.ctypes.data, False),

@@ -1,4 +1,4 @@
-"""Rows on the devices of a trial, where a step picks them by number."""
+"""Training and validation rows in the memory of a trial's devices."""
 
 import logging
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tune_tf.training.input.stream import Stream, whole_batch
 
 _SAMPLE_ROWS = 2
 _RESIDENT_SHARE = 0.5
-"""Of a device's memory: what rows may take, as weights, slots and activations need some too."""
+"""Largest share of a device's memory for rows; weights, slots and activations need the rest."""
 
 _log = logging.getLogger(__name__)
 
@@ -23,16 +23,14 @@ class DeviceRows:
     """Training and validation rows, resident on every replica's device.
 
     Args:
-        train: Placed ``(x, y[, sample_weight])``; a ``Stream`` for
-            rows of a pipeline; None where only their numbers are needed.
-        validation: The same, or None.
-        sample: A few training rows as plain tensors, to create variables by.
-        num_train: Training rows.
-        num_validation: Validation rows.
-        spec: Shapes and types, comparable.
-        per_example: What a trial computes of each row, a
-            ``PerExample``; None for nothing. ``sample`` has been
-            through it.
+        train: Placed ``(x, y[, sample_weight])``; a ``Stream`` for rows of a pipeline; None if only
+            the row numbers are needed.
+        validation: The same for validation, or None.
+        sample: First few training rows as plain tensors, after ``per_example``, to build the model.
+        num_train: Number of training rows.
+        num_validation: Number of validation rows.
+        spec: Comparable shapes and types.
+        per_example: ``PerExample`` of the trial, or None.
     """
 
     train: Any
@@ -50,10 +48,9 @@ class DeviceRows:
 
 
 def place_rows(rows: Any, replicas: Replicas | None) -> DeviceRows:
-    """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None: nowhere.
+    """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None skips the copy.
 
-    Those of a pipeline stay where they are, and so do arrays that take more than half of a GPU's
-    memory: they are streamed.
+    Rows of a pipeline are streamed, and so are arrays that take more than half of a GPU's memory.
     """
     train = _placed(rows.train, "train", replicas)
     is_stream = isinstance(train, Stream)

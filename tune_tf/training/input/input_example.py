@@ -1,4 +1,4 @@
-"""A few rows of a workload's data, in the form that a served model takes."""
+"""Input example for a served model, from a workload's data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,20 +12,15 @@ from tune_tf.training.input.stream import first_rows_of
 from tune_tf.workload import Config, Workload
 
 _MAX_ROWS = 5
-_MAX_NUMBERS = 20_000  # they are kept as text
+_MAX_NUMBERS = 20_000  # the example is stored as text
 
 
 def input_example(workload: Workload, config: Config, model: keras.Model) -> Any:
-    """Return rows to validate on, or to train on where there are none, as input of a model.
-
-    Args:
-        workload: Whose data.
-        config: The trial's values.
-        model: The built model.
+    """Return a few validation rows, or training rows if there are none, as input of a model.
 
     Returns:
         An array of shape [rows, ...], or a mapping of such arrays by the names of the model's
-        inputs; None for rows that have no such form.
+        inputs; None for rows with another structure.
     """
     data = workload.load_data(config)
     part = data.train if data.validation is None else data.validation
@@ -46,7 +41,7 @@ def input_example(workload: Workload, config: Config, model: keras.Model) -> Any
 
 
 def _named(x: Any, model: keras.Model) -> Any:
-    """Return one array, or several by name; None for a nesting that has no names."""
+    """Return one array, or several by name; None for a nested structure without names."""
     if isinstance(x, Mapping):
         named = {str(name): value for name, value in x.items()}
     elif isinstance(x, tuple | list) and not np.isscalar(x[0]) and _is_several(x, model):
@@ -70,5 +65,5 @@ def _numbers_a_row(array: Any) -> int:
 
 def _rows(array: Any, num_rows: int) -> "np.ndarray[Any, Any]":
     rows = np.asarray(array[:num_rows])
-    # `fit` trains on the precision of Keras, whatever the data came in.
+    # Training casts to the Keras float type, whatever the type of the data.
     return rows.astype(keras.config.floatx()) if rows.dtype.kind == "f" else rows

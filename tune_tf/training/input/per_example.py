@@ -1,4 +1,4 @@
-"""What a workload computes of single rows before the model sees them."""
+"""Per-example transformations of a workload, applied inside the epoch graph."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,16 +18,12 @@ _PER_EXAMPLE = "per_example"
 
 
 class PerExample:
-    """The computations for training and for validation rows, applied to batches.
+    """Vectorized per-example transformations of one trial, for training and for validation rows.
 
-    Args:
-        workload: Whose computations.
-        config: The trial's values.
-        sample: A few training rows as tensors.
-        number: Equal for trials that compute the same.
+    ``number`` is equal for trials with the same functions.
 
     Raises:
-        WorkloadError: A computation returns no row, or changes a state that no seed tells.
+        WorkloadError: A function returns no row, or uses random state outside its seed.
     """
 
     def __init__(
@@ -47,25 +43,25 @@ class PerExample:
         self.applied_to(sample)
 
     def applied_to(self, sample: tuple[Any, ...]) -> Any:
-        """Return a few training rows, of these shapes and types, as the model sees them."""
+        """Transform a few training rows."""
         if self._sample[0] is not sample:
             numbers = tf.range(len(tf.nest.flatten(sample)[0]))
             self._sample = sample, self.applied(sample, numbers, (0, 0), training=True)
         return self._sample[1]
 
     def applied(self, rows: Any, numbers: tf.Tensor, seed: Any, *, training: bool) -> Any:
-        """Return rows as the model sees them.
+        """Transform rows.
 
         Args:
-            rows: ``(x, y[, sample_weight])``.
-            numbers: Of the rows in their data set, int32.
-            seed: Of the epoch, int32, shape ``[2]``.
-            training: Whether for training rows.
+            rows: Rows ``(x, y[, sample_weight])``.
+            numbers: Numbers of the rows in their data set, int32.
+            seed: Seed of the epoch, int32, shape ``[2]``.
+            training: Whether the rows are for training.
         """
         fn = self._fns.get(training)
         if fn is None:
             return rows
-        if numbers.shape[0] == 0:  # of a replica without rows; TensorFlow cannot loop over none
+        if numbers.shape[0] == 0:  # a replica without rows; TensorFlow cannot map over none
             return tf.nest.map_structure(
                 lambda spec: tf.zeros((0, *spec.shape), spec.dtype), self._specs[training]
             )
@@ -74,13 +70,10 @@ class PerExample:
 
 
 class PerExamples:
-    """The computations of a workload for one trial after another.
+    """Cache of a workload's per-example transformations.
 
-    Trials share one, and with it their traced programs, where they have data alike and all that
-    the computations read of their configs is equal, and what ``load_data`` set on the workload.
-
-    Args:
-        workload: Whose computations.
+    Trials share one, and its traced programs, if their data have equal shapes, the functions read
+    equal config values, and ``load_data`` left the workload in the same state.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -90,7 +83,7 @@ class PerExamples:
         self._count = 0
 
     def of(self, config: Config, rows: DeviceRows) -> DeviceRows:
-        """Return a trial's rows with what it computes of them, if it does."""
+        """Attach a trial's transformations to its rows, if the workload defines any."""
         if not self._workload.computes_rows:
             return rows
         self._sample = rows.sample
@@ -111,14 +104,7 @@ class PerExamples:
 def seen_by_model(
     workload: Workload, config: Config, rows: tuple[Any, ...], *, training: bool
 ) -> tuple[Any, ...]:
-    """Return a few rows of a data set as the model sees them; as they are if nothing is computed.
-
-    Args:
-        workload: Whose computations.
-        config: The trial's values.
-        rows: ``(x, y[, sample_weight])``, nested arrays.
-        training: Whether as in training.
-    """
+    """Return a few rows after the per-example transformations, if the workload defines any."""
     if not workload.computes_rows:
         return rows
     floatx = keras.config.floatx()

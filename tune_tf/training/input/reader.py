@@ -1,4 +1,4 @@
-"""How the graph of an epoch gets its batches."""
+"""Readers that supply the batches of an epoch inside its graph."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -7,13 +7,13 @@ import tensorflow as tf
 
 
 class Reader(Protocol):
-    """Gives an epoch's batches in turn, in the graph."""
+    """Protocol of the sources of an epoch's batches, in order."""
 
     def fetch(self, count: int) -> Any:
-        """Return what the replicas need for the next batch.
+        """Return the data that the replicas need for the next batch.
 
         Args:
-            count: Its rows.
+            count: Rows of the batch.
         """
 
     def part(
@@ -22,28 +22,28 @@ class Reader(Protocol):
         """Return the numbers of some rows of a batch, and the rows; in replica context.
 
         Args:
-            fetched: What :meth:`fetch` returned.
-            first: Place of the batch's first row in the epoch.
-            begin: First of the rows, counted from there.
-            end: Behind the last.
+            fetched: Return value of :meth:`fetch`.
+            first: Position of the batch's first row in the epoch.
+            begin: First row of the part, relative to the batch.
+            end: End of the part, exclusive.
             count: Rows of the batch.
         """
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Return the numbers of the next batch's rows, and the rows, of any number.
+        """Return the numbers of the next batch's rows, and the rows; of dynamic size.
 
         Args:
-            first: Place of its first row in the epoch.
-            end: Place behind its last.
+            first: Position of the batch's first row in the epoch.
+            end: End of the batch, exclusive.
         """
 
 
 class ResidentReader:
-    """Picks rows that lie on the devices.
+    """Reader of rows in device memory.
 
     Args:
         rows: Placed ``(x, y[, sample_weight])``.
-        order: Row numbers, int32, shape ``[num_rows]``; None for rows as they lie.
+        order: Row numbers, int32, shape ``[num_rows]``; None for the stored order.
     """
 
     def __init__(self, rows: Any, order: tf.Tensor | None) -> None:
@@ -57,7 +57,7 @@ class ResidentReader:
     def part(
         self, fetched: Any, first: Any, begin: int, end: int, count: int
     ) -> tuple[tf.Tensor, Any]:
-        """Return rows by their places in the order."""
+        """Return rows by their positions in the order."""
         length = end - begin
         if self._order is None:
             numbers = first + begin + tf.range(length)
@@ -66,19 +66,19 @@ class ResidentReader:
         return numbers, _mapped(lambda a: tf.gather(a, numbers), fetched)
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Return rows by their places in the order."""
+        """Return rows by their positions in the order."""
         numbers = tf.range(first, end) if self._order is None else self._order[first:end]
         return numbers, _mapped(lambda a: tf.gather(a, numbers), self._rows)
 
 
 class StreamReader:
-    """Takes batches from a stream, and counts the time that this waits.
+    """Reader of a stream's batches that measures the waiting time.
 
     Args:
-        batches: Iterator of ``Stream``: batches of the size that is
-            asked for, each the numbers of its rows and the rows; the part that this process needs.
-        waited_s: float64, of seconds that were waited for batches.
-        window: Returns that part ``[first, last)`` of a batch of so many rows.
+        batches: Iterator of a ``Stream`` whose elements are the row numbers and rows of a batch,
+            cut to the window of this process.
+        waited_s: Variable that accumulates the seconds spent waiting, float64.
+        window: Function from a number of rows of a batch to the part ``[first, last)`` read here.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class StreamReader:
         return numbers, rows
 
     def _next(self) -> Any:
-        # Nothing else would keep the graph from looking at the clock before earlier batches.
+        # Otherwise the graph could read the clock before earlier batches have arrived.
         with tf.control_dependencies([self._waited_s.read_value()]):
             began = tf.timestamp()
         with tf.control_dependencies([began]):
@@ -118,7 +118,7 @@ class StreamReader:
 
 
 def static_slice(array: tf.Tensor, first: Any, count: int) -> tf.Tensor:
-    """Return ``array[first:first + count]`` with a static number of rows, as XLA needs it."""
+    """Return ``array[first:first + count]`` with a static number of rows, as XLA requires."""
     rest = array.shape.rank - 1
     begin = tf.concat([[first], tf.zeros([rest], tf.int32)], 0) if rest else [first]
     return tf.slice(array, begin, [count, *array.shape[1:]])

@@ -1,4 +1,4 @@
-"""A user's function of one row and a seed, looked at before it is used."""
+"""Validation of user functions that map one row and a seed."""
 
 import re
 from collections.abc import Callable
@@ -16,15 +16,15 @@ _STATE = re.compile(
 
 
 def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
-    """Trace a function for one row, and return what it makes of it, as symbolic tensors.
+    """Trace a function for one row, and return its symbolic outputs.
 
     Args:
-        name: Of the function, for messages.
-        fn: Takes a row and a seed, int32 of shape ``[2]``; returns a row.
+        name: Name of the function, for messages.
+        fn: Function of a row and a seed, int32 of shape ``[2]``; returns a row.
         row: Nested ``tf.TensorSpec`` of the row.
 
     Raises:
-        WorkloadError: It returns no row, or changes a state that no seed tells.
+        WorkloadError: The function returns no row, or uses random state outside its seed.
     """
     traced = tf.function(fn, autograph=False).get_concrete_function(
         row, tf.TensorSpec([2], tf.int32)

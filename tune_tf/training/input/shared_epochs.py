@@ -1,4 +1,4 @@
-"""Epochs whose rows are made once for all trials of a node."""
+"""Input rows that are computed once per node and shared by its trials through tf.data's service."""
 
 import asyncio
 import hashlib
@@ -23,19 +23,19 @@ _WHAT = "epochs"
 
 
 class EpochService:
-    """Runs a dispatcher and a worker of tf.data's service; a Ray actor, one a node.
+    """Ray actor that runs a dispatcher and a worker of tf.data's service, one per node.
 
-    It sees no GPU and reserves nothing, as the trials that wait for it often hold all. It ends
-    itself some time after the last trial, and its epochs with it. Its ports outlive a restart:
-    readers wait for ever where nothing listens, and raise where what listens knows nothing of them.
+    It uses no GPU and reserves nothing, because the trials that wait for it often hold all
+    resources. It ends itself some time after the last trial. A restart keeps its ports, because
+    readers hang if nothing listens there, but raise if the service does not know them.
 
     Args:
-        keep_s: Seconds that it outlives the last sign of those who read from it.
-        ports: On which dispatcher and worker listen.
+        keep_s: Seconds to live after the last heartbeat of a reader.
+        ports: Ports of dispatcher and worker.
     """
 
     def __init__(self, keep_s: float, ports: tuple[int, int]) -> None:
-        # Ray shows all GPUs to an actor that reserves none, and TensorFlow would take their memory.
+        # An actor that reserves no GPU sees all of them, and TensorFlow would take their memory.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         from tensorflow.data.experimental import service
 
@@ -58,11 +58,7 @@ class EpochService:
         )
 
     async def address(self, asker: str) -> str:
-        """Return where on this node the dispatcher listens.
-
-        Args:
-            asker: Name of the process that is going to read.
-        """
+        """Return the address of the dispatcher for a process that is going to read."""
         if self._watch is None:
             self._watch = asyncio.ensure_future(
                 end_when_unwanted(self._leases, self._keep_s / BEATS, lambda key: None)
@@ -71,29 +67,23 @@ class EpochService:
         return self._address
 
     async def hear(self, asker: str) -> None:
-        """Note that a process is there."""
+        """Record a heartbeat of a process."""
         self._leases.hear(asker)
 
 
 _CHUNK = 32
-"""Rows that travel together, of which trials make batches of their own sizes."""
+"""Rows per element of the service; trials rebatch them to their batch sizes."""
 _MAX_EPOCH_BYTES = 8e9
-"""Less than the 10 GB of an epoch that tf.data's service keeps at hand for trials that come later:
-what slides out of them they would miss."""
+"""Limit below the 10 GB window of the service's cache, outside which a late reader misses rows."""
 _MAX_SOURCE_BYTES = 100e6
 _TRIES = 3
 
 
 class SharedEpochs:
-    """Reads the epochs of a pipeline from a process of the node, which makes each only once.
-
-    Args:
-        pipeline: Whose rows.
-        name: Of the data set, for messages.
-        num_bytes: Size of an epoch's rows.
+    """Reader of a pipeline's epochs from the node's service, which computes each only once.
 
     Raises:
-        WorkloadError: The rows are too many to be shared, or their functions cannot travel.
+        WorkloadError: The rows are too large to share, or a function cannot be pickled.
     """
 
     _count = itertools.count()
@@ -123,23 +113,23 @@ class SharedEpochs:
 
     @staticmethod
     def are_served() -> bool:
-        """Whether this process has others to share with: it is an actor of a Ray cluster."""
+        """Return whether sharing is possible: this process is an actor of a Ray cluster."""
         return is_actor()
 
     def batches(self, rows: tf.data.Dataset, size: int, epoch_key: str) -> tf.data.Dataset:
-        """Return the batches of an epoch.
+        """Return the batches of an epoch, the last of which may be smaller.
 
         Args:
-            rows: How to make its rows, one by one and always the same.
-            size: Rows of a batch; the last one may have less.
-            epoch_key: What tells this epoch from others of the same pipeline.
+            rows: Deterministic data set of the epoch's single rows.
+            size: Rows of a batch.
+            epoch_key: Key of the epoch among those of the same pipeline.
         """
         from tensorflow.data.experimental import service
 
         num_chunks = -(-self._num_rows // _CHUNK)
         address = _address()
-        # Who comes later begins with the first chunk, for all are still at hand; who comes when
-        # they were forgotten begins with the first again. So all get a whole epoch, in its order.
+        # A late reader starts at the first chunk, either from the cache or, once the job was
+        # collected, from a new one. So each reader gets the whole epoch in order.
         endless = _endless(rows.batch(_CHUNK).enumerate())
         dataset_id = service.register_dataset(
             address, endless, dataset_id=f"{self._content} {epoch_key}", compression=None
@@ -157,7 +147,7 @@ class SharedEpochs:
 
 
 def _endless(numbered: tf.data.Dataset) -> tf.data.Dataset:
-    """Return chunks with empty ones behind them: only data without an end can be shared."""
+    """Append endless empty chunks: the service shares infinite data sets only."""
     _, spec = numbered.element_spec
     empty = tf.nest.map_structure(lambda leaf: tf.zeros((0, *leaf.shape[1:]), leaf.dtype), spec)
     behind = tf.constant(-1, tf.int64)
@@ -165,7 +155,7 @@ def _endless(numbered: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _in_turn(place: tf.Tensor, numbered: Any) -> Any:
-    """Return a chunk, or fail where it is not the one that stands at this place."""
+    """Return a chunk; fail if it is not the one expected at this position."""
     number, chunk = numbered
     with tf.control_dependencies(
         [tf.debugging.assert_equal(place, number, "rows of a shared Pipeline were missed")]
@@ -174,14 +164,14 @@ def _in_turn(place: tf.Tensor, numbered: Any) -> Any:
 
 
 def _reader(count: "itertools.count[int]") -> str:
-    """Return a name that nobody read an epoch under."""
+    """Return a unique reader name."""
     import ray
 
     return f"{ray.get_runtime_context().get_worker_id()} {next(count)}"
 
 
 def _address() -> str:
-    """Return where this node's service listens, which is started if there is none.
+    """Return the address of this node's service, which is started if necessary.
 
     Raises:
         WorkloadError: It cannot be started.
@@ -194,7 +184,7 @@ def _address() -> str:
             service = node_actor(EpochService, "epochs", KEEP_S, _free_ports(), max_restarts=-1)
             asker = ActorHeartbeat.to(service, KEEP_S / BEATS, "epochs").asker
             address: str = ray.get(service.address.remote(asker))
-        except ray.exceptions.RayActorError as error:  # others may have taken its ports
+        except ray.exceptions.RayActorError as error:  # its ports may be taken
             lost = error
         else:
             return address

@@ -1,4 +1,4 @@
-"""The batches of a pipeline, one epoch after another."""
+"""Streaming of a pipeline's batches, epoch after epoch."""
 
 import shutil
 import tempfile
@@ -22,21 +22,21 @@ _SAMPLE_ROWS = 2
 
 
 def whole_batch(num_rows: int) -> tuple[int, int]:
-    """Return the part of a batch that a single process reads: all of it."""
+    """Return the window of a process that reads the whole batch."""
     return 0, num_rows
 
 
 class Stream:
-    """Reads a pipeline's rows, in any order and in batches of any size.
+    """Reader of a pipeline's rows, in any order and any batch size.
 
     Args:
-        pipeline: What is read.
-        name: Of the data set, for messages.
-        window: Returns the part ``[first, last)`` of a batch of so many rows that is read: other
-            processes read the rest.
+        pipeline: Pipeline to read.
+        name: Name of the data set, for messages.
+        window: Function from a number of rows of a batch to the part ``[first, last)`` that this
+            process reads; other processes read the rest.
 
     Raises:
-        WorkloadError: A row cannot be read or is none, or a cache has no room.
+        WorkloadError: A row is unreadable or malformed, or a cache does not fit.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Stream:
                 "are: leave augment out there"
             )
         self._pipeline = pipeline
-        self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with its `if`s
+        self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with AutoGraph
         self._augment = None if pipeline.augment is None else tf.function(pipeline.augment)
         self._name = name
         self._window = window
@@ -62,10 +62,10 @@ class Stream:
             self._seed = tf.Variable(tf.zeros([2], tf.int32), trainable=False)
         self._datasets: dict[int, tf.data.Dataset] = {}
         self._cached: tf.data.Dataset | None = None
-        #: A few rows as plain tensors.
+        #: First few rows as plain tensors.
         self.sample = self._sampled()
         row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), self.sample)
-        #: Shapes and types of everything, for comparing two streams.
+        #: Comparable shapes and types of the rows.
         self.spec = tuple((tuple(leaf.shape), leaf.dtype.name) for leaf in tf.nest.flatten(row))
         self._shared = (
             SharedEpochs(pipeline, name, self._num_bytes(row)) if pipeline.shared else None
@@ -76,9 +76,9 @@ class Stream:
 
         Args:
             size: Rows of a batch.
-            seed: Of the trial. Rows that trials share are the same for all, whatever their seeds.
-            epoch: Its number from 0.
-            shuffled: Whether rows are mixed; those from a cache in an order of their own.
+            seed: Seed of the trial; ignored by rows that trials share.
+            epoch: Number of the epoch, from 0.
+            shuffled: Whether to shuffle the rows; cached rows use another order than uncached ones.
         """
         if self._shared is not None:
             seed = 0
@@ -106,7 +106,7 @@ class Stream:
         return iter(self._datasets[size])
 
     def _batched(self, size: int) -> tf.data.Dataset:
-        """Return the batches in the order of the rows; of each, the part that is read here."""
+        """Return the batches in the order of the rows, cut to this process' window."""
         full, rest = divmod(self.num_rows, size)
         begin, end = self._window(size)
         starts = tf.data.Dataset.range(full).map(lambda batch: batch * size + begin)
@@ -118,14 +118,13 @@ class Stream:
         return batches.concatenate(self._read_from(last, end - begin))
 
     def _read_from(self, starts: tf.data.Dataset, count: int) -> tf.data.Dataset:
-        """Return batches of so many rows from each of some places on."""
+        """Return batches of ``count`` rows, one from each start position."""
         if self._map is None and self._augment is None:
             return starts.map(lambda start: self._gathered(self._order[start : start + count]))
         places = starts.flat_map(lambda start: tf.data.Dataset.range(start, start + count))
         return self._in_order(places, self._order, self._seed).batch(count)
 
     def _own_part(self, batches: tf.data.Dataset, size: int) -> tf.data.Dataset:
-        """Return of whole batches the part that belongs to this process."""
         full, rest = divmod(self.num_rows, size)
         of_full, of_last = self._window(size), self._window(rest)
         if (of_full, of_last) == ((0, size), (0, rest)):
@@ -164,7 +163,7 @@ class Stream:
     def _finished(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         options = tf.data.Options()
         threads = tf.config.threading.get_intra_op_parallelism_threads()
-        if threads:  # as many as the trial has CPUs
+        if threads:  # equals the trial's CPUs
             options.threading.private_threadpool_size = threads
             options.autotune.cpu_budget = threads
         return dataset.prefetch(self._pipeline.prefetch or tf.data.AUTOTUNE).with_options(options)
@@ -194,7 +193,7 @@ class Stream:
         return number, self._augment(row, tf.stack([seed[0], seed[1] + number]))
 
     def _sampled(self) -> tuple[Any, ...]:
-        """Read the first rows, which tells most of what can be wrong before training."""
+        """Read the first rows, which reveals most errors before training."""
         step = "map" if self._augment is None else "augment"
         count = min(_SAMPLE_ROWS, self.num_rows)
         read: Callable[..., Any] = self._read
@@ -220,19 +219,11 @@ class Stream:
         return sample
 
     def _num_bytes(self, row: Any) -> int:
-        """Return the size of all rows, from the ``tf.TensorSpec`` of one."""
         leaves = tf.nest.flatten(row)
         return self.num_rows * sum(leaf.dtype.size * int(np.prod(leaf.shape)) for leaf in leaves)
 
     def _cache_file(self, row: Any) -> str:
-        """Return where rows are cached; an empty text for memory.
-
-        Args:
-            row: Their ``tf.TensorSpec``.
-
-        Raises:
-            WorkloadError: There is no room for all rows.
-        """
+        """Return the path of the row cache, empty for memory, after checking that the rows fit."""
         num_bytes = self._num_bytes(row)
         cache = self._pipeline.cache
         if cache == MEMORY:
@@ -247,16 +238,16 @@ class Stream:
             )
         if cache == MEMORY:
             return ""
-        # Two processes must not write one file; it goes with the stream, at the latest at the end.
+        # Each process needs a separate file, deleted with the stream or when the process exits.
         self._folder = tempfile.TemporaryDirectory(prefix="tune_tf-cache-", dir=str(cache))
         return str(Path(self._folder.name, self._name))
 
 
 def _mixed(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
-    """Return rows mixed by a seed alone: TensorFlow adds its global one, which anyone may set."""
+    """Shuffle rows by a seed alone: TensorFlow adds its global seed, which user code may set."""
 
     def mixed(_: tf.Tensor) -> tf.data.Dataset:
-        tf.compat.v1.set_random_seed(seed)  # of the graph of this function
+        tf.compat.v1.set_random_seed(seed)  # applies to the graph of this function only
         return rows.shuffle(buffer, seed)
 
     return tf.data.Dataset.from_tensors(0).flat_map(mixed)
@@ -267,8 +258,8 @@ def first_rows_of(part: Any, name: str, count: int) -> Any:
 
     Args:
         part: A tuple of arrays, a pipeline, or an iterable of batches.
-        name: Of the part.
-        count: Rows; those of a pipeline may be fewer, of batches it is the first one.
+        name: Name of the part.
+        count: Number of rows. A pipeline may return fewer; an iterable returns its first batch.
     """
     if isinstance(part, Pipeline):
         return tf.nest.map_structure(

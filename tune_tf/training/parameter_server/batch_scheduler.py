@@ -1,21 +1,21 @@
-"""Who computes which batch of an epoch, and whose gradient counts."""
+"""Scheduling of an epoch's batches on asynchronous workers."""
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
 GradientDecision = Literal["apply", "stale", "late"]
-"""Whether a gradient counts; it does not if it is too old, or if its batch was done before."""
+"""Decision on a gradient; stale: computed with old weights, late: its batch is already done."""
 
 
 @dataclass
 class StalenessStatistics:
-    """What became of the gradients of an epoch.
+    """Staleness of an epoch's gradients.
 
     Args:
-        staleness: Of each gradient that was applied.
-        num_stale: Gradients dropped for being older than the bound.
-        num_late: Gradients dropped because their batch was done by another worker before.
+        staleness: Staleness of each applied gradient, in updates.
+        num_stale: Gradients dropped because they exceeded the staleness bound.
+        num_late: Gradients dropped because another worker had already done their batch.
     """
 
     staleness: list[int] = field(default_factory=list)
@@ -24,26 +24,26 @@ class StalenessStatistics:
 
     @property
     def mean_staleness(self) -> float:
-        """The mean; 0 where nothing was applied."""
+        """Mean staleness of the applied gradients; 0 if there are none."""
         return sum(self.staleness) / len(self.staleness) if self.staleness else 0.0
 
     @property
     def max_staleness(self) -> int:
-        """The largest; 0 where nothing was applied."""
+        """Largest staleness of the applied gradients; 0 if there are none."""
         return max(self.staleness, default=0)
 
 
 class BatchScheduler:
-    """Deals out the batches of an epoch so that each is applied exactly once.
+    """Scheduler that assigns the batches of an epoch so that each is applied exactly once.
 
-    A batch whose worker died, or whose gradient came too old, is dealt again. When none is left to
-    begin, an idle worker takes over the batch that has been under way for longest: whoever comes
-    first counts, so nobody waits for a slow worker at the end of an epoch.
+    A batch is reassigned if its worker died or its gradient was stale. Once all batches are
+    assigned, an idle worker duplicates the oldest unfinished one and the first gradient counts, so
+    a slow worker does not delay the end of an epoch.
 
     Args:
-        num_batches: Of the epoch; they are dealt in their order.
-        max_staleness: Updates that a gradient may be behind.
-        version: Updates so far.
+        num_batches: Batches of the epoch; assigned in order.
+        max_staleness: Largest number of updates by which a gradient may be behind.
+        version: Number of updates so far.
     """
 
     def __init__(self, num_batches: int, max_staleness: int, version: int = 0) -> None:
@@ -51,7 +51,7 @@ class BatchScheduler:
         self.statistics = StalenessStatistics()
         self._max_staleness = max_staleness
         self._waiting = deque(range(num_batches))
-        self._under_way: dict[int, set[int]] = {}  # by batch, oldest first: who computes it
+        self._under_way: dict[int, set[int]] = {}  # workers by batch, oldest first
 
     @property
     def is_complete(self) -> bool:
@@ -59,7 +59,7 @@ class BatchScheduler:
         return not self._waiting and not self._under_way
 
     def deal(self, worker: int) -> int | None:
-        """Return the batch that a worker should compute; None if the epoch is complete."""
+        """Assign a batch to a worker; None if the epoch is complete."""
         if self._waiting:
             batch = self._waiting.popleft()
             self._under_way[batch] = {worker}
@@ -71,15 +71,12 @@ class BatchScheduler:
         return batch
 
     def judge(self, worker: int, batch: int, version: int) -> GradientDecision:
-        """Take a gradient in.
+        """Decide on a gradient, and count it as applied if it is accepted.
 
         Args:
-            worker: Whose.
-            batch: Of what.
-            version: Of the weights that it was computed with.
-
-        Returns:
-            What to do with it. What is to be applied counts as applied from now on.
+            worker: Worker that computed it.
+            batch: Number of the batch.
+            version: Version of the weights that it was computed with.
         """
         workers = self._under_way.get(batch)
         if workers is None:
@@ -96,7 +93,7 @@ class BatchScheduler:
         return "apply"
 
     def forget(self, worker: int) -> None:
-        """Deal again what a worker that is gone was computing."""
+        """Reassign the batches of a lost worker."""
         for batch in [b for b, workers in self._under_way.items() if worker in workers]:
             self._give_back(batch, worker)
 

@@ -1,4 +1,4 @@
-"""How a worker of a parameter server trains: one task at a time."""
+"""Training loop of a parameter server's worker."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from tune_tf.workload import Config
 
 
 class GradientLoop(DryRunLoop):
-    """Gradients of one trial after another, with programs shared by trials of one structure.
+    """Loop that computes gradients of one trial after another, one task per call.
 
-    A workload's callbacks are the server's.
+    Trials of one structure share programs. The server runs the workload's callbacks.
     """
 
     program_class: type[Program] = GradientProgram
@@ -26,16 +26,16 @@ class GradientLoop(DryRunLoop):
 
     @property
     def version(self) -> int | None:
-        """Of the weights that this worker has; None if it has none."""
+        """Version of the worker's weights; None if it has none."""
         return self._version
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial, whose weights come with the first task."""
+        """Begin a trial, whose weights arrive with the first task."""
         super().start(config, rows, seed)
         self._values, self._version = {}, None
 
     def do(self, task: Task) -> TaskResult:
-        """Return what came of a task."""
+        """Process a task and return its result."""
         self._values.update(task.weights)
         self._version = task.version
         trial = self._current
@@ -56,7 +56,7 @@ class GradientLoop(DryRunLoop):
 
 
 def gradient_program_of(trial: LoopTrial) -> GradientProgram:
-    """Return what a trial of such a loop computes."""
+    """Return the gradient program of a trial."""
     program = trial.program
     if not isinstance(program, GradientProgram):
         raise TypeError(f"{type(program).__name__} computes no gradients")

@@ -1,4 +1,4 @@
-"""What a worker computes for a parameter server: gradients of batches, and the validation."""
+"""Traced computation of a worker: gradients of batches, and validation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,19 +17,13 @@ from tune_tf.workload import Workload
 
 
 class GradientProgram(Program):
-    """A model whose training step ends where its optimizer would apply the gradients.
+    """Program that computes gradients but does not apply them.
 
-    The step is that of the other kinds, Keras' or the user's own: what it hands to
-    ``model.optimizer.apply`` is caught.
-
-    Args:
-        workload: As in :class:`Program`.
-        model: As in :class:`Program`.
-        replicas: A single one.
-        given: The other arguments of :class:`Program`.
+    It runs the same training step as other kinds, Keras' or the user's, and intercepts the call of
+    ``model.optimizer.apply``.
 
     Raises:
-        WorkloadError: The model has other optimizers too.
+        WorkloadError: The model has further optimizers.
     """
 
     def __init__(
@@ -47,17 +41,13 @@ class GradientProgram(Program):
 
     @property
     def increments(self) -> list[Array]:
-        """What each batch adds to each counter of the model."""
+        """Amount that each batch adds to each counter of the model."""
         return self._increments
 
     def dry_run(self, train: Any) -> bool:
-        """Trace the step by a batch, and learn what it adds to the counters.
+        """Trace the step on one batch, and return whether all gradients are finite.
 
-        Args:
-            train: Placed training rows.
-
-        Returns:
-            Whether it gave finite numbers.
+        This also records what the batch adds to the counters.
         """
         before = self._counters()
         rows = np.arange(min(self._batch_size, self._num_rows), dtype=np.int32)
@@ -74,10 +64,11 @@ class GradientProgram(Program):
         return all(np.all(np.isfinite(np.asarray(a, np.float64))) for a in arrays)
 
     def load(self, values: Mapping[int, Array], *, batch: int = 0) -> None:
-        """Set the variables to those that a batch begins with.
+        """Set the variables to their values at the beginning of a batch.
 
         Args:
-            values: By index in ``model.variables``; counters as at the epoch's begin.
+            values: Values by index in ``model.variables``; counters as at the beginning of the
+                epoch.
             batch: Number of the batch in the epoch.
         """
         shifts = dict(zip(self.roles.counters, self._increments, strict=True))
@@ -94,12 +85,12 @@ class GradientProgram(Program):
         )
 
     def gradient(self, train: Any, rows: Array, loss_scale: float | None = None) -> Gradient:
-        """Return what a batch does.
+        """Return the effect of a batch.
 
         Args:
             train: Placed training rows.
-            rows: Numbers of those in the batch, int32.
-            loss_scale: The server's; None for an optimizer that does not scale the loss.
+            rows: Row numbers of the batch, int32.
+            loss_scale: Loss scale of the server's optimizer; None without loss scaling.
         """
         if loss_scale is not None:
             self.model.optimizer.dynamic_scale.assign(loss_scale)
@@ -139,7 +130,7 @@ class GradientProgram(Program):
             variables[index].assign(value)
 
     def _catch(self, grads: Any, trainable_variables: Any = None) -> None:
-        """Stand in for ``optimizer.apply``, while the step is traced."""
+        """Replace ``optimizer.apply`` while the step is traced."""
         if self._caught is not None:
             raise WorkloadError(
                 f"the train_step of {type(self._workload).__name__} or its model calls "

@@ -1,4 +1,4 @@
-"""What a parameter server asks of a worker, and what the worker brings back."""
+"""Messages between a parameter server and its workers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ Array = np.ndarray[Any, Any]
 
 
 class SparseGradient(NamedTuple):
-    """The gradient of a few rows of a variable, as an embedding has it."""
+    """Gradient of some rows of a variable, as for an embedding."""
 
     values: Array
     indices: Array
 
 
 GradientValues = list[Array | SparseGradient | None]
-"""Gradients by trainable variable; None where a variable has none."""
+"""Gradient of each trainable variable, or None."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """What one batch does to a trial.
+    """Effect of one batch on the state of a trial.
 
     Args:
-        values: The gradients, not scaled.
-        moves: By non-trainable variable, what to add to it once it has decayed (see
+        values: Gradients, without loss scaling.
+        moves: Amount to add to each statistic after its decay (see
             :class:`tune_tf.training.parameter_server.variable_roles.VariableRoles`).
-        metrics: By metric variable, what the batch adds to it.
-        logs: What a training step of the user's own returned; None for Keras'.
+        metrics: Amount to add to each metric variable.
+        logs: Return value of a user-defined training step; None for the one of Keras.
     """
 
     values: GradientValues
@@ -40,16 +40,16 @@ class Gradient:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A batch to compute the gradient of, or the validation.
+    """Batch to compute the gradient of, or a validation to run.
 
     Args:
-        epoch: Number of the epoch in the server's life, from 1.
-        batch: Number of the batch in the epoch; None for the validation.
-        rows: Numbers of its rows; None for the validation.
-        version: Of the weights: the updates that they have seen.
-        weights: Values of variables by their index in ``model.variables``: all of them for a
-            worker that has none, else those that have changed since.
-        loss_scale: By which the loss is multiplied before the gradients; None for not at all.
+        epoch: Number of the epoch on the server, from 1.
+        batch: Number of the batch in the epoch; None for validation.
+        rows: Row numbers of the batch; None for validation.
+        version: Version of the weights: the number of updates.
+        weights: Values by index in ``model.variables``: the changed ones, or all for a worker
+            without weights.
+        loss_scale: Factor of the loss before differentiation; None without loss scaling.
     """
 
     epoch: int
@@ -62,7 +62,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Idle:
-    """Nothing to do until the next epoch.
+    """Reply to a worker that has no task until the next epoch.
 
     Args:
         epoch: Number of the last epoch, which is complete.
@@ -73,15 +73,15 @@ class Idle:
 
 @dataclass(frozen=True, eq=False)
 class TaskResult:
-    """What came of a task.
+    """Result of a task.
 
     Args:
-        epoch: Of the task.
-        batch: Of the task.
-        version: Of the task.
-        gradient: Of a batch.
-        counters: What each batch adds to each counter of the model.
-        validation: Metrics by name, behind ``val_``.
+        epoch: Epoch of the task.
+        batch: Batch of the task.
+        version: Version of the task.
+        gradient: Gradient of the batch; None for validation.
+        counters: Amount that each batch adds to each counter of the model.
+        validation: Metrics by name, with prefix ``val_``; None for a batch.
     """
 
     epoch: int

@@ -1,11 +1,12 @@
-"""How a parameter server trains: an epoch is as many updates as there are batches."""
+"""Training loop of a parameter server."""
 
 from typing import Any
 
 from tune_tf.errors import WorkloadError
+from tune_tf.result_keys import Metrics
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.loop import DryRunLoop, LoopTrial
-from tune_tf.training.core.program import Metrics, Program
+from tune_tf.training.core.program import Program
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.parameter_server.messages import Array, Gradient
 from tune_tf.training.parameter_server.update_program import UpdateProgram
@@ -13,7 +14,10 @@ from tune_tf.workload import Config
 
 
 class UpdateLoop(DryRunLoop):
-    """Updates of one trial after another, with programs shared by trials of one structure."""
+    """Loop that applies gradients of one trial after another, one update per batch.
+
+    Trials of one structure share programs.
+    """
 
     program_class: type[Program] = UpdateProgram
 
@@ -23,7 +27,7 @@ class UpdateLoop(DryRunLoop):
 
     @property
     def program(self) -> UpdateProgram:
-        """What the trial computes."""
+        """Update program of the current trial."""
         return _of(self._current)
 
     def open_epoch(self) -> None:
@@ -34,19 +38,17 @@ class UpdateLoop(DryRunLoop):
         self.program.begin()
 
     def rows_of(self, batch: int) -> Array:
-        """Return the numbers of the rows of a batch of this epoch."""
+        """Return the row numbers of a batch of this epoch."""
         return self.program.rows_of(batch, self._rows)
 
     def apply(self, gradient: Gradient) -> None:
-        """Update the weights."""
+        """Apply a gradient."""
         self.program.apply(gradient)
 
     def close_epoch(self, increments: list[Array], validation: Metrics | None) -> Metrics:
-        """End an epoch; return its metrics.
+        """End an epoch; return its metrics, merged with those of the validation.
 
-        Args:
-            increments: What each batch added to each counter of the model.
-            validation: Metrics of the validation; None without rows for it.
+        ``increments`` holds what each batch adds to each counter of the model.
         """
         trial = self._current
         self.program.count(increments)

@@ -1,4 +1,4 @@
-"""What a parameter server computes: the updates by gradients that come from elsewhere."""
+"""Traced updates of a parameter server from the gradients of its workers."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.training.core.program import Metrics, Program, plain_metrics
+from tune_tf.result_keys import Metrics
+from tune_tf.training.core.program import Program, plain_metrics
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.parameter_server.messages import (
     Array,
@@ -21,14 +22,7 @@ _SMALL = 1e-3
 
 
 class UpdateProgram(Program):
-    """A model to which gradients are applied as on one device, clipping and schedules included.
-
-    Args:
-        workload: As in :class:`Program`.
-        model: As in :class:`Program`.
-        replicas: A single one.
-        given: The other arguments of :class:`Program`.
-    """
+    """Program that applies gradients as on one device, including clipping and schedules."""
 
     def __init__(
         self, workload: Workload, model: keras.Model, replicas: Replicas, **given: Any
@@ -45,17 +39,17 @@ class UpdateProgram(Program):
 
     @property
     def has_validation(self) -> bool:
-        """Whether there are rows to validate on."""
+        """Whether the trial has validation rows."""
         return self._num_validation_rows > 0
 
     @property
     def loss_scale(self) -> float | None:
-        """By which the optimizer wants the loss multiplied now; None if it does not."""
+        """Current loss scale of the optimizer; None without loss scaling."""
         scale = getattr(self.model.optimizer, "dynamic_scale", None)
         return None if scale is None else float(scale.numpy())
 
     def rows_of(self, batch: int, order: Array) -> Array:
-        """Return the numbers of the rows of a batch."""
+        """Return the row numbers of a batch."""
         return order[batch * self._batch_size : (batch + 1) * self._batch_size]
 
     def dry_run(self) -> bool:
@@ -86,25 +80,21 @@ class UpdateProgram(Program):
         self._last_logs = None
 
     def apply(self, gradient: Gradient) -> None:
-        """Update weights, optimizer, statistics and metrics by what a batch does."""
+        """Update weights, optimizer, statistics and metrics by the effect of a batch."""
         values = [tuple(v) if isinstance(v, SparseGradient) else v for v in gradient.values]
         self._apply(values, gradient.moves, gradient.metrics)
         if gradient.logs is not None:
             self._last_logs = dict(gradient.logs)
 
     def count(self, increments: list[Array]) -> None:
-        """Bring the counters of the model to where an epoch leaves them.
-
-        Args:
-            increments: What each batch adds to each.
-        """
+        """Advance the counters of the model by an epoch, given what each batch adds to each."""
         for index, each in zip(self.roles.counters, increments, strict=True):
             variable = self.model.variables[index]
             value = variable.numpy()
             variable.assign(value + np.asarray(self.num_batches, value.dtype) * each)
 
     def metrics(self) -> Metrics:
-        """Return the metrics of the batches that were applied, as ``fit`` would log them."""
+        """Return the metrics of the applied batches, as ``fit`` would log them."""
         metrics = plain_metrics(
             {k: tf.convert_to_tensor(v) for k, v in self.model.get_metrics_result().items()}
         )
@@ -112,7 +102,7 @@ class UpdateProgram(Program):
         return logs if logs is not None and set(logs) != set(metrics) else metrics
 
     def values(self, indices: Any = None) -> dict[int, Array]:
-        """Return values of ``model.variables`` by index; all of them unless told which."""
+        """Return values of ``model.variables`` by index; all of them by default."""
         variables = self.model.variables
         wanted = range(len(variables)) if indices is None else indices
         return {i: variables[i].numpy() for i in wanted}
@@ -137,7 +127,7 @@ class UpdateProgram(Program):
 
 
 def scaled_for_optimizer(gradient: Any, variable: Any, scale: Any) -> Any:
-    """Return a gradient as the optimizer expects it: times its scale, which it divides by."""
+    """Multiply a gradient by the loss scale, because the optimizer divides by it."""
     if gradient is None:
         return None
     if isinstance(gradient, tuple):

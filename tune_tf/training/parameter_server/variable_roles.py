@@ -1,4 +1,4 @@
-"""What becomes of each variable of a model that several workers train without waiting."""
+"""Roles of a model's variables in asynchronous training."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,23 +10,23 @@ from tune_tf.training.core.batch_norm import batch_norms, layers_in
 
 @dataclass(frozen=True)
 class VariableRoles:
-    """The variables of a model that change, by what a batch does to them.
+    """Variables of a model that change during training, grouped by how a batch changes them.
 
-    The optimizer changes the trainable ones. A batch moves statistics:
-    ``new = decay * old + move``. For BatchNormalization the decay is its momentum, so the averages
-    are those of one device that gets the batches in the order in which their gradients came,
-    however old the statistics were that a worker began with. Of any other number the move is the
-    difference that the batch made, and the decay is 1.
+    Trainable variables are updated by the optimizer. Statistics follow ``new = decay * old +
+    move``. The decay of BatchNormalization statistics is the layer's momentum, so the averages
+    equal those of one device that processes the batches in the order of their gradients, however
+    old a worker's statistics were. Other floating-point variables have decay 1, and the move is the
+    difference made by the batch.
 
-    Counters are whole numbers, to which every batch adds the same: states of random generators
-    first of all. So a batch draws the masks that it draws on one device, whoever computes it.
+    Counters are integers to which every batch adds the same amount, mainly states of random
+    generators. So a batch draws the same dropout masks on any worker as on one device.
 
-    What belongs to frozen layers stays as it is.
+    Variables of frozen layers do not change.
 
     Args:
-        trainable: Their indices in ``model.variables``.
-        statistics: Index and decay of each.
-        counters: Their indices.
+        trainable: Indices in ``model.variables``.
+        statistics: Index and decay of each statistic.
+        counters: Indices of the counters.
     """
 
     trainable: tuple[int, ...]
@@ -57,7 +57,7 @@ class VariableRoles:
 
     @property
     def live(self) -> tuple[int, ...]:
-        """The indices of all that change."""
+        """Indices of all variables that change."""
         return (*self.trainable, *(i for i, _ in self.statistics), *self.counters)
 
 

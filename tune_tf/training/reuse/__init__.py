@@ -1,1 +1,1 @@
-"""Reuse of traced programs across trials."""
+"""Reuse of traced programs across trials: fingerprints, checks and workload resets."""

@@ -1,9 +1,9 @@
-"""Fingerprint of everything that a traced program depends on, by content and sharing.
+"""Fingerprint of everything that a traced program depends on.
 
-Keras' configs leave out state that a trace sees: what a layer has learnt by ``adapt``, arguments
-that ``get_config`` omits, attributes of a model, functions and what they close over. So the objects
-themselves are walked here: attributes, containers, code and what it names, arrays by content, and
-which objects are one and the same.
+Keras' configs omit state that a trace depends on: results of ``adapt``, arguments missing in
+``get_config``, attributes of a model, functions and their closures. The fingerprint therefore
+covers the objects themselves: attributes, containers, code and its names, array contents, and which
+references lead to one object.
 """
 
 import dis
@@ -37,6 +37,7 @@ from tune_tf.training.keras_internals import (
     calls_in_order,
     initializer_seed_attributes,
     seed_attributes,
+    table_default,
     undecayed_indices,
 )
 
@@ -46,7 +47,7 @@ _LIBRARIES = frozenset(
         *("absl", "ray", "tune_tf", "builtins", *sys.stdlib_module_names),
     )
 )
-"""Packages whose classes and functions are told apart by name; others by content."""
+"""Packages whose classes and functions are compared by name; all others by content."""
 _ATOMS = frozenset((str, int, float, bool, type(None), bytes, complex, type(...)))
 _BY_TEXT = (
     *(range, slice, np.dtype, np.ufunc, tf.DType, tf.TensorShape, tf.TypeSpec),
@@ -66,14 +67,14 @@ _MAX_OBJECTS = 200_000
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What was found by walking objects.
+    """Fingerprint of the objects that a trace depends on.
 
     Args:
-        key: Equal for objects that cannot be told apart by a trace; None if something has state
-            that cannot be compared.
-        variables: All Keras and TensorFlow variables, in an order that equal keys share. Their
-            values are not in the key.
-        obstacle: What cannot be compared, where there is no key.
+        key: Equal for objects that give the same trace; None if an object has state that cannot be
+            compared.
+        variables: All Keras and TensorFlow variables, in an order that equal keys share. The key
+            does not cover their values.
+        obstacle: Reason why there is no key, if so.
     """
 
     key: str | None
@@ -82,22 +83,20 @@ class Fingerprint:
 
 
 def fingerprint(roots: Iterable[Any], masked: Iterable[tuple[Any, str]] = ()) -> Fingerprint:
-    """Return the fingerprint of some objects and of all that they refer to.
+    """Return the fingerprint of objects and of everything that they refer to.
 
-    Names that Keras counts are part of it: models must have been built as in a fresh process (see
-    ``build.py``). It cannot see files, environment variables, attributes by computed names, and
-    what somebody replaced inside of a library.
+    It covers automatic names, so models must be built as in a fresh process (see ``build.py``). It
+    does not cover files, environment variables, attributes with computed names and patches of
+    libraries.
 
-    Args:
-        roots: The objects.
-        masked: Pairs ``(owner, attribute)`` whose values are left out.
+    ``masked`` holds pairs ``(owner, attribute)`` whose values are left out.
     """
     walk = _Walk(masked)
     try:
         for root in roots:
             walk.visit(root)
         walk.finish()
-    except Exception as error:  # noqa: BLE001  user code that is looked at may raise anything
+    except Exception as error:  # noqa: BLE001  user code may raise anything
         obstacle = str(error) if isinstance(error, _Incomparable) else repr(error)
         return Fingerprint(None, tuple(walk.variables), obstacle)
     text = "\0".join(walk.tokens)
@@ -106,14 +105,10 @@ def fingerprint(roots: Iterable[Any], masked: Iterable[tuple[Any, str]] = ()) ->
 
 
 def method_dependencies(owner: Any, name: str) -> tuple[Any, ...]:
-    """Return what a method depends on, as roots of a fingerprint.
+    """Return the objects that a method depends on, as roots of a fingerprint.
 
-    Of its object these are the attributes and methods that it names; the whole object where it is
-    used otherwise (handed on, or by ``super()``).
-
-    Args:
-        owner: An object.
-        name: Of a method.
+    These are the attributes and methods of ``owner`` that the method names, or ``owner`` itself if
+    the method uses ``self`` in another way (as an argument or by ``super()``).
     """
     found: dict[str, Any] = {}
     waiting = [name]
@@ -131,28 +126,27 @@ def method_dependencies(owner: Any, name: str) -> tuple[Any, ...]:
                     return (owner,)
                 waiting += used
             elif own is _ABSENT and type(function) not in _ATOMS:
-                return (owner,)  # something that may take anything of the object
+                return (owner,)  # it may read any attribute of the object
     return tuple(itertools.chain.from_iterable(sorted(found.items())))
 
 
-class _Incomparable(Exception):  # noqa: N818  it ends the walk, nobody else sees it
-    """Something has state that cannot be read."""
+class _Incomparable(Exception):  # noqa: N818  control flow that ends the walk
+    """Object with state that cannot be compared."""
 
 
 class _Walk:
-    """One walk over objects, which writes tokens; an object met again is told by its number."""
+    """Walk over objects that writes tokens; a repeated object is written as its number."""
 
     def __init__(self, masked: Iterable[tuple[Any, str]]) -> None:
         self.tokens: list[str] = []
         self.variables: list[Any] = []
         self._masked = {(id(owner), attribute) for owner, attribute in masked}
         self._numbers: dict[int, int] = {}
-        self._seen: list[Any] = []  # keeps ids from being used twice
+        self._seen: list[Any] = []  # keeps objects alive, so that ids stay unique
         self._optimizers: list[Any] = []
         self._modules: set[tuple[str, tuple[str, ...]]] = set()
 
     def visit(self, value: Any) -> None:
-        """Write an object."""
         kind = type(value)
         if kind in _ATOMS:
             self.tokens.append(repr(value))
@@ -162,7 +156,7 @@ class _Walk:
             self.contents(value, kind)
 
     def finish(self) -> None:
-        """Write what only the whole tells."""
+        """Write what depends on all variables."""
         for optimizer in self._optimizers:
             self.tokens.append(repr(undecayed_indices(optimizer, self.variables)))
 
@@ -180,7 +174,7 @@ class _Walk:
         write = _WRITERS.get(kind)
         if write is None:
             write = _writer_for(value, kind)
-            if _name_in_library(kind) is not None:  # a class of a user's would be kept alive
+            if _name_in_library(kind) is not None:  # the table would keep a user's class alive
                 _WRITERS[kind] = write
         write(self, value)
 
@@ -197,7 +191,7 @@ class _Walk:
             self.visit(value)
 
     def unordered(self, values: Iterable[Any]) -> None:
-        """Write a set, whose order follows from hashes and so from addresses."""
+        """Write a set, whose own order depends on hashes and so on addresses."""
         members = list(values)
         if all(map(_is_plain, members)):
             self.sequence("set", sorted(members, key=repr))
@@ -250,7 +244,7 @@ class _Walk:
             self.tokens.append(hashlib.blake2b(content, digest_size=16).hexdigest())
 
     def array_of_library(self, array: "np.ndarray[Any, Any]") -> None:
-        """Write an array that has more than items, such as a mask."""
+        """Write an array of a subclass with further attributes, such as a mask."""
         self.class_of(array)
         self.array(np.asarray(array))
         self.mapping(getattr(array, "__dict__", {}))
@@ -274,8 +268,7 @@ class _Walk:
 
     def table(self, table: Any) -> None:
         self.class_of(table)
-        default = getattr(table, "_default_value", None)
-        self.sequence("table", (*table.export(), default))
+        self.sequence("table", (*table.export(), table_default(table)))
 
     def text(self, value: Any) -> None:
         self.tokens.append(f"{type(value).__name__} {value!r}")
@@ -321,7 +314,7 @@ class _Walk:
         self.sequence("cells", map(_cell_contents, function.__closure__ or ()))
         self.mapping(vars(function))
         if is_library(function.__module__):
-            return  # one that some other library function made; what it names is the library's
+            return  # made by a library function, so its names are the library's
         looked_up, imported, names = _names_in(function.__code__)
         for name in looked_up:
             self.tokens.append(name)
@@ -338,7 +331,7 @@ class _Walk:
             self.visit(value)
 
     def module(self, module: types.ModuleType, names: tuple[str, ...] = ()) -> None:
-        """Write the attributes of a module that code may mean by some names."""
+        """Write the attributes of a module that code may refer to by these names."""
         self.tokens.append(f"module {module.__name__}")
         if is_library(module.__name__) or (module.__name__, names) in self._modules:
             return
@@ -381,7 +374,7 @@ class _Walk:
         self.sequence("property", (value.fget, value.fset, value.fdel))
 
     def traceable(self, function: Any) -> None:
-        """Write a ``tf.function``: its Python function and how it is traced."""
+        """Write a ``tf.function``: its Python function and its trace settings."""
         settings = (
             getattr(function, f"_{name}", None)
             for name in ("jit_compile", "autograph", "input_signature", "reduce_retracing")
@@ -398,7 +391,7 @@ class _Walk:
         self.tokens.append(type(value).__name__)
 
     def object_(self, value: Any) -> None:
-        """Write an object of a Python class; those of other classes hide their state."""
+        """Write an object of a Python class, whose state is visible, unlike that of C classes."""
         kind = type(value)
         if _hides_state(kind, value):
             raise _Incomparable(
@@ -419,7 +412,7 @@ class _Walk:
                 self.tokens.append(name)
                 self.visit(getattr(value, name, _ABSENT))
         for name, attribute in getattr(value, "__dict__", {}).items():
-            if not name.startswith("_self_"):  # of TensorFlow's tracking
+            if not name.startswith("_self_"):  # TensorFlow's tracking
                 self.tokens.append(name)
                 self.visit(attribute)
         self.tokens.append(";")
@@ -468,7 +461,6 @@ _WRITERS: dict[type, _Writer] = {
 
 
 def _writer_for(value: Any, kind: type) -> _Writer:
-    """Return how objects of a class are written that is not in the table."""
     for kinds, write in _BY_BASE:
         if isinstance(value, kinds):
             return write
@@ -508,7 +500,7 @@ _names: dict[Any, str] = {}
 
 
 def _name_in_library(value: Any) -> str | None:
-    """Return the full name of a library's class or function; None if it is not found by it."""
+    """Return the full name of a library's class or function; None if the name does not find it."""
     try:
         return _names[value]
     except (KeyError, TypeError):
@@ -525,12 +517,12 @@ def _name_in_library(value: Any) -> str | None:
 
 
 def is_library(module: str) -> bool:
-    """Return whether what a module defines is told apart by its name."""
+    """Return whether a module belongs to a library that is compared by names."""
     return module.partition(".")[0] in _LIBRARIES
 
 
 def _hides_state(kind: type, value: Any) -> bool:
-    """Return whether objects of a class keep state where Python cannot see it."""
+    """Return whether objects of a class have state that is invisible to Python."""
     for base in kind.__mro__[:-1]:
         made_by_c = isinstance(vars(base).get("__new__"), types.BuiltinFunctionType)
         if made_by_c and not issubclass(base, _CONTAINERS):
@@ -549,14 +541,14 @@ def _cell_contents(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return NotImplemented  # of a name that has no value yet
+        return NotImplemented  # the name has no value yet
 
 
 @functools.lru_cache(maxsize=4096)
 def _names_in(
     code: types.CodeType,
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the globals that code and the code within it look up, what they import, all names."""
+    """Return the globals, the imports and all names of code and the code nested in it."""
     looked_up, imported, names = set(), set(), set(code.co_names)
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -572,7 +564,7 @@ def _names_in(
 
 @functools.lru_cache(maxsize=4096)
 def _attributes_of_self(code: types.CodeType) -> tuple[str, ...] | None:
-    """Return the attributes that a method reads of its object; None if it uses it otherwise."""
+    """Return the attributes that a method reads of ``self``; None if it uses ``self`` otherwise."""
     if not code.co_argcount or "super" in code.co_names:
         return None
     this = code.co_varnames[0]

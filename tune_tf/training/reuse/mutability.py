@@ -1,4 +1,4 @@
-"""Structural parameters, which cannot change when a trial resumes from a checkpoint."""
+"""Structural parameters: those that cannot change when a trial resumes from a checkpoint."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,14 +20,8 @@ def structural_parameters(
 ) -> dict[str, str]:
     """Return the parameters whose change makes a checkpoint unusable, with the reason by path.
 
-    Builds the model for several values of each parameter, with the others fixed, and compares the
-    variables of model and optimizer.
-
-    Args:
-        workload: The workload.
-        space: The search space.
-        paths: Paths of the parameters to check; without ``when``.
-        seed: Seed of the drawn values.
+    The model is built for several values of each parameter, with the others fixed, to compare the
+    variables of model and optimizer. The ``paths`` must be of unconditional parameters.
     """
     base = flat(space.sample(np.random.default_rng(seed)))
     found = {}
@@ -56,7 +50,7 @@ def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
         return list(parameter.options)
     draws = [parameter.draw(rng) for _ in range(_NUM_DRAWS)]
     if isinstance(parameter, Float):
-        return [parameter.low, *draws]  # a zero may disable something
+        return [parameter.low, *draws]  # a low of zero may disable a variable
     return [parameter.low, parameter.high, *draws]  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""Check of a reused program against a fresh model, on a batch."""
+"""Check of a reused program against a fresh model on one batch."""
 
 import contextlib
 import logging
@@ -10,29 +10,29 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
+from tune_tf.result_keys import Metrics
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.program import Inputs, Metrics, Program
+    from tune_tf.training.core.program import Inputs, Program
 
 SWITCH = "TUNE_TF_REUSE_CHECK"
-"""Environment variable: ``off`` for no check, ``raise`` for an error in place of a warning."""
+"""Environment variable: ``off`` for no check, ``raise`` for an error instead of a warning."""
 _EAGER_TOLERANCE = 2e-3
 _TRACED_TOLERANCE = 1e-5
-"""Relative to the change by a batch. A graph sums in another order than eager code."""
+"""Relative to the change by a batch; graphs and eager code sum in different orders."""
 
 
 class _Outcome(NamedTuple):
     metrics: "Metrics"
     before: "list[np.ndarray[Any, Any]]"
     after: "list[np.ndarray[Any, Any]]"
-    step: float  # norm of the change of all weights together
+    step: float  # norm of the change of all weights
 
 
 class ReuseRecord:
-    """Parameters that have changed among the trials of a program.
+    """Record of the parameters that have changed since the first trial of a program.
 
-    Args:
-        config: Flat config of its first trial.
+    All configs are flat.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -41,11 +41,7 @@ class ReuseRecord:
         self._was_reused = False
 
     def unchecked(self, config: Mapping[str, Any]) -> list[str] | None:
-        """Return the parameters that change for the first time; None if no check is due.
-
-        Args:
-            config: Flat config of the next trial.
-        """
+        """Return the parameters that change for the first time; None if no check is due."""
         values = {name: repr(value) for name, value in config.items()}
         changed = {
             name for name in self._first | values if self._first.get(name) != values.get(name)
@@ -73,17 +69,15 @@ def differs_from_eager(
         program: The program at the beginning of a trial.
         eager: Program of a fresh model of that trial.
         inputs: Inputs of the trial's first epoch.
-        aggregate: Compare metrics and the norm of the whole update in place of each variable;
+        aggregate: Compare metrics and the norm of the whole update instead of each variable, since
             optimizers such as Adam amplify gradients that are rounding errors.
     """
     try:
-        with _quiet(
-            logging.getLogger("tensorflow")
-        ):  # it advises against strategies without graphs
+        with _quiet(logging.getLogger("tensorflow")):  # it warns of strategies without graphs
             plain = _run_first_batch(eager, inputs, eagerly=True)
     except tf.errors.ResourceExhaustedError:
         raise
-    except Exception:  # noqa: BLE001  code that runs in graphs only; compare with a graph
+    except Exception:  # noqa: BLE001  code that only runs in graphs; compare with a graph
         return not aggregate
     ours = _run_first_batch(program, inputs)
     if aggregate:
@@ -93,12 +87,9 @@ def differs_from_eager(
 
 
 def compare_programs(program: "Program", traced: "Program", inputs: "Inputs") -> list[str]:
-    """Return the differences of a reused program from a new one; none if it is not repeatable.
+    """Return the differences of a reused program from a new one at the beginning of a trial.
 
-    Args:
-        program: The reused program at the beginning of a trial.
-        traced: A new program at the beginning of the same trial.
-        inputs: Inputs of the trial's first epoch.
+    The list is empty if the reused program gives different numbers when it is repeated.
     """
     outcome = _run_first_batch(program, inputs)
     found = _different(outcome, _run_first_batch(traced, inputs), _TRACED_TOLERANCE)
@@ -107,12 +98,7 @@ def compare_programs(program: "Program", traced: "Program", inputs: "Inputs") ->
 
 
 def difference_report(workload: str, parameters: Sequence[str], differences: Sequence[str]) -> str:
-    """Return the warning about a program that gave other numbers.
-
-    Args:
-        workload: Name of the workload's class.
-        parameters: Parameters that changed for the first time.
-        differences: The differences found.
+    """Format the warning about a reused program that gave different numbers.
 
     Raises:
         WorkloadError: ``TUNE_TF_REUSE_CHECK`` is ``raise``.
@@ -140,7 +126,7 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
 
 
 def _run_first_batch(program: "Program", inputs: "Inputs", *, eagerly: bool = False) -> "_Outcome":
-    """Run a first batch and undo it."""
+    """Run the first batch and undo it."""
     before, weights = program.state(), _weights(program)
     try:
         metrics = program.first_batch(inputs, eagerly=eagerly)
@@ -164,7 +150,7 @@ def _different_metrics(one: "_Outcome", other: "_Outcome", tolerance: float) -> 
 
 
 def _different(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
-    """Return the differences of two runs of a batch beyond rounding."""
+    """Describe the differences beyond rounding between two runs of a batch."""
     found = _different_metrics(one, other, tolerance)
     for number, (before, after, wanted) in enumerate(
         zip(one.before, one.after, other.after, strict=True)

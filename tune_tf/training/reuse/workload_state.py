@@ -1,4 +1,4 @@
-"""Isolation of trials that share a workload object, such as one with a base model."""
+"""Isolation of trials that share a workload object, such as one with a pretrained model."""
 
 import contextlib
 import weakref
@@ -25,7 +25,7 @@ _KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
     keras.config.image_data_format: keras.config.set_image_data_format,
     keras.config.dtype_policy: keras.config.set_dtype_policy,
 }
-"""Process-wide Keras settings: getter and setter."""
+"""Setter of each process-wide Keras setting, by getter."""
 
 
 class Trains(Protocol):
@@ -37,20 +37,20 @@ class Trains(Protocol):
 
 
 class WorkloadState:
-    """Reset of a workload before each trial.
+    """State of a workload, reset before each trial.
 
-    Its variables get their initial values back, and what ``build_model`` or a ``train_step`` set on
-    it, or in Keras' settings, is undone before ``build_model`` runs again.
+    Before ``build_model`` runs again, the workload's variables get their initial values. Changes by
+    ``build_model`` or ``train_step`` to the workload or to Keras' settings are undone.
 
     Args:
-        workload: A workload whose first model is not built yet.
+        workload: A workload that has not built a model yet.
     """
 
     _of_workload: ClassVar[dict[int, "WorkloadState"]] = {}
 
     @classmethod
     def of(cls, workload: Workload) -> "WorkloadState":
-        """Return the state of a workload, which all loops of a process share."""
+        """Return the state of a workload; all loops of a process share it."""
         number = id(workload)
         if number not in cls._of_workload:
             cls._of_workload[number] = cls(workload)
@@ -70,11 +70,7 @@ class WorkloadState:
 
     @contextlib.contextmanager
     def building(self, workload: Workload, user: "Trains") -> Iterator[None]:
-        """Undo the changes of earlier trials; to be entered around ``build_model``.
-
-        Args:
-            workload: The same workload.
-            user: The loop that builds.
+        """Undo the changes of earlier trials; a context for ``build_model``.
 
         Raises:
             WorkloadError: Another loop trains a model with variables of the workload.
@@ -101,13 +97,10 @@ class WorkloadState:
 
     @contextlib.contextmanager
     def record_changes(self, workload: Workload) -> Iterator[None]:
-        """Record changes of the workload meanwhile, for :meth:`building` to undo.
+        """Record changes of the workload in this context, which :meth:`building` undoes later.
 
-        Covers its attributes, those of the user's objects in it, the dicts, lists and sets among
-        them, and Keras' process-wide settings.
-
-        Args:
-            workload: The same workload.
+        Covers attributes of the workload and of user-defined objects in it, dicts, lists and sets
+        among them, and Keras' process-wide settings.
         """
         begun = [(each, _contents(each)) for each in _containers(workload)]
         settings = {setting: setting() for setting in _KERAS_SETTINGS}
@@ -128,15 +121,15 @@ class WorkloadState:
                         self._changes[place] = _Change(container, key, first, new)
 
     def record_trained(self, variables: Iterable[Any]) -> None:
-        """Record variables that a trial is going to train."""
+        """Record variables that a trial will train."""
         parts = (part for variable in variables for part in _parts(variable))
         self._trained.update((id(part), weakref.ref(part)) for part in parts)
 
     def refuse_trained_variables(self, variables: Iterable[Any]) -> None:
-        """Refuse a new model with variables that an earlier trial has trained.
+        """Refuse a new model that uses variables trained by an earlier trial.
 
         Raises:
-            WorkloadError: There are such variables.
+            WorkloadError: The model uses such variables.
         """
         shared = [
             each
@@ -156,7 +149,7 @@ class WorkloadState:
 
 @dataclass(frozen=True)
 class _Change:
-    """Change of a value in a container."""
+    """Change of one value in a container."""
 
     container: Any
     key: Any  # of a dict
@@ -164,7 +157,7 @@ class _Change:
     after: Any
 
     def undo(self) -> None:
-        """Restore the old value unless something else, such as `load_data`, has set another."""
+        """Restore the old value unless other code, such as `load_data`, has set another one."""
         if not _is_same(_contents(self.container).get(self.key, _ABSENT), self.after):
             return
         if not isinstance(self.container, dict):
@@ -178,9 +171,10 @@ class _Change:
 
 
 def _containers(workload: Workload) -> list[Any]:
-    """Return the attributes of a workload, and of the user's objects that it keeps, as dicts.
+    """Return the mutable containers reachable from a workload.
 
-    And the dicts, lists and sets that stand in them, but not in a long one: those are rows.
+    They are the attribute dicts of the workload and of user-defined objects, and the dicts, lists
+    and sets in them. Contents of long containers are skipped, since those are rows.
     """
     found: dict[int, Any] = {}
     pending: list[Any] = [vars(workload)]
@@ -197,25 +191,25 @@ def _containers(workload: Workload) -> list[Any]:
 
 
 def _is_of_user(value: Any) -> bool:
-    """Return whether an object is the user's from its class to its last base, as no layer is."""
+    """Return whether an object's class and all bases are user-defined, unlike a layer's."""
     kinds = type(value).__mro__[:-1]
     return hasattr(value, "__dict__") and not any(is_library(kind.__module__) for kind in kinds)
 
 
 def _contents(container: Any) -> dict[Any, Any]:
-    """Return what stands in a container, by key; in one without keys, all of it by None."""
+    """Return a container's values by key; the key None holds all values of a list or set."""
     return dict(container) if isinstance(container, dict) else {None: tuple(container)}
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two contents are the same objects."""
+    """Return whether two values are identical, or tuples of identical objects."""
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
         return all(a is b for a, b in zip(one, other, strict=True))
     return one is other
 
 
 def _parts(variable: Any) -> Sequence[Any]:
-    """Return TensorFlow's variables of one of Keras', one a replica."""
+    """Return the TensorFlow variables of a Keras variable, one per replica."""
     inner = variable.value if isinstance(variable, keras.Variable) else variable
     return inner.values if isinstance(inner, tf.distribute.DistributedValues) else (inner,)
 

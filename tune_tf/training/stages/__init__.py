@@ -1,1 +1,1 @@
-"""Models split into stages on several devices."""
+"""Model parallelism: models split into stages on several devices."""

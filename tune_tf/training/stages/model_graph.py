@@ -1,4 +1,4 @@
-"""The calls that make up a Keras model, in an order in which they can be made."""
+"""Layer calls of a Keras model in topological order."""
 
 import math
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from tune_tf.errors import WorkloadError
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of a layer or operation in a model's graph.
+    """Call of a layer or operation in a model's graph.
 
     Args:
-        operation: The layer or operation.
-        inputs: The symbolic tensors that it takes.
-        outputs: The symbolic tensors that it makes.
+        operation: Layer or operation.
+        inputs: Symbolic input tensors.
+        outputs: Symbolic output tensors.
     """
 
     operation: Any
@@ -26,7 +26,7 @@ class Call:
 
     @property
     def is_input(self) -> bool:
-        """Whether it stands for an input of the model."""
+        """Whether the call is an input layer of the model."""
         return isinstance(self.operation, keras.layers.InputLayer)
 
     @property
@@ -39,15 +39,12 @@ class Call:
 
 
 def calls_of(model: keras.Model) -> list[Call]:
-    """Return the calls of a sequential or functional model, each behind those that it needs.
+    """Return the calls of a built sequential or functional model in topological order.
 
-    Two models that were built alike have their calls in the same order.
-
-    Args:
-        model: Built.
+    The order is the same for models that were built alike.
 
     Raises:
-        WorkloadError: The model's own code calls its layers, so there is no graph of them.
+        WorkloadError: The model is subclassed, so it has no graph of layers.
     """
     if not _has_graph(model):
         raise WorkloadError(
@@ -60,7 +57,7 @@ def calls_of(model: keras.Model) -> list[Call]:
     waiting = [(tensor, False) for tensor in reversed(keras.tree.flatten(model.outputs))]
     while waiting:
         tensor, inputs_are_done = waiting.pop()
-        # Keras' own walks over a model read the same two: there is no public way to the edges.
+        # Keras reads the same two attributes; the edges of the graph have no public interface.
         operation, index, _ = tensor._keras_history  # noqa: SLF001
         node = operation._inbound_nodes[index]  # noqa: SLF001
         if (id(operation), index) in done:

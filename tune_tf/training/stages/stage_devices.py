@@ -1,4 +1,4 @@
-"""The devices of a trial whose copies of the model span several devices each."""
+"""Devices of a trial whose model replicas span several devices each."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +14,13 @@ _HOST = "CPU:0"
 
 
 class StageDevices(Replicas):
-    """Replicas by stages, a device each; no strategy is involved.
+    """Replicas of several stages with one device each, without a distribution strategy.
 
-    ``tf.distribute.MirroredStrategy`` ignores where a layer wants to be, so the copies are models
-    of their own here. What drives a step sees one device that takes whole batches.
+    ``tf.distribute.MirroredStrategy`` ignores the device of a layer, so the replicas are separate
+    models here. The training step is driven as on one device that takes whole batches.
 
     Args:
-        devices: ``num_stages`` for the first replica, then for the next, and so on.
+        devices: ``num_stages`` devices of the first replica, then of the next, and so on.
         num_stages: Stages of each replica.
     """
 
@@ -37,28 +37,28 @@ class StageDevices(Replicas):
 
     @property
     def num_replicas(self) -> int:
-        """Copies of the model."""
+        """Number of model replicas."""
         return len(self.rows)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Replicas and stages: programs differ by it."""
+        """Numbers of replicas and stages, which distinguish programs."""
         return len(self.rows), self.num_stages
 
     @property
     def has_several_devices(self) -> bool:
-        """Whether a batch goes over more than one device; always so treated."""
+        """Always True: code paths for one device do not apply to stages."""
         return True
 
     def build(self, build: Callable[[], Any], places: Sequence[str] = ()) -> tuple[Any, list[Any]]:
-        """Build a model on the host, or its variables where they belong.
+        """Build a model on the host, or with its variables on given devices.
 
         Args:
-            build: Enters :meth:`scope` and creates variables, always in the same order.
-            places: Devices of the variables in that order; those beyond it go to the host.
+            build: Function that enters :meth:`scope` and creates variables in a fixed order.
+            places: Devices of the variables in that order; further variables go to the host.
 
         Returns:
-            What was built, and all variables in the order of their creation.
+            The built object, and all variables in the order of their creation.
         """
         self._places, self._created = places, []
         try:
@@ -68,12 +68,12 @@ class StageDevices(Replicas):
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Create variables on the host, or where :meth:`build` wants them."""
+        """Create variables on the host, or on the devices given to :meth:`build`."""
         with tf.device(_HOST), tf.variable_creator_scope(self._create):
             yield
 
     def place(self, tensors: Any) -> Any:
-        """Put nested arrays on the first device, from where every stage gets its rows."""
+        """Copy nested arrays to the first device, from which every stage gets its rows."""
         with tf.device(self.rows[0][0]):
             return tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors)
 

@@ -1,4 +1,4 @@
-"""Epochs of models that are cut into stages, from one trial to the next in one process."""
+"""Epoch loop for models that are split into stages."""
 
 from typing import Any
 
@@ -25,15 +25,10 @@ from tune_tf.workload import Config, Workload
 
 
 class StageLoop(GraphLoop):
-    """Epochs as single graph calls over a grid of devices.
+    """Loop whose epochs are single graph calls over replicas and stages.
 
-    A trial's model is built on the host, which has room for it; the one that trains is built again
-    with its variables where their stages are, once for each structure.
-
-    Args:
-        workload: What the trials train.
-        grid: What they train on.
-        spread: How many replicas and stages that is, and in how many pieces batches go through.
+    A trial's model is built on the host, which has room for it. The model that trains is built once
+    per structure, with its variables on the devices of their stages.
     """
 
     def __init__(
@@ -43,7 +38,7 @@ class StageLoop(GraphLoop):
         self._grid = grid
         self._micro_batches = spread.micro_batches
         self._seed = 0  # of the last build
-        self._created: list[tf.Variable] = []  # by it, in order
+        self._created: list[tf.Variable] = []  # variables of the last build, in order
 
     @property
     def _can_check_reuse(self) -> bool:

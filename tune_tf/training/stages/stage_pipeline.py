@@ -1,4 +1,4 @@
-"""A copy of a model whose stages stand on a device each, forwards and backwards."""
+"""Forward and backward pass of a model that is split into stages."""
 
 import contextlib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tune_tf.training.stages.model_graph import Call, calls_of
 
 
 class _Stage:
-    """The calls of one device as a model of their own, which shares the layers."""
+    """Calls of one device as a separate model that shares the layers."""
 
     def __init__(self, inputs: Any, taken: Sequence[Any], made: Sequence[Any], device: str) -> None:
         self.device = device
@@ -26,15 +26,15 @@ class _Stage:
 
 
 class StagePipeline:
-    """Runs a model stage by stage; what one stage makes goes to the device of the next.
+    """Model replica that runs stage by stage and copies activations to the next stage's device.
 
-    TensorFlow puts the gradients of an operation wherever it likes, so each stage has a tape of its
-    own, and is differentiated on its device by what the later stages hand back.
+    TensorFlow places gradient operations freely. So each stage has a separate tape and is
+    differentiated on its device, given the gradients of the later stages.
 
     Args:
-        model: Sequential or functional, with its variables where its stages are.
-        plan: The stage of each of its calls (see ``stage_plan``).
-        devices: Of the stages.
+        model: Sequential or functional model with its variables on the devices of their stages.
+        plan: Stage of each of its calls (see ``stage_plan``).
+        devices: Devices of the stages.
     """
 
     def __init__(self, model: keras.Model, plan: Sequence[int], devices: Sequence[str]) -> None:
@@ -42,7 +42,7 @@ class StagePipeline:
         self.devices = tuple(devices)
         self._row_weighted: bool | None = None
         self._outputs = _outputs(model)
-        self._calls = calls_of(model)  # kept, for values go by the identity of its tensors
+        self._calls = calls_of(model)  # kept alive: values are keyed by the ids of its tensors
         self._stages = _stages(model, self._calls, plan, self.devices)
         stage_of = {
             id(variable): stage
@@ -52,7 +52,7 @@ class StagePipeline:
         self._stage_of_variable = [stage_of[id(v)] for v in model.trainable_variables]
 
     def device_of(self, variable: int) -> str:
-        """Return the device of a trainable variable, by its number."""
+        """Return the device of a trainable variable, given its index."""
         return self.devices[self._stage_of_variable[variable]]
 
     def predict(self, x: Any, *, training: bool = False) -> Any:
@@ -63,12 +63,12 @@ class StagePipeline:
         return self._packed(values)
 
     def loss(self, batch: Any, y_pred: Any, *, share: float, training: bool) -> Any:
-        """Return the loss of some rows, weighted so that those of a whole batch sum up.
+        """Return the loss of some rows, weighted so that the parts of a batch add up to its loss.
 
         Args:
             batch: Rows ``(x, y[, sample_weight])``.
-            y_pred: The model's outputs for them.
-            share: Their part of the batch's rows.
+            y_pred: Outputs of the model.
+            share: Fraction of the batch's rows.
             training: Whether the model trains.
         """
         x, y, sample_weight = unpack_batch(batch)
@@ -83,7 +83,7 @@ class StagePipeline:
 
         Args:
             batch: Rows ``(x, y[, sample_weight])``.
-            share: Their part of the batch's rows.
+            share: Fraction of the batch's rows.
         """
         values: dict[int, Any] = {}
         tapes = [tf.GradientTape() for _ in self._stages]
@@ -91,8 +91,8 @@ class StagePipeline:
             with tape:
                 self._run(stage, batch[0], values, training=True, tape=tape)
         y_pred = self._packed(values)
-        # Every tape sees the loss, but of the model only its own stage: outputs, penalties, or
-        # whatever else of that stage the loss may reach.
+        # Every tape records the loss, but only its own stage of the model, so each covers all
+        # paths from that stage to the loss: outputs, penalties and others.
         with contextlib.ExitStack() as recording:
             for tape in tapes:
                 recording.enter_context(tape)
@@ -101,7 +101,7 @@ class StagePipeline:
                 scaled = self.model.optimizer.scale_loss(loss)
         variables = self.model.trainable_variables
         gradients: list[Any] = [None] * len(variables)
-        handed: dict[int, Any] = {}  # back from the later stages, by the tensor that they took
+        handed: dict[int, Any] = {}  # gradients from later stages, by their input tensor
         for number in reversed(range(len(self._stages))):
             stage = self._stages[number]
             own = [i for i, of in enumerate(self._stage_of_variable) if of == number]
@@ -128,7 +128,6 @@ class StagePipeline:
         training: bool,
         tape: tf.GradientTape | None = None,
     ) -> None:
-        """Run a stage on what the ones before it have made."""
         with tf.device(stage.device):
             taken = [values[key] for key in stage.taken]
             if tape is not None:

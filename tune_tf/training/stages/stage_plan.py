@@ -1,4 +1,4 @@
-"""Which stage each call of a model belongs to, when the model is cut over several devices."""
+"""Assignment of a model's layer calls to stages."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,22 +9,17 @@ from tune_tf.errors import WorkloadError
 from tune_tf.training.stages.model_graph import Call
 
 StageOf = Callable[[Any], int | None]
-"""The stage that a user wants a layer on, from 0; None for that of the layers before it."""
+"""Function from a layer to its stage, from 0; None for the stage of the layers before it."""
 
 
 def stage_plan(calls: Sequence[Call], num_stages: int, stage_of: StageOf) -> tuple[int, ...]:
-    """Return the stage of each call, from 0.
+    """Return the stage of each call of ``calls_of``, from 0.
 
-    Where ``stage_of`` places no layer, the calls are cut in their order so that the stage with the
-    most bytes of variables has as few as possible.
-
-    Args:
-        calls: Of :func:`~tune_tf.training.stages.model_graph.calls_of`.
-        num_stages: Stages to fill, at least 1.
-        stage_of: What the user says of a layer.
+    If ``stage_of`` assigns no layer, the calls are cut in order so that the largest stage has as
+    few bytes of variables as possible.
 
     Raises:
-        WorkloadError: The model cannot be cut like that; tells at which layer.
+        WorkloadError: The model cannot be cut like that; the message names the layer.
     """
     num_layers = len({id(call.operation) for call in calls if not call.is_input})
     if num_stages > num_layers:
@@ -39,19 +34,15 @@ def stage_plan(calls: Sequence[Call], num_stages: int, stage_of: StageOf) -> tup
 
 
 def balanced(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
-    """Return the part of each item, where items in their order form parts of like size.
+    """Return the part of each item when ordered items are split into balanced, non-empty parts.
 
-    The largest part is as small as can be; of those ways, the one with the least sum of squares.
-
-    Args:
-        sizes: Of the items, at least as many as parts.
-        num_parts: Parts, none of them empty.
+    The split minimizes the largest part, then the sum of squares.
     """
     sums = [0]
     for size in sizes:
         sums.append(sums[-1] + size)
     num = len(sizes)
-    # best[i]: the least (largest part, sum of squares) of the first i items, and the last cut.
+    # best[i]: smallest (largest part, sum of squares) of the first i items, and the last cut.
     best: list[tuple[int, int, int] | None] = [(0, 0, 0)] + [None] * num
     cuts: list[list[int]] = []
     for part in range(1, num_parts + 1):
@@ -64,7 +55,7 @@ def balanced(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
                 size = sums[end] - sums[cut]
                 found = (max(before[0], size), before[1] + size * size, -cut)
                 now = fresh[end]
-                if now is None or found < now:  # of equal ones, the latest cut
+                if now is None or found < now:  # the latest cut wins ties
                     fresh[end] = found
         best = fresh
         cuts.append([-each[2] if each else 0 for each in fresh])
@@ -102,9 +93,9 @@ def _balanced(calls: Sequence[Call], num_stages: int) -> tuple[int, ...]:
 
 
 def _blocks(calls: Sequence[Call]) -> list[tuple[int, int]]:
-    """Return the first and last index of runs of calls between which a model may be cut.
+    """Return the first and last index of the runs of calls between which a model can be cut.
 
-    All calls of one layer share its variables, so they and all between them are one run.
+    All calls of a layer share its variables, so they belong to one run with all calls between them.
     """
     last = {id(call.operation): index for index, call in enumerate(calls)}
     blocks: list[tuple[int, int]] = []
@@ -115,7 +106,7 @@ def _blocks(calls: Sequence[Call]) -> list[tuple[int, int]]:
             begin = end = index
         end = max(end, last[id(call.operation)])
         if all(each.is_input for each in calls[begin : index + 1]) and index == end:
-            end = min(index + 1, len(calls) - 1)  # an input alone is no stage
+            end = min(index + 1, len(calls) - 1)  # a stage needs more than an input
     blocks.append((begin, end))
     return blocks
 

@@ -1,4 +1,4 @@
-"""A traced epoch of models that are cut into stages, each on a device of its own."""
+"""Traced epoch of a model that is split into stages."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,20 +20,18 @@ from tune_tf.workload import Workload
 
 
 class StageProgram(Program):
-    """One epoch on a grid of devices.
+    """Program of one epoch over replicas and stages.
 
-    The first copy of the model has the optimizer, the metrics and all state that a checkpoint
-    holds. The others take its weights over, and do their part of the rows.
+    The first model replica owns the optimizer, the metrics and all state of a checkpoint. The
+    others copy its weights and compute their part of the rows.
 
     Args:
-        workload: What the trial trains.
-        copies: The models, one a replica, with their variables where their stages are.
-        grid: What they stand on.
-        plan: The stage of each call of a model.
-        settings: As for :class:`Program`.
+        copies: Model replicas with their variables on the devices of their stages.
+        grid: Devices of the replicas and stages.
+        plan: Stage of each call of a model.
 
     Raises:
-        WorkloadError: The model cannot be trained stage by stage.
+        WorkloadError: The model cannot be trained in stages.
     """
 
     def __init__(
@@ -99,7 +97,7 @@ class StageProgram(Program):
     def _pieces(
         self, batch: Any, num_rows: int, micro_batches: int
     ) -> Iterator[tuple[StagePipeline, Any, float]]:
-        """Return each replica's rows, piece by piece, with their share of the batch."""
+        """Yield each replica's micro-batches, with their fraction of the batch's rows."""
         for replica, pipeline in enumerate(self._pipelines):
             begin, end = split_rows(num_rows, replica, len(self._pipelines))
             for number in range(micro_batches):
@@ -125,11 +123,11 @@ class StageProgram(Program):
                 own.assign(of_first.value + _seed_offset(own, number))
 
     def _end(self, *, training: bool) -> None:
-        """Bring together what the copies have counted."""
+        """Merge metrics and moving statistics of the replicas into the first one."""
         if len(self._copies) == 1:
             return
         counted = {metric.name: metric for metric in self.model.metrics}
-        for copy in self._copies[1:]:  # they count the losses of several outputs, nothing else
+        for copy in self._copies[1:]:  # these track only the losses of single outputs
             for metric in copy.metrics:
                 if metric.name.endswith("_loss"):
                     for own, more in zip(
@@ -152,20 +150,20 @@ class StageProgram(Program):
 
 
 def _state(model: keras.Model) -> list[Any]:
-    """Return the variables that are not trained: statistics, states of random generators."""
+    """Return the non-trainable variables: statistics and states of random generators."""
     trained = {id(variable) for variable in model.trainable_variables}
     return [variable for variable in model.variables if id(variable) not in trained]
 
 
 def _seed_offset(variable: Any, replica: int) -> Any:
-    """Return what makes a replica's random generators draw other numbers than the first's."""
+    """Return an offset that makes a replica's random generators differ from the first replica's."""
     if variable.name == "seed_generator_state":
         return tf.constant([replica, 0], variable.dtype)
     return tf.zeros([], variable.dtype)
 
 
 def _build_optimizer(model: keras.Model, grid: StageDevices) -> None:
-    """Create the optimizer's slots, and let it compute, beside the variable that it updates."""
+    """Build the optimizer with its slots and updates on the devices of their variables."""
     optimizer = inner_optimizer(model)
     create, update = optimizer.add_variable_from_reference, optimizer.update_step
 

@@ -1,1 +1,1 @@
-"""KerasTuner's hypermodels as workloads."""
+"""Workloads of KerasTuner hypermodels."""

@@ -1,4 +1,4 @@
-"""KerasTuner's hypermodels as workloads."""
+"""Workload of a KerasTuner hypermodel."""
 
 import copy
 import functools
@@ -17,7 +17,7 @@ from tune_tf.workloads.keras_tuner.probing import Probing
 from tune_tf.workloads.keras_tuner.recorded_fit import FitArguments, FitRecorder
 from tune_tf.workloads.keras_tuner.trial_hyperparameters import trial_hyperparameters
 
-_BATCH_SIZE = 32  # of keras.Model.fit
+_BATCH_SIZE = 32  # the default of keras.Model.fit
 
 
 def from_hypermodel(
@@ -27,30 +27,30 @@ def from_hypermodel(
     probes: Iterable[HyperparameterValues] = (),
     **fit_arguments: Any,
 ) -> "HypermodelWorkload":
-    """Return a workload, with its search space, of an unmodified KerasTuner hypermodel.
+    """Return a workload with a search space from an unmodified KerasTuner hypermodel.
 
-    ``tune.run(trainable(it), search_alg=OptunaSearcher(it.space, ...))`` searches it. Names, ranges
-    (both ends included), choices, conditional scopes and defaults are those that the hypermodel
-    declares; loops over a number that is itself searched, as in
-    ``for i in range(hp.Int("layers", 1, 4))``, become conditions. A name is a path here: ``.``
-    becomes ``_``, and a name that stands in two scopes with different values gets ``-2``.
+    Search it with ``tune.run(trainable(it), search_alg=OptunaSearcher(it.space, ...))``. The
+    hypermodel declares names, ranges (both ends included), choices, conditional scopes and
+    defaults; loops over a searched number, as in ``for i in range(hp.Int("layers", 1, 4))``, become
+    conditions. Names become paths: ``.`` becomes ``_``, and a name that has different values in two
+    scopes gets the suffix ``-2``.
 
     Args:
-        hypermodel: A ``keras_tuner.HyperModel``, a subclass that needs no arguments, or a function
-            from ``HyperParameters`` to a compiled model. Its ``fit`` may prepare what it gives to
-            ``model.fit``: data, ``batch_size``, ``epochs``, ``shuffle``, ``class_weight``,
-            ``callbacks``.
+        hypermodel: A ``keras_tuner.HyperModel``, a subclass of it without required arguments, or a
+            function from ``HyperParameters`` to a compiled model. Its ``fit`` may prepare the
+            arguments of ``model.fit``: data, ``batch_size``, ``epochs``, ``shuffle``,
+            ``class_weight``, ``callbacks``.
         data: The data sets, or a function from a config to them.
-        probes: Values by hyperparameter name under which hyperparameters show that are found in no
-            other way, such as those behind two rare choices at once.
-        fit_arguments: What ``Tuner.search`` would be given besides the data, such as
-            ``batch_size=64`` or ``epochs=10``.
+        probes: Values by hyperparameter name that reveal hyperparameters which probing would miss,
+            such as those behind two rare choices.
+        fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64`` or
+            ``epochs=10``.
 
     Raises:
-        InvalidSettingsError: KerasTuner is not installed, or ``hypermodel`` is none.
+        InvalidSettingsError: KerasTuner is not installed, or an argument is of the wrong type.
     """
     try:
-        import keras_tuner  # brings in TensorFlow
+        import keras_tuner  # late: loads TensorFlow
     except ImportError as error:
         text = f"hypermodels need KerasTuner ({error}): pip install tune-tf[keras-tuner]"
         raise InvalidSettingsError([text]) from error
@@ -82,16 +82,10 @@ def from_hypermodel(
 
 
 class HypermodelWorkload(Workload):
-    """A KerasTuner hypermodel and its data; made by :func:`from_hypermodel`.
+    """KerasTuner hypermodel with its data, made by :func:`from_hypermodel`.
 
-    The hypermodel is probed, by building it several times, when its space is first asked for or
-    when it is pickled: trials never do it.
-
-    Args:
-        hypermodel: A ``keras_tuner.HyperModel``, or a function that builds a model.
-        data: The data sets, or a function from a config to them.
-        probes: Values by hyperparameter name to build with besides.
-        fit_arguments: What ``Tuner.search`` would be given besides the data.
+    The hypermodel is probed by several builds when its space is first used or when it is pickled,
+    so never in trials.
     """
 
     def __init__(
@@ -107,27 +101,27 @@ class HypermodelWorkload(Workload):
         self._fit_arguments = dict(fit_arguments)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle with what probing found, and without loaded data."""
+        """Pickle with the result of probing and without loaded data."""
         return {**self.__dict__, "_found": self._found} | {"_loads": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what :meth:`__getstate__` gave."""
+        """Restore the state of :meth:`__getstate__`."""
         self.__dict__.update({name: value for name, value in state.items() if name != "_loads"})
 
     @property
     def space(self) -> SearchSpace:
-        """Return the search space.
+        """Search space of the hypermodel.
 
         Raises:
             InvalidSettingsError: A hyperparameter has no counterpart.
-            WorkloadError: The hypermodel cannot be built with its defaults, or its ``fit`` trains
-                in a way of its own.
+            WorkloadError: The hypermodel cannot be built with its defaults, or its ``fit`` has a
+                custom training loop.
         """
         return self._found.space
 
     @property
     def default_config(self) -> dict[str, Any]:
-        """Return the config of KerasTuner's defaults, a first point to evaluate."""
+        """Config of KerasTuner's defaults, a good initial point."""
         values: dict[str, Any] = {}
         for path, parameter in self._found.space.parameters.items():
             if parameter.condition.holds(values):
@@ -135,12 +129,12 @@ class HypermodelWorkload(Workload):
         return nested(values)
 
     def build_model(self, config: Config) -> Any:
-        """Return the model that the hypermodel builds with a trial's values."""
+        """Return the hypermodel's model for a trial's values."""
         build = getattr(self._hypermodel, "build", self._hypermodel)
         return build(trial_hyperparameters(config, self._found))
 
     def load_data(self, config: Config) -> Data:
-        """Return the data as the hypermodel's ``fit`` gives them to ``model.fit``."""
+        """Return the data that the hypermodel's ``fit`` passes to ``model.fit``."""
         data = self._loaded(config)
         given = self._given(config, data)
         train = (given.x, given.y, given.sample_weight)
@@ -156,15 +150,15 @@ class HypermodelWorkload(Workload):
         )
 
     def global_batch_size(self, config: Config) -> int:
-        """Return the batch size that ``model.fit`` is given, by default Keras' own 32."""
+        """Return the batch size passed to ``model.fit``, by default Keras' 32."""
         return self._given(config, self._loaded(config)).batch_size or _BATCH_SIZE
 
     def shuffle(self, config: Config) -> bool:
-        """Return whether ``model.fit`` is to take the rows in a new order every epoch."""
+        """Return whether ``model.fit`` shuffles the rows in every epoch."""
         return self._given(config, self._loaded(config)).shuffle
 
     def callbacks(self, config: Config) -> Sequence[Any]:
-        """Return the callbacks that ``model.fit`` is given, and one that ends a trial by epochs."""
+        """Return the callbacks passed to ``model.fit``, and one that stops after its ``epochs``."""
         given = self._given(config, self._loaded(config))
         return [*given.callbacks, *([_last_epoch(given.epochs)] if given.epochs else [])]
 
@@ -187,7 +181,7 @@ class HypermodelWorkload(Workload):
         return self._data if isinstance(self._data, Data) else self._loads.get(config)
 
     def _declare(self, hps: Any) -> None:
-        """Let the hypermodel declare its hyperparameters, those of ``fit`` too."""
+        """Let the hypermodel declare its hyperparameters, including those of ``fit``."""
         import keras
 
         if hasattr(self._hypermodel, "declare_hyperparameters"):
@@ -198,13 +192,12 @@ class HypermodelWorkload(Workload):
             self._recorded(hps, self._loaded(dict(hps.values)))
 
     def _given(self, config: Config, data: Data) -> FitArguments:
-        """Return what ``model.fit`` is given in a trial."""
         return self._recorded(trial_hyperparameters(config, self._found), data)
 
     def _recorded(self, hps: Any, data: Data) -> FitArguments:
         model = FitRecorder(type(self._hypermodel).__name__)
         given, named = _search_arguments(data)
-        # KerasTuner copies callbacks for each trial: they count.
+        # Callbacks have state, so each trial needs copies, as in KerasTuner.
         named = {**named, "callbacks": [], **copy.deepcopy(self._fit_arguments)}
         if not _fits_by_itself(self._hypermodel):
             return model.taken(model.fit(*given, **named))
@@ -212,7 +205,7 @@ class HypermodelWorkload(Workload):
 
 
 def _fits_by_itself(hypermodel: Any) -> bool:
-    """Return whether a hypermodel has a ``fit`` of its own."""
+    """Return whether a hypermodel overrides ``fit``."""
     import keras_tuner
 
     own = isinstance(hypermodel, keras_tuner.HyperModel)
@@ -220,7 +213,6 @@ def _fits_by_itself(hypermodel: Any) -> bool:
 
 
 def _search_arguments(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return data as the arguments of ``Tuner.search``."""
     named = {"validation_data": data.validation, "class_weight": data.class_weight}
     parts = data.train if isinstance(data.train, tuple) else (data.train,)
     if len(parts) == 3:
@@ -229,7 +221,6 @@ def _search_arguments(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _arrays(rows: Any) -> Any:
-    """Return rows as NumPy arrays, where ``fit`` made tensors of them."""
     import keras
 
     def array(part: Any) -> Any:
@@ -241,10 +232,9 @@ def _arrays(rows: Any) -> Any:
 
 
 def _last_epoch(num_epochs: int) -> Any:
-    """Return a Keras callback that ends training after some epochs."""
     import keras
 
-    class LastEpoch(keras.callbacks.Callback):  # keras is not there before
+    class LastEpoch(keras.callbacks.Callback):  # inside the function because keras loads late
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             if epoch + 1 >= num_epochs:
                 self.model.stop_training = True
@@ -253,11 +243,11 @@ def _last_epoch(num_epochs: int) -> Any:
 
 
 def _spare_gpus() -> None:
-    """Let models that are built for their hyperparameters take no more of a GPU than they need."""
+    """Limit the GPU memory that probing builds take to what they need."""
     import tensorflow as tf
 
     for gpu in tf.config.list_physical_devices("GPU"):
         try:
             tf.config.experimental.set_memory_growth(gpu, True)
         except RuntimeError:
-            return  # TensorFlow was used before in this process, and has taken what it takes
+            return  # TensorFlow is already initialised and has reserved its memory

@@ -1,4 +1,4 @@
-"""The hyperparameters of a KerasTuner hypermodel as a search space."""
+"""Search space of a KerasTuner hypermodel."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space import Parameter, SearchSpace
-from tune_tf.space.declaration import KINDS, WHEN
+from tune_tf.space.declaration import DECLARATION_KINDS, WHEN
 from tune_tf.space.paths import SEPARATOR
 from tune_tf.workloads.keras_tuner.hyperparameter import Hyperparameter, HyperparameterKey
 
@@ -18,11 +18,9 @@ class HypermodelSpace:
     """Search space of a hypermodel, with its KerasTuner names.
 
     Args:
-        space: The search space.
-        paths: Paths in the space by hyperparameter name: several where one name stands in scopes
-            that exclude each other.
+        paths: Paths by hyperparameter name; several if it occurs in mutually exclusive scopes.
         defaults: KerasTuner's default of each path.
-        hyperparameters: All that were found, parents before those that hang on them.
+        hyperparameters: All hyperparameters found, parents first.
     """
 
     space: SearchSpace
@@ -33,8 +31,6 @@ class HypermodelSpace:
 
 @dataclass
 class _Entry:
-    """One parameter of the space while it is put together."""
-
     path: str
     hp: Hyperparameter
     when: When
@@ -44,15 +40,13 @@ def hypermodel_space(
     found: Mapping[HyperparameterKey, Hyperparameter],
     inferred: Mapping[HyperparameterKey, Mapping[HyperparameterKey, tuple[Any, ...]]],
 ) -> HypermodelSpace:
-    """Return the search space of hyperparameters.
+    """Return the search space of hyperparameters, which must be ordered parents first.
 
-    Args:
-        found: The hyperparameters, parents first.
-        inferred: Values of others under which they are used, besides their scopes.
+    ``inferred`` has the values of others under which each is used, besides its scopes.
 
     Raises:
-        InvalidSettingsError: One name stands for different values in scopes that can be active
-            together, so that KerasTuner itself would give it either.
+        InvalidSettingsError: A name has different values in scopes that can be active together, for
+            which KerasTuner would use either.
     """
     entries: dict[HyperparameterKey, _Entry] = {}
     errors: list[ErrorDetail] = []
@@ -97,7 +91,7 @@ def _when(
     inferred: Mapping[HyperparameterKey, tuple[Any, ...]],
     entries: Mapping[HyperparameterKey, _Entry],
 ) -> When | None:
-    """Return when a hyperparameter is active, by path; None where it never is."""
+    """Return the condition of a hyperparameter, by path; None if it is never active."""
     when: When = {}
     for parent, values in (*hp.parents, *inferred.items()):
         entry = entries.get(parent)
@@ -112,7 +106,7 @@ def _when(
 
 
 def _join(entry: _Entry, when: When) -> bool:
-    """Widen an entry by the values under which the same hyperparameter is active too, if it can."""
+    """Widen an entry's condition to cover another one; return whether that is possible."""
     if _implies(when, entry.when):
         return True
     if _implies(entry.when, when):
@@ -131,7 +125,6 @@ def _implies(narrow: When, wide: When) -> bool:
 
 
 def _exclude(one: When, other: When) -> bool:
-    """Return whether two conditions can never hold together."""
     return any(path in other and not set(one[path]) & set(other[path]) for path in one)
 
 
@@ -143,7 +136,7 @@ def _conditional(parameter: Parameter, when: When) -> Parameter:
 
 
 def _default(hp: Hyperparameter) -> Any:
-    """Return the default, or the first value where KerasTuner lets the default lie outside."""
+    """Return the default, or the first value if the default is out of range."""
     return hp.ends[0] if hp.parameter.error_for(hp.default) else hp.default
 
 
@@ -157,13 +150,13 @@ def _groups(path: str) -> list[str]:
 
 
 def _cleaned(part: str) -> str:
-    """Return a part of a name as sweep files can have it."""
+    """Return a part of a name in a form that sweep files allow."""
     part = part.replace(".", "_") or "_"
-    return f"{part}_" if part in KINDS or part == WHEN else part
+    return f"{part}_" if part in DECLARATION_KINDS or part == WHEN else part
 
 
 def _free_path(name: str, taken: Collection[str]) -> str:
-    """Return a path for a hyperparameter's name, with a number where it is taken."""
+    """Return a path for a hyperparameter, numbered if its name is taken."""
     path = wanted = SEPARATOR.join(map(_cleaned, _parts(name)))
     count = 1
     while path in taken:

@@ -1,4 +1,4 @@
-"""A hyperparameter as a KerasTuner build declares it."""
+"""KerasTuner hyperparameter as a search space parameter."""
 
 import warnings
 from collections.abc import Mapping
@@ -9,28 +9,27 @@ from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
 
 HyperparameterConditions = tuple[tuple[str, tuple[Any, ...]], ...]
-"""Names of hyperparameters, outermost scope first, each with the values that it may have."""
+"""Names of hyperparameters, outermost scope first, each with its allowed values."""
 
 HyperparameterKey = tuple[str, HyperparameterConditions]
-"""What tells hyperparameters apart: KerasTuner lets one name stand in several scopes."""
+"""Identifier of a hyperparameter: its name may occur in several scopes."""
 
 HyperparameterValues = Mapping[str, Any]
 """Values by hyperparameter name."""
 
 _MAX_LISTED = 64
-"""Values of a whole-number range up to which each of them is looked at."""
+"""Maximum size of an integer range whose values are all probed."""
 
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """A hyperparameter as a build declares it.
+    """Hyperparameter that a build declares.
 
     Args:
-        name: Its name, name scopes included, as in ``HyperParameters.values``.
-        conditions: The conditional scopes that it stands in.
+        name: Name with name scopes, as in ``HyperParameters.values``.
+        conditions: The conditional scopes around it.
         parameter: Its values, without a condition.
-        default: The value that it has when nothing is said.
-        record: What KerasTuner writes of it, for ``HyperParameters.from_config``.
+        record: Its serialised form for ``HyperParameters.from_config``.
     """
 
     name: str
@@ -41,11 +40,9 @@ class Hyperparameter:
 
     @classmethod
     def of(cls, hp: Any, record: Mapping[str, Any]) -> "Hyperparameter":
-        """Return it for one of KerasTuner's.
+        """Convert an entry of ``HyperParameters.space``.
 
-        Args:
-            hp: An entry of ``HyperParameters.space``.
-            record: The entry of ``HyperParameters.get_config()["space"]`` of the same place.
+        ``record`` is its entry in ``HyperParameters.get_config()["space"]``.
 
         Raises:
             InvalidSettingsError: It has no counterpart.
@@ -55,14 +52,14 @@ class Hyperparameter:
 
     @property
     def key(self) -> HyperparameterKey:
-        """Return the key of the hyperparameter."""
+        """Identifier of the hyperparameter."""
         return self.name, self.conditions
 
     @property
     def parents(self) -> tuple[tuple[HyperparameterKey, tuple[Any, ...]], ...]:
-        """Return the hyperparameters it hangs on, with the values they may have.
+        """Hyperparameters that it depends on, with their allowed values.
 
-        A scope's parent always stands in the scopes around that scope: KerasTuner demands it.
+        KerasTuner requires that the parent of a scope is declared in the scopes around it.
         """
         return tuple(
             ((name, self.conditions[:depth]), values)
@@ -75,7 +72,7 @@ class Hyperparameter:
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """Return all options, or the two ends of a range."""
+        """All options, or the two ends of a range."""
         match self.parameter:
             case Choice(options):
                 return tuple(options)
@@ -87,7 +84,7 @@ class Hyperparameter:
 
     @property
     def all_values(self) -> tuple[Any, ...] | None:
-        """Return every value; None where there are too many to look at each."""
+        """All values; None if there are too many to probe each."""
         match self.parameter:
             case Int(low, high, step=step):
                 listed = range(low, high + 1, step)
@@ -98,8 +95,7 @@ class Hyperparameter:
 
 
 def _parameter(hp: Any) -> Parameter:
-    """Return the values of one of KerasTuner's hyperparameters."""
-    from keras_tuner.engine import hyperparameters as kinds  # brings in TensorFlow
+    from keras_tuner.engine import hyperparameters as kinds  # late: loads TensorFlow
 
     if isinstance(hp, kinds.Fixed):
         return Constant(hp.value)
@@ -117,15 +113,15 @@ def _parameter(hp: Any) -> Parameter:
 
 
 def _range(hp: Any, *, whole: bool) -> Parameter:
-    """Return the values of an ``hp.Int`` or ``hp.Float``, both ends included where they are.
+    """Convert an ``hp.Int`` or ``hp.Float``.
 
-    KerasTuner's documentation includes ``max_value`` of a stepped float; its samplers miss it
-    where ``(max_value - min_value) // step`` rounds down (0 to 1 by 0.2). Here it is included.
+    KerasTuner documents ``max_value`` of a stepped float as included, but its samplers miss it if
+    ``(max_value - min_value) // step`` rounds down (0 to 1 by 0.2). Here it is included.
     """
     make: Any = Int if whole else Float
     low, high, step = hp.min_value, hp.max_value, hp.step
     if hp.sampling != "linear" and step is not None:
-        # Powers of a step: no range of ours has them, a list does.
+        # Powers of a step cannot be expressed as a range.
         return Choice(list(dict.fromkeys(int(v) if whole else float(v) for v in hp.values)))
     if hp.sampling == "reverse_log":
         warnings.warn(

@@ -1,7 +1,7 @@
 """Discovery of all hyperparameters of a KerasTuner build by repeated builds.
 
-A build declares a hyperparameter by asking for its value, so what stands behind a Python ``if`` or
-in a longer loop shows only when it is reached.
+A build declares a hyperparameter by requesting its value, so one behind a Python ``if`` or in a
+longer loop appears only when the code reaches it.
 """
 
 import logging
@@ -28,10 +28,10 @@ class BuildProbe:
     """Hyperparameters declared by one build.
 
     Args:
-        asked: The values that it was given.
-        declared: The hyperparameters that it declared, active or not.
-        taken: Value of each that was active.
-        error: What it raised, if it did.
+        asked: The values given to the build.
+        declared: Declared hyperparameters, active or not.
+        taken: Values of the active hyperparameters.
+        error: Exception that the build raised, if any.
     """
 
     asked: HyperparameterValues
@@ -41,30 +41,26 @@ class BuildProbe:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Return the values of what was active, by name."""
+        """Values of the active hyperparameters, by name."""
         return {name: value for (name, _), value in self.taken.items()}
 
 
 @dataclass
 class Probing:
-    """All hyperparameters that builds are seen to declare.
+    """Search for all hyperparameters that builds declare.
 
-    Tried are the defaults; all lowest and all highest values; each option of each choice and both
-    ends of each range, one at a time, beside the values under which it was first seen; each value
-    of a whole number that changes what is declared; and a few random sets. This is repeated until
-    nothing new appears.
+    It builds with the defaults; all lowest and all highest values; each option of each choice and
+    both ends of each range, one by one, together with the values under which it first appeared;
+    each value of an integer that changes what is declared; and a few random sets. It repeats this
+    until nothing new appears.
 
     Args:
         build: Declares hyperparameters on a ``keras_tuner.HyperParameters``.
-        asked: Sets of values to try besides.
-
-    Attributes:
-        found: Hyperparameters in the order in which they were found.
-        probes: What each build declared.
+        asked: Additional sets of values to build with.
 
     Raises:
-        WorkloadError: The build fails with all defaults, or with one of the sets asked for.
-        InvalidSettingsError: Hyperparameters without a counterpart.
+        WorkloadError: The build fails with the defaults or with one of the sets in ``asked``.
+        InvalidSettingsError: Hyperparameters have no counterpart.
     """
 
     build: Callable[[Any], Any]
@@ -105,15 +101,15 @@ class Probing:
 
     @property
     def structural(self) -> list[HyperparameterKey]:
-        """Return the hyperparameters of few values that change what is declared."""
+        """Hyperparameters of few values that change what is declared."""
         return [key for key in self.found if self._is_structural(key)]
 
     def inferred(self, key: HyperparameterKey) -> dict[HyperparameterKey, tuple[Any, ...]]:
-        """Return the values of others under which builds declare a hyperparameter, outside scopes.
+        """Return the values of others, outside scopes, under which a hyperparameter is declared.
 
-        As for ``units_3`` in ``for i in range(hp.Int("layers", 1, 4))``. Nothing is returned where
-        the builds that were seen do not all agree, so that it is searched always, as KerasTuner
-        does it.
+        An example is ``units_3`` in ``for i in range(hp.Int("layers", 1, 4))``. Returns nothing if
+        the observed builds contradict each other; the hyperparameter is then always searched, as in
+        KerasTuner.
         """
         hp = self.found[key]
         due = [each for each in self.probes if not each.error and hp.active(each.values)]
@@ -123,7 +119,7 @@ class Probing:
         conditions: dict[HyperparameterKey, tuple[Any, ...]] = {}
         for parent in self.structural:
             if parent == key:
-                break  # it cannot hang on what comes after it
+                break  # it cannot depend on later hyperparameters
             all_values = self.found[parent].all_values
             if all_values is None or any(parent not in each.taken for each in declaring):
                 continue
@@ -158,7 +154,7 @@ class Probing:
         return len({frozenset(each.declared) for each in beside}) > 1
 
     def _try_structural(self) -> None:
-        """Try each value of what changes the declarations, beside each that may hang on it."""
+        """Build with each value of structural hyperparameters, beside each possible dependent."""
         for parent in self.structural:
             values = self.found[parent].all_values or ()
             for key in list(self.found):
@@ -171,7 +167,6 @@ class Probing:
             self._probe({**beside, key[0]: value})
 
     def _assignment(self, pick: Callable[[Hyperparameter], Any]) -> dict[str, Any]:
-        """Return a value for each hyperparameter that is active under those before it."""
         values: dict[str, Any] = {}
         for hp in self.found.values():
             if hp.active(values):
@@ -179,7 +174,6 @@ class Probing:
         return values
 
     def _probe(self, asked: HyperparameterValues) -> None:
-        """Build once, and remember what is new."""
         text = repr(sorted(asked.items()))
         if text in self._done or len(self.probes) >= _MAX_PROBES:
             return
@@ -202,12 +196,12 @@ class Probing:
 
 
 def probed(build: Callable[[Any], Any], asked: HyperparameterValues) -> BuildProbe:
-    """Return what a build declares when it is given some values; the others have their defaults.
+    """Return what a build declares for some values and defaults for all others.
 
     Raises:
         InvalidSettingsError: With all hyperparameters that have no counterpart.
     """
-    import keras_tuner  # brings in TensorFlow
+    import keras_tuner  # late: loads TensorFlow
 
     hps = keras_tuner.HyperParameters()
     hps.values = dict(asked)
@@ -215,8 +209,8 @@ def probed(build: Callable[[Any], Any], asked: HyperparameterValues) -> BuildPro
     try:
         build(hps)
     except WorkloadError:
-        raise  # ours: the hypermodel cannot be taken over, whatever the values
-    except Exception as raised:  # noqa: BLE001  not every combination can be built
+        raise  # the hypermodel is unsupported for any values
+    except Exception as raised:  # noqa: BLE001  some combinations cannot be built
         error = raised
         _log.debug("building with %s raised %r", asked, raised)
     declared: dict[HyperparameterKey, Hyperparameter] = {}

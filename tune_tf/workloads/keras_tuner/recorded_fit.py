@@ -1,7 +1,7 @@
 """Recording of the arguments that a hypermodel's ``fit`` passes to ``keras.Model.fit``.
 
-``HyperModel.fit`` may choose what the training loop is given: the batch size, the order of rows,
-prepared inputs. A stand-in for the model takes that down; the trial's own loop then keeps to it.
+``HyperModel.fit`` may choose batch size, row order and prepared inputs. A stand-in for the model
+records them, and the trial's training loop uses them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,9 @@ OWN_LOOP = (
 
 @dataclass(frozen=True)
 class FitArguments:
-    """What ``keras.Model.fit`` was given; as there, apart from what a trial decides itself.
+    """Arguments of ``keras.Model.fit``, except those that the trial determines.
 
-    Args:
-        x: Inputs to train on, or a data set.
-        y: Targets.
-        sample_weight: Weights of the rows.
-        validation_data: Rows to validate on.
-        class_weight: Weight of each class in the loss.
-        batch_size: Rows of a global batch, None where nothing was said.
-        epochs: Epochs of a trial, None where nothing was said.
-        shuffle: Whether rows come in a new order every epoch.
-        callbacks: Keras callbacks.
+    ``batch_size`` (global) and ``epochs`` are None if not given.
     """
 
     x: Any = None
@@ -45,11 +36,7 @@ class FitArguments:
 
 
 class FitRecorder:
-    """Stand-in for the model in ``HyperModel.fit`` that records the arguments of its ``fit``.
-
-    Args:
-        owner: What the errors call the hypermodel.
-    """
+    """Stand-in for the model in ``HyperModel.fit`` that records the arguments of its ``fit``."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -75,7 +62,7 @@ class FitRecorder:
         validation_batch_size: int | None = None,
         validation_freq: Any = 1,
     ) -> "_History":
-        """Take down the arguments of ``keras.Model.fit``; how much is printed is left aside.
+        """Record the arguments of ``keras.Model.fit`` except ``verbose``.
 
         Raises:
             WorkloadError: An argument has no counterpart in a trial.
@@ -111,10 +98,10 @@ class FitRecorder:
         return self._history
 
     def taken(self, returned: Any) -> FitArguments:
-        """Return the arguments, given what ``HyperModel.fit`` returned.
+        """Return the recorded arguments, given the return value of ``HyperModel.fit``.
 
         Raises:
-            WorkloadError: It did more than to return what ``model.fit`` returned.
+            WorkloadError: ``HyperModel.fit`` did more than return the result of one ``model.fit``.
         """
         if len(self._taken) != 1:
             times = "never" if not self._taken else f"{len(self._taken)} times"
@@ -127,13 +114,13 @@ class FitRecorder:
         return self._taken[0]
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse everything but ``fit``."""
-        if name.startswith("__"):  # what Python itself asks of any object
+        """Reject every attribute but ``fit``."""
+        if name.startswith("__"):  # Python looks these up on any object
             raise AttributeError(name)
         raise WorkloadError(f"{self._owner}: fit uses model.{name}; {OWN_LOOP}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse to be called as a layer."""
+        """Reject calls."""
         raise WorkloadError(f"{self._owner}: fit calls the model; {OWN_LOOP}")
 
 

@@ -1,4 +1,4 @@
-"""A trial's config as the ``keras_tuner.HyperParameters`` that a hypermodel reads."""
+"""Conversion of a trial's config to ``keras_tuner.HyperParameters``."""
 
 import copy
 import logging
@@ -16,11 +16,9 @@ _log = logging.getLogger(__name__)
 def trial_hyperparameters(config: Config, found: HypermodelSpace) -> Any:
     """Return the ``HyperParameters`` of a trial.
 
-    Args:
-        config: The trial's values. None stands for inactive, as Ray's own random search has it.
-        found: What the hypermodel searches.
+    None in the config means inactive, as in Ray's random search.
     """
-    import keras_tuner  # brings in TensorFlow
+    import keras_tuner  # late: loads TensorFlow
 
     records = [dict(copy.deepcopy(hp.record)) for hp in found.hyperparameters]
     hps = keras_tuner.HyperParameters.from_config({"space": records, "values": {}})
@@ -29,15 +27,11 @@ def trial_hyperparameters(config: Config, found: HypermodelSpace) -> Any:
 
 
 class TrialValues(MutableMapping[str, Any]):
-    """The values of active hyperparameters by KerasTuner's names, read from the config when asked.
+    """Values of active hyperparameters by KerasTuner name, read lazily from the config.
 
-    What the hypermodel does not ask for is not read, so that a workload's data are loaded again
-    only when a value changed that they depend on. An active hyperparameter that the config lacks
-    has KerasTuner's default.
-
-    Args:
-        config: The trial's values.
-        found: What the hypermodel searches.
+    Values that the hypermodel does not request are not read, so that data are reloaded only if a
+    value that they depend on changes. An active hyperparameter that the config lacks has
+    KerasTuner's default.
     """
 
     def __init__(self, config: Config, found: HypermodelSpace) -> None:
@@ -49,7 +43,7 @@ class TrialValues(MutableMapping[str, Any]):
         self._own: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        """Return a value; KeyError if it is inactive or unknown."""
+        """Return a value; raise KeyError if it is inactive or unknown."""
         if name in self._own:
             return self._own[name]
         for path in self._paths.get(name, ()):
@@ -62,7 +56,7 @@ class TrialValues(MutableMapping[str, Any]):
         raise KeyError(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Take a value that KerasTuner sets: the default of what was not found by probing."""
+        """Store a value that KerasTuner sets: the default of a hyperparameter missed by probing."""
         if name not in self._known:
             _log.warning(
                 "hyperparameter %r is not in the search space and keeps its default %r: it did not "
@@ -74,16 +68,16 @@ class TrialValues(MutableMapping[str, Any]):
         self._own[name] = value
 
     def __delitem__(self, name: str) -> None:
-        """Forget a value that was set."""
+        """Remove a stored value."""
         del self._own[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of what is active."""
+        """Iterate over the names of active hyperparameters."""
         yield from (name for name in self._known if name in self)
         yield from (name for name in self._own if name not in self._known)
 
     def __len__(self) -> int:
-        """Count what is active."""
+        """Return the number of active hyperparameters."""
         return sum(1 for _ in self)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a table as numbers for a model."""
+"""Numeric and categorical columns of a table, encoded for a model."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FEW = 20  # so many categories there may be whatever the number of rows
+_FEW = 20  # categories that are accepted for any number of rows
 _UNKNOWN = 0
 _MISSING = 1
 _RESERVED = 2
@@ -23,14 +23,14 @@ _RESERVED = 2
 
 @dataclass(frozen=True, eq=False)
 class NumericColumns:
-    """Columns of numbers, with what training rows tell of them.
+    """Numeric columns with statistics of the training rows, each of shape ``[columns]``.
 
     Args:
-        names: In the order of the model's input.
-        medians: What stands for a missing value, shape ``[columns]``.
-        means: Of the training rows, missing values filled in.
-        variances: The same; none 0.
-        missing: Whether a column lacks values in training rows.
+        names: Column names in the order of the model's input.
+        medians: Replacements of missing values.
+        means: Means after imputation.
+        variances: Variances after imputation, none 0.
+        missing: Whether a column has missing values.
     """
 
     names: tuple[str, ...]
@@ -41,7 +41,7 @@ class NumericColumns:
 
     @classmethod
     def of(cls, names: tuple[str, ...], values: "np.ndarray[Any, Any]", path: str) -> Self:
-        """Return columns by their values in the training rows, shape ``[rows, columns]``.
+        """Compute the statistics of values in the training rows, shape ``[rows, columns]``.
 
         Raises:
             WorkloadError: A column has no values.
@@ -66,20 +66,20 @@ class NumericColumns:
 
 @dataclass(frozen=True, eq=False)
 class CategoricalColumns:
-    """Columns of categories as codes.
+    """Categorical columns encoded as integers.
 
-    The codes of all columns share one range. A column's first is for categories that no training
-    row has, its second for missing values.
+    The codes of all columns form one range. The first code of a column is for categories that no
+    training row has, the second for missing values.
 
     Args:
-        categories: Those of the training rows, sorted, by column in the order of the model's input.
+        categories: Sorted categories of the training rows by column, in the model's input order.
     """
 
     categories: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
-        """Return columns by their values in the training rows; warn of those that name rows."""
+        """Collect the categories of the training rows; warn of columns that identify rows."""
         found = {name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names}
         for name, known in found.items():
             if len(known) > max(_FEW, len(table) / 2):
@@ -95,11 +95,11 @@ class CategoricalColumns:
 
     @property
     def num_codes(self) -> int:
-        """Codes of all columns together."""
+        """Number of codes of all columns together."""
         return sum(len(known) + _RESERVED for known in self.categories.values())
 
     def ranges(self) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-        """Yield each column with its first code and its known categories."""
+        """Yield the name, first code and known categories of each column."""
         first = 0
         for name, known in self.categories.items():
             yield name, first, known
@@ -113,27 +113,27 @@ class CategoricalColumns:
         for position, (name, first, known) in enumerate(self.ranges()):
             texts = texts_of(table[name])
             codes = pd.Index(known, dtype=object).get_indexer(texts.to_numpy(object)) + _RESERVED
-            codes[codes < _RESERVED] = _UNKNOWN  # not found
+            codes[codes < _RESERVED] = _UNKNOWN  # get_indexer returns -1 for unknown texts
             codes[texts.isna().to_numpy()] = _MISSING
             found[:, position] = first + codes
         return found
 
 
 def texts_of(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column as texts, None where a value is missing; 3.0 and 3 are the same text."""
+    """Return a column as texts, None for missing values; 3.0 and 3 give the same text."""
     import pandas as pd
 
     values = column
     if pd.api.types.is_float_dtype(values) and (values.dropna() % 1 == 0).all():
-        values = values.astype("Int64")  # whole numbers, some of them missing
+        values = values.astype("Int64")  # integers that are float because some are missing
     return values.astype(object).map(str, na_action="ignore").where(column.notna(), None)
 
 
 def numbers_of(table: "pd.DataFrame", names: tuple[str, ...], path: str) -> "np.ndarray[Any, Any]":
-    """Return columns as float64 of shape ``[rows, columns]``, NaN where a value is missing.
+    """Return columns as float64 of shape ``[rows, columns]``, NaN for missing values.
 
     Raises:
-        WorkloadError: A value is no finite number; tells column, row (from 1) and value.
+        WorkloadError: A value is not a finite number; names column, row (from 1) and value.
     """
     import pandas as pd
 

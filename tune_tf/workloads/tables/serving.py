@@ -12,27 +12,22 @@ from tune_tf.workloads.tables.columns import CategoricalColumns, NumericColumns
 if TYPE_CHECKING:
     import keras
 
-# Texts that stand for none of a file: NUL is in no CSV file, and in no category that is written.
+# NUL occurs in no CSV file, so these equal no category.
 _UNKNOWN = "\0unknown"
 _MISSING = "\0missing"
 
 _OF_OPERATIONS = re.compile(r"(stack|add|cast|string_lookup)(_\d+)?")
-"""What Keras calls the operations between the columns and the model."""
+"""Names that Keras gives to the operations between the columns and the model."""
 
 
 def model_of_columns(
     model: "keras.Model", numeric: NumericColumns, categorical: CategoricalColumns
 ) -> "keras.Model":
-    """Return a model of a table's columns: each is an input of its name and of shape ``[rows]``.
+    """Return a model with one input per column, named after it, of shape ``[rows]``.
 
-    Numbers are float32, NaN where one is missing. Categories are strings, empty where one is
-    missing; one that no training row had is taken as such. The weights are copies, and the model is
-    not compiled.
-
-    Args:
-        model: Its inputs are ``numeric`` and ``categorical``, each where there are such columns.
-        numeric: The columns of numbers.
-        categorical: The columns of categories.
+    Numbers are float32, NaN if missing. Categories are strings, empty if missing; those that no
+    training row has get the code of unknown ones. The weights are copies, and the model is not
+    compiled.
     """
     import keras
 
@@ -56,9 +51,9 @@ def model_of_columns(
             )
             codes.append(lookup(columns[name]) + first)
         inputs["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
-    same = keras.models.clone_model(model)  # without the optimizer, which nobody needs who predicts
+    same = keras.models.clone_model(model)  # without the optimizer, which inference does not need
     same.set_weights(model.get_weights())
-    with warnings.catch_warnings():  # of names of inputs that are not those of the columns
+    with warnings.catch_warnings():  # about input names that differ from the column names
         warnings.simplefilter("ignore", UserWarning)
         return keras.Model(columns, same(inputs), name=model.name)
 
@@ -66,12 +61,9 @@ def model_of_columns(
 def rows_of_columns(
     rows: Mapping[str, Any], numeric: NumericColumns, categorical: CategoricalColumns
 ) -> dict[str, Any]:
-    """Return rows of a model's inputs as :func:`model_of_columns` takes them.
+    """Convert rows of a model's inputs to the inputs of :func:`model_of_columns`.
 
-    Args:
-        rows: ``numeric``, shape ``[rows, columns]``, and ``categorical``, codes of that shape.
-        numeric: The columns of numbers.
-        categorical: The columns of categories.
+    ``numeric`` and ``categorical`` in ``rows`` both have the shape ``[rows, columns]``.
     """
     found = {name: rows["numeric"][:, i] for i, name in enumerate(numeric.names)}
     for i, (name, first, known) in enumerate(categorical.ranges()):
@@ -81,10 +73,9 @@ def rows_of_columns(
 
 
 def _input_names(columns: Iterable[str], model: str) -> dict[str, str]:
-    """Return Keras' name for the input of each column: its own, where Keras can have that.
+    """Return the Keras name of each column's input: the column's own if Keras accepts it.
 
-    Keras takes no slash in a name, and no name twice, those that it gives to operations included.
-    Callers know an input by its column whatever Keras calls it.
+    Keras accepts no slash and no duplicates, not even of an operation's name.
     """
     found: dict[str, str] = {}
     for column in columns:

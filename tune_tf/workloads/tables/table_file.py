@@ -1,4 +1,4 @@
-"""Tables in CSV and Parquet files."""
+"""Reader of CSV and Parquet files."""
 
 import csv
 import gzip
@@ -16,16 +16,14 @@ _TABS = (".tsv", ".tab")
 
 
 def read_table(path: Path, separator: str | None = None) -> "pd.DataFrame":
-    """Return the table in a file.
+    """Return the table in a Parquet (``.parquet``, ``.pq``) or text file with a header line.
 
-    Args:
-        path: ``.parquet`` or ``.pq``, else text with a header line: CSV, or with tabs where it ends
-            in ``.tsv``; ``.gz`` behind is understood.
-        separator: What stands between two values of text; by default what the name says.
+    Text is tab-separated in ``.tsv`` and ``.tab`` files, otherwise comma-separated, unless a
+    separator is given; it may be gzipped (``.gz``).
 
     Raises:
-        WorkloadError: It cannot be read, has no rows, or a line has more or fewer values than the
-            header.
+        WorkloadError: The file cannot be read, has no rows, or a line has more or fewer values than
+            the header.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if any(suffix in _PARQUET for suffix in suffixes[-1:]):
@@ -52,7 +50,7 @@ def _text(path: Path, separator: str) -> "pd.DataFrame":
 
     try:
         with warnings.catch_warnings():
-            # Of lines that are all longer than the header pandas would drop the ends.
+            # If all lines are longer than the header, pandas only warns and drops their ends.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -60,14 +58,14 @@ def _text(path: Path, separator: str) -> "pd.DataFrame":
         raise WorkloadError(f"{path} cannot be read as CSV: {reason}") from error
     except Exception as error:
         raise WorkloadError(f"{path} cannot be read as CSV: {error}") from error
-    # pandas fills a short line up without a word, so that its last column is empty.
+    # pandas silently pads a short line, so that its last column is empty.
     if table.iloc[:, -1].isna().any() and (ragged := _ragged(path, separator)):
         raise WorkloadError(f"{path}: {ragged}")
     return table
 
 
 def _ragged(path: Path, separator: str) -> str | None:
-    """Return which line has not as many values as the header; None if all have."""
+    """Return an error for the first line unlike the header in length; None if there is none."""
     opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rt", newline="", encoding="utf-8") as file:
         reader = csv.reader(file, delimiter=separator)

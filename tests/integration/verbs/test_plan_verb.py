@@ -7,7 +7,7 @@ import pytest
 
 from tune_tf.forecast import read_actuals
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DIGITS = str(ROOT / "search_spaces" / "digits_cnn.yaml")
 SMALL = (
     "budget.num_samples=2",
