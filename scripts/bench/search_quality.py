@@ -27,7 +27,7 @@ from measuring.verdict import Target, print_table, print_verdict
 from optuna.samplers import RandomSampler
 
 from tune_tf.simulation import (
-    CONTESTANTS,
+    PAIRINGS,
     PROBLEMS,
     Problem,
     make_pairing,
@@ -88,7 +88,7 @@ def _quiet() -> None:
 def _run(task: _Task) -> _Outcome:
     problem = _problem(task.problem)
     started = time.perf_counter()
-    pairing = CONTESTANTS[task.contestant](problem, task.seed)
+    pairing = PAIRINGS[task.contestant](problem, task.seed)
     trace = simulate(
         problem,
         pairing.searcher,

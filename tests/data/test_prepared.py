@@ -200,7 +200,7 @@ def test_a_function_that_is_another_one_elsewhere_is_called_here(monkeypatch, ca
         raise ChangedFunctionError("elsewhere")
 
     monkeypatch.setattr(module_of_prepared, "_is_connected", lambda: True)
-    monkeypatch.setattr(module_of_prepared, "gathered_on_cluster", gathered)
+    monkeypatch.setattr(module_of_prepared, "prepare_on_cluster", gathered)
     with caplog.at_level(logging.WARNING):
         assert prepared([1, 2], image_of).rows.shape == (2, 2, 3)
     (told,) = caplog.messages

@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.objective import Objective
-from tune_tf.simulation import End, Event, Trace
+from tune_tf.simulation import Event, StopReason, Trace
 
 LOSS = Objective("val_loss", "min")
 
@@ -14,7 +14,7 @@ def trace(*results, objective=LOSS):
         Event(10.0 * number, trial, iteration, value, number)
         for number, (trial, iteration, value) in enumerate(results, 1)
     )
-    return Trace(objective, 3, events, (), End.FINISHED)
+    return Trace(objective, 3, events, (), StopReason.FINISHED)
 
 
 RESULTS = [(0, 1, 0.1), (1, 3, 0.9), (0, 3, 0.5), (2, 3, 0.7), (3, 3, 0.2)]

@@ -320,7 +320,7 @@ class Holding(callbacks.Callback):
     ("held", "message"),
     [
         (lambda: keras.Variable(0.0), r"'held' \(.*Variable\) the previous trial may have changed"),
-        (object, r"'held' \(object\) may be as"),
+        (object, r"'held' \(object\) the previous trial may have changed"),
         (lambda: np.zeros(2), "'held' cannot be set back, since an array was changed in place"),
     ],
     ids=["variable", "object", "array"],

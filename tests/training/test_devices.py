@@ -95,7 +95,7 @@ def claim(monkeypatch):
     ):
         error = RuntimeError("cannot be modified after being initialized") if used else None
         monkeypatch.setattr(devices, "_claimed", lambda: claimed)
-        monkeypatch.setattr(devices, "card_memory_mib", lambda: card_mib)
+        monkeypatch.setattr(devices, "gpu_memory_mib", lambda: card_mib)
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(gpus))
         for owner, name in (
             (tf.config, "set_visible_devices"),
@@ -153,7 +153,7 @@ def test_whole_gpus_of_unknown_size_are_taken_too(claim, monkeypatch):
 
     claimed, _ = claim(
         TrialResources(gpus=1),
-        then=lambda: monkeypatch.setattr(devices, "card_memory_mib", unknown),
+        then=lambda: monkeypatch.setattr(devices, "gpu_memory_mib", unknown),
     )
 
     assert (claimed.names, claimed.memory_bytes) == (("GPU:0",), None)

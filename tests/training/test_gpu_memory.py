@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from tune_tf.errors import UnavailableResourcesError
-from tune_tf.training.devices import card_memory_mib, memory_limit_mib
+from tune_tf.training.devices import gpu_memory_mib, memory_limit_mib
 
 
 def driver(told, error=None):
@@ -32,7 +32,7 @@ def driver(told, error=None):
 def test_the_card_is_the_first_that_the_process_may_use(visible, end):
     run, asked = driver("16384\n")
 
-    assert card_memory_mib(run=run, environment=visible) == 16384
+    assert gpu_memory_mib(run=run, environment=visible) == 16384
     assert asked[0] == [*asked[0][:3], *end]
 
 
@@ -48,7 +48,7 @@ def test_the_card_is_the_first_that_the_process_may_use(visible, end):
 def test_a_card_of_unknown_size_is_refused(told, error):
     run, _ = driver(told, error)
     with pytest.raises(UnavailableResourcesError, match=r"share cannot be enforced.*nvidia-smi"):
-        card_memory_mib(run=run, environment={})
+        gpu_memory_mib(run=run, environment={})
 
 
 def test_all_shares_together_do_not_overdraw_the_card():

@@ -120,7 +120,7 @@ def test_what_is_traced_is_not_kept_by_the_registry_of_gradients():
                 y = tf.nn.silu(x)
             return tape.gradient(y, x)
 
-        with internals.forget_own_gradients():
+        with internals.unregister_new_gradients():
             traced = trained.get_concrete_function(tf.TensorSpec([3]))
         assert np.isfinite(traced(tf.ones([3])).numpy()).all()
         return weakref.ref(traced.graph)

@@ -368,7 +368,7 @@ WORKING = {
 REFUSED = {
     "BackupAndRestore": (
         lambda: callbacks.BackupAndRestore("backups"),
-        "what another one left in that folder.*leave it out",
+        "another trial.s backup.*leave it out",
     ),
     "ModelCheckpoint by batches": (
         lambda: callbacks.ModelCheckpoint("a.keras", save_freq=5),

@@ -10,7 +10,7 @@ from hypermodels import branches, space, taken_over
 from tune_tf import Choice, Float, Int
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.space import flat
-from tune_tf.workloads.keras_tuner.probing import probed
+from tune_tf.workloads.keras_tuner.probing import probe_build
 
 
 def nested_scopes(hp):
@@ -187,7 +187,7 @@ def assert_configs_hold_what_is_asked_for(workload, num_samples):
     rng = np.random.default_rng(0)
     for _ in range(num_samples):
         given = {name_of[path]: v for path, v in flat(workload.space.sample(rng)).items()}
-        assert probed(workload._declare, given).values == given
+        assert probe_build(workload._declare, given).values == given
 
 
 def test_a_build_gets_the_values_of_its_trial_and_no_others():

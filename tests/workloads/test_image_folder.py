@@ -10,8 +10,8 @@ from PIL import Image
 
 import tune_tf
 from tune_tf.errors import InvalidSettingsError, WorkloadError
-from tune_tf.workloads.image_files import Decoded
-from tune_tf.workloads.image_folder import ImageFolderCNN, Shifted
+from tune_tf.workloads.image_files import ImageDecoder
+from tune_tf.workloads.image_folder import ImageFolderCNN, RandomShift
 
 pytestmark = pytest.mark.tf
 
@@ -78,19 +78,19 @@ def test_a_photo_is_turned_upright(tmp_path):
     exif[0x0112] = 3  # taken upside down
     image.save(tmp_path / "a.png", exif=exif)
 
-    assert Decoded(2, 3, 1)(tmp_path / "a.png").ravel().tolist() == [5, 4, 3, 2, 1, 0]
+    assert ImageDecoder(2, 3, 1)(tmp_path / "a.png").ravel().tolist() == [5, 4, 3, 2, 1, 0]
 
 
 def test_deep_images_are_refused_instead_of_cut_off(tmp_path):
     Image.fromarray(np.full((2, 2), 60_000, np.uint16)).save(tmp_path / "a.png")
 
     with pytest.raises(ValueError, match="more than 8 bits a channel"):
-        Decoded(2, 2, 1)(tmp_path / "a.png")
+        ImageDecoder(2, 2, 1)(tmp_path / "a.png")
 
 
 def test_a_shift_moves_the_image_and_repeats_its_edge():
     image = tf.constant(np.arange(25, dtype=np.uint8).reshape(5, 5, 1))
-    shifted = Shifted(5, 5, flip=False, max_shift=0.2)
+    shifted = RandomShift(5, 5, flip=False, max_shift=0.2)
     seen = {shifted((image, 0), tf.constant([0, seed]))[0].numpy().tobytes() for seed in range(100)}
 
     steps = [np.clip(np.arange(5) + step, 0, 4) for step in (-1, 0, 1)]
@@ -100,7 +100,7 @@ def test_a_shift_moves_the_image_and_repeats_its_edge():
 
 def test_a_flip_mirrors_about_half_of_the_images():
     image = tf.constant(np.arange(4, dtype=np.uint8).reshape(1, 4, 1))
-    flipped = Shifted(1, 4, flip=True, max_shift=0.0)
+    flipped = RandomShift(1, 4, flip=True, max_shift=0.0)
     seen = [flipped((image, 0), tf.constant([0, seed]))[0][0, 0, 0] for seed in range(100)]
 
     assert 30 < sum(int(first) == 3 for first in seen) < 70

@@ -14,7 +14,7 @@ from tune_tf.report.plots.importances import Importances
 from tune_tf.report.plots.learning_curves import LearningCurves
 from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
 from tune_tf.report.plots.pareto import ParetoFront
-from tune_tf.report.plots.picture import Picture
+from tune_tf.report.plots.picture import Plot
 from tune_tf.report.plots.rungs import RungsPlot
 from tune_tf.report.plots.slices import Slices
 from tune_tf.report.plots.static_plot import draw_static, svg_text, webp_bytes, write_png
@@ -25,7 +25,7 @@ from tune_tf.results import SweepResult
 
 _LOG = logging.getLogger(__name__)
 
-PICTURES: tuple[type[Picture], ...] = (
+PICTURES: tuple[type[Plot], ...] = (
     History,
     LearningCurves,
     ParetoFront,
@@ -103,7 +103,7 @@ def report_sweep(
         ) from error
 
 
-def _write_picture(picture: Picture, record: SweepRecord, plots: Path) -> Section:
+def _write_picture(picture: Plot, record: SweepRecord, plots: Path) -> Section:
     """Write the files of a plot; return its section of the page."""
     if picture.missing is not None:
         return Section(picture.name, picture.title, picture.missing, None)

@@ -1,5 +1,5 @@
 """Generation of sweep files and workloads for the user's data."""
 
-from tune_tf.scaffold.init_sweep import Written, init_sweep
+from tune_tf.scaffold.init_sweep import InitResult, init_sweep
 
-__all__ = ["Written", "init_sweep"]
+__all__ = ["InitResult", "init_sweep"]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
-from tune_tf.scaffold.draft import Draft, Line, name_of, scalar
+from tune_tf.scaffold.draft import Draft, Line, scalar, sweep_name
 from tune_tf.workloads.array_rows import ArrayProperties
 from tune_tf.workloads.arrays import ArraysModel
 
@@ -35,7 +35,7 @@ def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
         ]
     properties = workload.properties
     return Draft(
-        name=name_of(path.stem),
+        name=sweep_name(path.stem),
         about=f"A network on the rows of {path.name}, each of shape {list(properties.shape)}.",
         workload="tune_tf.workloads.arrays:ArraysModel",
         data=(*places, *task_lines(properties), *share_lines()),

@@ -27,7 +27,9 @@ class Line:
 
     def __str__(self) -> str:
         """Return the indented line."""
-        return commented(f"  {'# ' if self.is_off else ''}{self.key}: {self.value}", self.comment)
+        return with_comment(
+            f"  {'# ' if self.is_off else ''}{self.key}: {self.value}", self.comment
+        )
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Draft:
     inputs: tuple[str, ...] = ()
 
 
-def commented(line: str, comment: str) -> str:
+def with_comment(line: str, comment: str) -> str:
     """Append a comment to a line, in a common column if the line is short."""
     return f"{line:<{_COMMENTS_AT - 2}}  # {comment}" if comment else line
 
@@ -73,13 +75,13 @@ def flow(values: Iterable[Any]) -> str:
     return f"[{', '.join(scalar(value) for value in values)}]"
 
 
-def some_of(values: Iterable[object], most: int = 5) -> str:
+def abbreviate(values: Iterable[object], most: int = 5) -> str:
     """Return the first few values as ``a, b, c, ...`` for a comment."""
     text = [" ".join(str(value).split())[:30] for value in values]
     return ", ".join(text[:most]) + (", ..." if len(text) > most else "")
 
 
-def name_of(text: str) -> str:
+def sweep_name(text: str) -> str:
     """Return a sweep name, valid as a folder name, made from any text."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
     return name if re.match(r"[A-Za-z0-9]", name) else "sweep"

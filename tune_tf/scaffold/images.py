@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import median
 
 from tune_tf.errors import WorkloadError
-from tune_tf.scaffold.draft import Draft, Line, name_of, scalar, some_of
+from tune_tf.scaffold.draft import Draft, Line, abbreviate, scalar, sweep_name
 from tune_tf.workloads.image_files import ImageFiles
 
 _SAMPLE_SIZE = 50  # images, evenly spaced
@@ -40,9 +40,9 @@ def images_draft(path: Path, path_text: str) -> Draft:
     if "test" not in files.parts and "validation" not in files.parts:
         data.append(Line("test_share", "0.1", "no trial sees them: they are for the final model"))
     return Draft(
-        name=name_of(path.resolve().name),
+        name=sweep_name(path.resolve().name),
         about=f"A convolutional network on the {len(train):,} images of {path.resolve().name}, "
-        f"{len(files.classes)} classes: {some_of(files.classes)}.",
+        f"{len(files.classes)} classes: {abbreviate(files.classes)}.",
         workload="tune_tf.workloads.image_folder:ImageFolderCNN",
         data=tuple(data),
         task="classification",

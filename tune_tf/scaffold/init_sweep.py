@@ -20,7 +20,7 @@ _COMPRESSED = ".gz"
 
 
 @dataclass(frozen=True)
-class Written:
+class InitResult:
     """Generated files and their checked plan.
 
     Args:
@@ -41,7 +41,7 @@ def init_sweep(
     target: str | None = None,
     workload: str | Path | None = None,
     force: bool = False,
-) -> Written:
+) -> InitResult:
     """Write a commented sweep file that is ready to run, and check it as a dry run does.
 
     A missing JSON schema, which the first line of the sweep file names, is written beside it.
@@ -84,7 +84,7 @@ def init_sweep(
         texts[schema] = schema_text()
     _write(texts)
     plan = plan_sweep(SweepConfig.from_yaml(output), base_dir=output.parent.absolute())
-    return Written(output, tuple(texts), plan, draft.task)
+    return InitResult(output, tuple(texts), plan, draft.task)
 
 
 def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:

@@ -1,7 +1,7 @@
 """Text of a generated sweep file."""
 
 from tune_tf.config import FIRST_LINE
-from tune_tf.scaffold.draft import Draft, Line, commented, scalar
+from tune_tf.scaffold.draft import Draft, Line, scalar, with_comment
 
 _OBJECTIVES = {
     "classification": (
@@ -37,7 +37,7 @@ def sweep_text(draft: Draft, file_name: str) -> str:
         f"workload: {draft.workload}",
         *(["data:", *map(str, draft.data)] if draft.data else []),
         "",
-        commented(f"objective: {objective}", said),
+        with_comment(f"objective: {objective}", said),
         "",
         "# What is searched. Kinds: uniform, loguniform, quniform: [low, high, step], int, logint, "
         "choice;",
@@ -46,14 +46,14 @@ def sweep_text(draft: Draft, file_name: str) -> str:
         *map(str, (*_OPTIMIZER, *draft.space)),
         str(Line("batch_size", str(batch_size), "rows of an update, over all devices of a trial")),
         "",
-        commented("seed: 7", "of weights, data order and sampler"),
-        commented("searcher: {sampler: tpe}", "who proposes configs"),
+        with_comment("seed: 7", "of weights, data order and sampler"),
+        with_comment("searcher: {sampler: tpe}", "who proposes configs"),
         "# Who stops trials early: one in three goes on after 1, 3 and 9 epochs, to 27 at most.",
         "scheduler: {name: asha, max_t: 27, grace_period: 1, reduction_factor: 3}",
         "# How a trial is spread; by default on one device: a GPU where there are some, else a "
         "CPU core.",
         "# parallelism: {kind: mirrored, num_replicas: 2}",
-        commented("budget:", "the sweep ends at whichever comes first"),
+        with_comment("budget:", "the sweep ends at whichever comes first"),
         str(Line("num_samples", "24", "trials")),
         str(Line("time_budget_s", "1800", "seconds")),
         f"mlflow: {{experiment_name: {scalar(draft.name)}}}",

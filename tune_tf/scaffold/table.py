@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
-from tune_tf.scaffold.draft import Draft, Line, flow, name_of, scalar, some_of
+from tune_tf.scaffold.draft import Draft, Line, abbreviate, flow, scalar, sweep_name
 from tune_tf.workloads.tables.table_file import read_table
 from tune_tf.workloads.tabular import TableProperties, TabularMLP
 
@@ -57,11 +57,13 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
     ]
     inputs = []
     if numeric:
-        inputs.append(f"numeric: floats of shape [{len(numeric)}]: {some_of(numeric)}")
+        inputs.append(f"numeric: floats of shape [{len(numeric)}]: {abbreviate(numeric)}")
     if categorical:
-        inputs.append(f"categorical: codes of shape [{len(categorical)}]: {some_of(categorical)}")
+        inputs.append(
+            f"categorical: codes of shape [{len(categorical)}]: {abbreviate(categorical)}"
+        )
     return Draft(
-        name=name_of(path.name.partition(".")[0]),
+        name=sweep_name(path.name.partition(".")[0]),
         about=f"A perceptron on the {len(numeric) + len(categorical)} columns of {path.name} that "
         f"predict {target!r}.",
         workload="tune_tf.workloads.tabular:TabularMLP",
@@ -85,9 +87,8 @@ def _identifies_rows(column: "pd.Series[Any]") -> bool:
 
 def _target_comment(properties: TableProperties, num_rows: int) -> str:
     if properties.classes:
-        return (
-            f"{len(properties.classes)} classes in {num_rows:,} rows: {some_of(properties.classes)}"
-        )
+        classes = properties.classes
+        return f"{len(classes)} classes in {num_rows:,} rows: {abbreviate(classes)}"
     head = properties.head
     return f"numbers in {num_rows:,} rows: {head.means[0]:.4g} on average, +- {head.scales[0]:.3g}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tune_tf.errors import InvalidSettingsError, WorkloadError, did_you_mean
 from tune_tf.scaffold.arrays import share_lines, space_of, task_lines
-from tune_tf.scaffold.draft import Draft, Line, name_of, scalar
+from tune_tf.scaffold.draft import Draft, Line, scalar, sweep_name
 from tune_tf.workloads.tfrecords import TFRecordsModel
 
 TFRECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
@@ -83,7 +83,7 @@ def records_draft(path: Path, target: str | None, path_text: str) -> Draft:
         *share_lines(),
     ]
     return Draft(
-        name=name_of(path.stem),
+        name=sweep_name(path.stem),
         about=f"A network on the records of {path.name} that predicts {y!r} from {x!r}.",
         workload="tune_tf.workloads.tfrecords:TFRecordsModel",
         data=tuple(data),

@@ -1,19 +1,19 @@
 from .multi_seed_runs import MultiSeedRuns, run_seeds
-from .pairing import CONTESTANTS, Pairing, make_pairing, make_ray_pairing
+from .pairing import PAIRINGS, Pairing, make_pairing, make_ray_pairing
 from .problem import Problem
 from .problems import PROBLEMS, make_problem
 from .table import read_curve_table
-from .trace import End, Event, Trace, VirtualTrial
+from .trace import Event, StopReason, Trace, VirtualTrial
 from .virtual_sweep import simulate
 
 __all__ = [
-    "CONTESTANTS",
+    "PAIRINGS",
     "PROBLEMS",
-    "End",
     "Event",
     "MultiSeedRuns",
     "Pairing",
     "Problem",
+    "StopReason",
     "Trace",
     "VirtualTrial",
     "make_pairing",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tune_tf.simulation.pairing import Pairing
 from tune_tf.simulation.problem import Problem
-from tune_tf.simulation.trace import End, Trace
+from tune_tf.simulation.trace import StopReason, Trace
 from tune_tf.simulation.virtual_sweep import simulate
 
 
@@ -47,7 +47,7 @@ class MultiSeedRuns:
     @property
     def num_stalled(self) -> int:
         """Number of seeds for which Ray Tune would have hung."""
-        return sum(trace.end is End.STALLED for trace in self.traces)
+        return sum(trace.end is StopReason.STALLED for trace in self.traces)
 
     @property
     def speed(self) -> float:

@@ -72,7 +72,7 @@ def make_ray_pairing(
     return Pairing(proposes, stops)
 
 
-CONTESTANTS: Final[dict[str, Callable[[Problem, int], Pairing]]] = {
+PAIRINGS: Final[dict[str, Callable[[Problem, int], Pairing]]] = {
     "tpe": lambda problem, seed: make_pairing(problem, "tpe", seed=seed),
     "tpe_rungs": lambda problem, seed: make_pairing(problem, "tpe_rungs", seed=seed),
     "random": lambda problem, seed: make_pairing(problem, "random", seed=seed),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tune_tf.objective import Objective
 
 
-class End(enum.Enum):
+class StopReason(enum.Enum):
     """Reason why a simulated sweep ended."""
 
     FOUND = "found"
@@ -65,7 +65,7 @@ class Trace:
     max_t: int
     events: tuple[Event, ...]
     trials: tuple[VirtualTrial, ...]
-    end: End
+    end: StopReason
 
     @property
     def epochs(self) -> int:

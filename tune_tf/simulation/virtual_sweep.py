@@ -12,7 +12,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.simulation.problem import Problem
-from tune_tf.simulation.trace import End, Event, Trace, VirtualTrial
+from tune_tf.simulation.trace import Event, StopReason, Trace, VirtualTrial
 from tune_tf.simulation.virtual_controller import VirtualController, VirtualSearch, VirtualStorage
 
 
@@ -90,11 +90,11 @@ def simulate(
         )
         ended = controller.run()
     if found:
-        end = End.FOUND
+        end = StopReason.FOUND
     elif len(events) == budget_epochs:
-        end = End.OUT_OF_BUDGET
+        end = StopReason.OUT_OF_BUDGET
     else:
-        end = End.FINISHED if ended and search.is_finished() else End.STALLED
+        end = StopReason.FINISHED if ended and search.is_finished() else StopReason.STALLED
     trials = tuple(
         VirtualTrial(number, trial.config, trial.status)
         for number, trial in enumerate(controller.get_trials())

@@ -12,7 +12,7 @@ from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 
 @dataclass(frozen=True)
-class Closing:
+class CloseResult:
     """Outcome of closing a sweep: the ids of the ended runs, none if pending data remains."""
 
     delivery: Delivery
@@ -37,7 +37,7 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
     return deliver(_tracked_sweep(folder), folder.path / SPOOL_FOLDER)
 
 
-def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Closing:
+def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> CloseResult:
     """End the MLflow runs that a killed driver left running, for a sweep that will not resume.
 
     Pending data is delivered first, as by :func:`sync_sweep`; if that fails, no run is ended. A
@@ -56,8 +56,8 @@ def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Clo
     sweep, spool_path = _tracked_sweep(folder), folder.path / SPOOL_FOLDER
     delivery = deliver(sweep, spool_path)
     if delivery.num_left:
-        return Closing(delivery)
-    return Closing(delivery, tuple(end_runs(sweep, spool_path)))
+        return CloseResult(delivery)
+    return CloseResult(delivery, tuple(end_runs(sweep, spool_path)))
 
 
 def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:

@@ -146,7 +146,7 @@ class BestModelRuns:
         return next((model for model in self._models() if str(model.status) == _READY), None)
 
     def log(self, best: BestModel, folder: Path) -> str:
-        """Log the output folder of ``mlflow.keras.save_model`` by :func:`log_model`; return its URI.
+        """Log the best model by :func:`log_model`, replacing earlier ones; return its URI.
 
         An earlier model is deleted unless it is registered, since a version may be in use.
         """

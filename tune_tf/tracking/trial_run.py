@@ -137,7 +137,7 @@ _PROCESS = _Process()
 
 
 def enter_trial(trial_id: str, tracking: TrialTracking | None, *, starting: bool = False) -> None:
-    """Set the trial whose code runs in this process; ``starting`` while Tune waits for its start."""
+    """Set the trial of this process; ``starting`` if Tune is still waiting for its start."""
     trial = _PROCESS.trial
     if trial is None or (trial.trial_id, trial.tracking) != (trial_id, tracking):
         _PROCESS.trial = _Trial(trial_id, tracking, starting)

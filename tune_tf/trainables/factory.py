@@ -112,11 +112,7 @@ def trainable(
 
 
 def _check(workload: Workload, settings: TrialSettings) -> None:
-    """Refuse settings that do not fit each other.
-
-    Raises:
-        InvalidSettingsError: Names what does not fit.
-    """
+    """Reject incompatible settings."""
     loop, parallelism = settings.loop, settings.parallelism
     if loop not in _LOOPS:
         raise InvalidSettingsError([f"loop must be {one_of(_LOOPS)}, not {loop!r}"])

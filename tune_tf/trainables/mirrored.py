@@ -94,7 +94,6 @@ class MirroredTrainable(tune.Trainable):
             self._begin(config, devices.first(number), declared)
 
     def _begin(self, config: Config, devices: "Devices", parallelism: Any) -> None:
-        """Begin the first trial on these devices."""
         from tune_tf.data import LoadCache
 
         self._replicas, self._loop = self._loop_on(devices, parallelism)

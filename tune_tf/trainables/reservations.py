@@ -111,11 +111,7 @@ class WatchReservations(tune.Callback):
 
 @dataclass
 class _Samples:
-    """Utilization samples of a process.
-
-    Args:
-        since: End of its first iteration, in seconds since the epoch.
-    """
+    """Utilization samples of a process since the end of its first iteration, in seconds."""
 
     since: float
     num: int = 0

@@ -38,7 +38,7 @@ def memory_limit_mib(fraction: float, card_mib: int) -> int:
     return limit
 
 
-def card_memory_mib(
+def gpu_memory_mib(
     *, run: Run = subprocess.run, environment: Mapping[str, str] = os.environ
 ) -> int:
     """Return the memory in MiB of the first GPU that this process may use.
@@ -162,7 +162,7 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int
         )
     limit: int | None
     if resources.gpus < 1:
-        limit = memory_limit_mib(resources.gpus, card_memory_mib())
+        limit = memory_limit_mib(resources.gpus, gpu_memory_mib())
         _set_before_use(
             lambda: tf.config.set_logical_device_configuration(
                 gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit)]
@@ -179,7 +179,7 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int
 
 def _known_card_memory_mib() -> int | None:
     try:
-        return card_memory_mib()
+        return gpu_memory_mib()
     except UnavailableResourcesError as error:
         _log.info("The memory of the GPUs is unknown: %s", error)
         return None

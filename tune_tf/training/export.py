@@ -110,7 +110,7 @@ def export_trained(
         model(model.input if symbolic else input_example(workload, config, model))
     if file_format in _SERVED:
         model = workload.serving_model(model, config)
-    with _in_place_of(path) as partial:
+    with _atomic_path(path) as partial:
         try:
             if file_format == "keras":
                 model.save(partial)
@@ -154,7 +154,7 @@ def _export_onnx(model: keras.Model, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _in_place_of(path: Path) -> Iterator[Path]:
+def _atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces a file or folder once it is complete."""
     partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ _RandomInitializer: Any = next(
 
 
 @contextlib.contextmanager
-def forget_own_gradients() -> Iterator[None]:
+def unregister_new_gradients() -> Iterator[None]:
     """Remove custom gradients that are registered in this context from TensorFlow's registry.
 
     TensorFlow needs them only while it traces, but keeps each forever with its whole graph: some

@@ -54,7 +54,7 @@ def check_lengths(lengths: dict[str, int]) -> None:
         raise WorkloadError(f"{' and '.join(lengths)} have no rows")
 
 
-def divided(ys: dict[str, Any], settings: DataSettings, task: TaskKind) -> dict[str, Any]:
+def split_rows_of(ys: dict[str, Any], settings: DataSettings, task: TaskKind) -> dict[str, Any]:
     """Return the rows of ``train`` that each part gets if the files have no validation part.
 
     The result includes ``train`` itself; it is empty if nothing is to be split.
@@ -98,7 +98,7 @@ def array_properties(
     """
     y = ys["train"]
     if not is_classification(y, "classification" if num_classes else task):
-        rows = divided(ys, settings, task).get("train", slice(None))
+        rows = split_rows_of(ys, settings, task).get("train", slice(None))
         head = Head.of_numbers(_numbers(y, names["train"])[rows])
     else:
         highest = max(class_numbers(each, num_classes, names[n])[1] for n, each in ys.items())
@@ -132,7 +132,7 @@ def data_of(
         )
         parts[name] = (np.asarray(x).astype(properties.dtype, copy=False), target)
     x, y = parts["train"]
-    chosen = divided(ys, settings, task)
+    chosen = split_rows_of(ys, settings, task)
     parts |= {name: (x[rows], y[rows]) for name, rows in chosen.items()}
     return Data(**parts)
 

@@ -112,7 +112,7 @@ def _is_image(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class ImageDecoder:
     """Decoder of an image file: upright, with a fixed size and 1 (grey) or 3 (RGB) channels."""
 
     height: int

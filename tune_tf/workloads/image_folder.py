@@ -16,7 +16,7 @@ from tune_tf.workload import Config, Data
 from tune_tf.workloads.data_settings import DataSettings, Text
 from tune_tf.workloads.file_stamp import FileStamp
 from tune_tf.workloads.head import Head
-from tune_tf.workloads.image_files import Decoded, ImageFiles
+from tune_tf.workloads.image_files import ImageDecoder, ImageFiles
 from tune_tf.workloads.model_family import model_for_shape
 from tune_tf.workloads.own_data import DataProperties, OwnData
 from tune_tf.workloads.split import Split
@@ -95,7 +95,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
         if not training or not settings.augment:
             return None
         height, width = self._image_size(config)
-        return Shifted(height, width, settings.flip, settings.max_shift)
+        return RandomShift(height, width, settings.flip, settings.max_shift)
 
     def _image_size(self, config: Config) -> tuple[int, int]:
         size = config.get("image_size")
@@ -121,7 +121,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
         files = [each for part in parts.values() for each in part]
         made = prepared(
             [path for path, _ in files],
-            Decoded(*self._image_size(config), self.settings.channels),
+            ImageDecoder(*self._image_size(config), self.settings.channels),
             on_bad_record=self.settings.on_bad_record,
             version=source.stamp.digest,
         )
@@ -156,7 +156,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
 
 
 @dataclass(frozen=True)
-class Shifted:
+class RandomShift:
     """Random flip and shift of an image that repeats its edge pixels.
 
     ``max_shift`` is a share of a side.

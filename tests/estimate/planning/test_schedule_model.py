@@ -4,20 +4,20 @@ import pytest
 
 from tune_tf.config import BudgetSettings
 from tune_tf.estimate.planning.schedule_model import (
-    Cost,
     Limits,
     Segment,
+    TrialCost,
     extend_segments,
     segments_of,
     simulate_slots,
 )
 from tune_tf.objective import Objective
 from tune_tf.resources import TrialResources
-from tune_tf.simulation import End, Event, Trace, VirtualTrial
+from tune_tf.simulation import Event, StopReason, Trace, VirtualTrial
 
 
 def cost(config):
-    return Cost(start_s=1.0, epoch_s=2.0, trace_s=10.0, structure=config["structure"])
+    return TrialCost(start_s=1.0, epoch_s=2.0, trace_s=10.0, structure=config["structure"])
 
 
 def segment(trial, epochs, structure="a"):
@@ -95,7 +95,7 @@ def trace(events, num_trials):
         9,
         tuple(Event(*event, 0.0, 0) for event in events),
         tuple(VirtualTrial(number, {}, "TERMINATED") for number in range(num_trials)),
-        End.FINISHED,
+        StopReason.FINISHED,
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.estimate.scaling.benchmark_rounds import Effort, Rounds, Subject
+from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark, Subject
 from tune_tf.estimate.scaling.candidates import ScalingCandidate
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
@@ -21,7 +21,7 @@ def measurements(ray_cluster):
         ScalingCandidate("data", Mirrored(), one, data_fraction=0.25),
     )
     told = []
-    rounds = Rounds(
+    rounds = ScalingBenchmark(
         Subject(DigitsMLP(), {"width": 8}, "graph", 0),
         Effort(rounds=2, round_s=0.05, max_batches=16),
         lambda what, done: told.append(done),

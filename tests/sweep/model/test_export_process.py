@@ -94,12 +94,12 @@ def write(tmp_path, monkeypatch):
         from tune_tf.parallelism import Mirrored
         from tune_tf.resources import TrialResources
         from tune_tf.trainables import MirroredTrainable
+        from tune_tf.trainables.trial_settings import TrialSettings
 
         class Trained(MirroredTrainable):
             def setup(self, config):
-                super().setup(
-                    config, workload=workload, parallelism=Mirrored(), resources=TrialResources()
-                )
+                settings = TrialSettings(Mirrored(), TrialResources())
+                super().setup(config, workload=workload, settings=settings)
 
         trainable = Trained(config)
         trainable.train()

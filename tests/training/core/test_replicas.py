@@ -175,7 +175,7 @@ def test_a_second_optimizer_is_refused(replicas_of):
 def test_a_train_step_of_its_own_cannot_take_pieces(replicas_of):
     workload = ByTape(classifier(), draw(16))
 
-    with pytest.raises(WorkloadError, match="micro_batches is 2, but a train_step of its own"):
+    with pytest.raises(WorkloadError, match="micro_batches is 2, but a custom train_step"):
         run_fresh(workload, replicas_of(1), micro_batches=2)
 
 

@@ -63,8 +63,8 @@ class WorkloadCopies:
         self._of_workload[number] = self
         self._workload = weakref.ref(workload)
         self._class: type[Workload] = type(workload)
-        self._first = SavedAttributes(_attributes(workload), workload)
-        self._puts: dict[str, _Put] = {}
+        self._first = AttributeSnapshot(_attributes(workload), workload)
+        self._puts: dict[str, _AppliedChanges] = {}
         self._warned: set[str] = set()
 
     @classmethod
@@ -116,8 +116,8 @@ class WorkloadCopies:
 
         They are applied again each time a result that the method made from ``config`` is reused.
         """
-        saved = SavedAttributes(changes.values, changes.owner)
-        made = _Put(replace(changes, owner=None), saved)
+        saved = AttributeSnapshot(changes.values, changes.owner)
+        made = _AppliedChanges(replace(changes, owner=None), saved)
 
         def put() -> None:
             self._replace({**({} if name == LOAD_DATA else self._puts), name: made})
@@ -141,7 +141,7 @@ class WorkloadCopies:
                 ", ".join(f"self.{name}" for name in sorted(uncopied)),
             )
 
-    def _copy(self, puts: "Mapping[str, _Put]") -> Workload:
+    def _copy(self, puts: "Mapping[str, _AppliedChanges]") -> Workload:
         made: Workload = object.__new__(self._class)
         state = _changed(self._first.restored(made), puts, made)
         set_state = getattr(self._class, "__setstate__", None)
@@ -152,7 +152,7 @@ class WorkloadCopies:
             object.__setattr__(made, name, value)
         return made
 
-    def _replace(self, puts: "dict[str, _Put]") -> None:
+    def _replace(self, puts: "dict[str, _AppliedChanges]") -> None:
         """Apply new changes to the workload and revert the current ones."""
         workload = self._workload()
         touched = {name for put in self._puts.values() for name in put.names}
@@ -172,9 +172,9 @@ class WorkloadCopies:
 
 
 @dataclass(frozen=True, eq=False)
-class _Put:
+class _AppliedChanges:
     changes: Changes
-    saved: "SavedAttributes"
+    saved: "AttributeSnapshot"
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -188,14 +188,16 @@ class _Put:
         return uuid.uuid4().bytes if content is None else content
 
 
-def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -> dict[str, Any]:
+def _changed(
+    state: dict[str, Any], puts: Mapping[str, _AppliedChanges], owner: Workload
+) -> dict[str, Any]:
     for put in puts.values():
         state = {n: v for n, v in state.items() if n not in put.changes.removed}
         state |= put.saved.restored(owner)
     return state
 
 
-class SavedAttributes:
+class AttributeSnapshot:
     """Snapshot of attributes that can be restored any number of times.
 
     References to ``owner`` are replaced by the workload that the attributes are restored to.

@@ -8,7 +8,7 @@ import numpy as np
 
 from tune_tf.data.nested import Nested, map_nested
 from tune_tf.data.prepare.chunk import Chunk, RecordFailure, RowRun
-from tune_tf.data.prepare.row_form import fill, format_form, room_for
+from tune_tf.data.prepare.row_form import allocate_rows, fill, format_form
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class _Whole:
         for run in portion.runs:
             if self._form is None:
                 self._form = run.form
-                self._room = room_for(len(self._kept), run.form)
+                self._room = allocate_rows(len(self._kept), run.form)
             if run.form != self._form:
                 self.failures += self._unlike(run)
                 continue

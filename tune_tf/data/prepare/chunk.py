@@ -68,7 +68,7 @@ def chunks(
 
     Records are numbered from ``first``.
     """
-    draft = _Draft()
+    draft = _ChunkDraft()
     for number, record in enumerate(records, first):
         try:
             row = row_of(fn(record))
@@ -81,11 +81,11 @@ def chunks(
             draft.add(number, row)
         if draft.num_bytes >= max_bytes:
             yield draft.portion()
-            draft = _Draft()
+            draft = _ChunkDraft()
     yield draft.portion()
 
 
-class _Draft:
+class _ChunkDraft:
     def __init__(self) -> None:
         self.failures: list[RecordFailure] = []
         self.num_bytes = 0

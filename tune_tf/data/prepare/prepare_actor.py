@@ -43,7 +43,7 @@ def preparation_counts() -> PreparationCounts:
     return PreparationCounts()
 
 
-def gathered_on_cluster(
+def prepare_on_cluster(
     preparation: Preparation, keep_s: float = _KEEP_S
 ) -> tuple[AssembledRows, bool]:
     """Return the rows of a preparation, which runs once for all processes of the job.

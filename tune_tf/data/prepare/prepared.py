@@ -12,7 +12,7 @@ from tune_tf.data.nested import Nested, leaves_of
 from tune_tf.data.prepare.assemble import AssembledRows, assemble
 from tune_tf.data.prepare.chunk import BadRecord
 from tune_tf.data.prepare.preparation import ChangedFunctionError, Preparation
-from tune_tf.data.prepare.prepare_actor import gathered_on_cluster
+from tune_tf.data.prepare.prepare_actor import prepare_on_cluster
 from tune_tf.errors import (
     RAISED_AT,
     ErrorDetail,
@@ -84,7 +84,7 @@ def prepared(
     preparation = _preparation(records, fn, on_bad_record, version)
     try:
         if _is_connected():
-            return _judged(preparation, *gathered_on_cluster(preparation))
+            return _judged(preparation, *prepare_on_cluster(preparation))
     except ChangedFunctionError:
         _log.warning(
             "the records are prepared in this process alone: the module of %s was changed since it "

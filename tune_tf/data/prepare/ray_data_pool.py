@@ -85,12 +85,12 @@ def _by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
         compute=ray.data.ActorPoolStrategy(size=min(num_cpus(), len(items))),
         num_cpus=0,
         memory=_MEMORY_BYTES,
-        ray_remote_args_fn=_Places(),
+        ray_remote_args_fn=_ActorOptions(),
     )
     last = 0
     try:
         for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
-            for portion in _portions_of(table):
+            for portion in _chunks_of(table):
                 last = max(last, portion.last)
                 yield portion
     except ray.exceptions.RayActorError as error:
@@ -124,7 +124,7 @@ class _Preparing:
         return self._packed_fn.unpacked()
 
 
-class _Places:
+class _ActorOptions:
     """Actor options that distribute the actors over nodes in proportion to their CPUs."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ def _as_table(portion: Chunk) -> Any:
     )
 
 
-def _portions_of(table: Any) -> Iterator[Chunk]:
+def _chunks_of(table: Any) -> Iterator[Chunk]:
     """Yield the chunks in a table; their arrays are views of it."""
     for head, arrays in zip(table["head"], table["arrays"], strict=True):
         buffers = [array.as_buffer() for array in arrays.values]

@@ -61,7 +61,7 @@ def stacked(rows: Sequence[Nested]) -> Nested:
     return np.stack(rows)
 
 
-def room_for(num_rows: int, form: Nested) -> Nested:
+def allocate_rows(num_rows: int, form: Nested) -> Nested:
     """Allocate nested arrays for a number of rows; memory is used only as they are filled."""
     return map_nested(lambda leaf: np.empty((num_rows, *leaf.shape), leaf.dtype), form)
 

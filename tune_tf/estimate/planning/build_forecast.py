@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tune_tf.estimate.planning.costs import TrialCosts
-from tune_tf.estimate.planning.disk import Disk
+from tune_tf.estimate.planning.disk import DiskForecast
 from tune_tf.estimate.planning.machine import Machine
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
@@ -230,8 +230,8 @@ class ForecastBuilder:
         return "smallest" if profile == self.profiles.smallest else f"random {index}"
 
     @cached_property
-    def _disk(self) -> Disk:
-        return Disk(
+    def _disk(self) -> DiskForecast:
+        return DiskForecast(
             plan=self.plan,
             profiles=self.profiles,
             trained=self.trained,

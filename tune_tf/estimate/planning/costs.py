@@ -9,7 +9,7 @@ import numpy as np
 
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
-from tune_tf.estimate.planning.schedule_model import Cost
+from tune_tf.estimate.planning.schedule_model import TrialCost
 from tune_tf.space import flat
 from tune_tf.space.frozen import hashable
 
@@ -42,9 +42,9 @@ class TrialCosts:
         values = _features(self._nearest(flat(config)))
         return max(1e-4, sum(w * x for w, x in zip(self.weights, values, strict=True))) + _RESULT_S
 
-    def of(self, config: Mapping[str, Any]) -> Cost:
+    def of(self, config: Mapping[str, Any]) -> TrialCost:
         """Return the cost of a trial of a config."""
-        return Cost(
+        return TrialCost(
             start_s=self.start_s + self.process_s + _TURN_S,
             epoch_s=self.epoch_s(config),
             trace_s=self.trace_s,

@@ -25,7 +25,7 @@ _BEST_MODEL_BYTES = 30_000  # a logged model, without its weights
 
 
 @dataclass(frozen=True)
-class Disk:
+class DiskForecast:
     """Expected bytes in the sweep's folder and in MLflow's store.
 
     Args:

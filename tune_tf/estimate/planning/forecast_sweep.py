@@ -24,7 +24,7 @@ from tune_tf.estimate.planning.model_profiles import (
     config_text,
     profile_workload_models,
 )
-from tune_tf.estimate.planning.overhead import MeasuredOverhead, open_store, time_report
+from tune_tf.estimate.planning.overhead import MeasuredOverhead, start_store_creation, time_report
 from tune_tf.estimate.planning.simulated import simulate_sweeps
 from tune_tf.estimate.scaling.benchmark_rounds import ProgressCallback
 from tune_tf.estimate.scaling.probe import TrainableClass
@@ -166,7 +166,7 @@ def _measure(
 
     def meanwhile() -> None:
         if config.mlflow is not None:
-            stores.append(open_store())
+            stores.append(start_store_creation())
 
     def say(what: str, done: float) -> None:
         on_progress(what, 0.3 + 0.5 * done)

@@ -25,7 +25,7 @@ class MeasuredOverhead:
     num_bytes: int
 
 
-def open_store() -> Any:
+def start_store_creation() -> Any:
     """Start creating an empty MLflow store in another process; return Ray's object reference."""
     return ray.remote(num_cpus=0, max_retries=0)(_open_store).remote()
 

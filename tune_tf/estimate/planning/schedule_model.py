@@ -49,7 +49,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Cost:
+class TrialCost:
     """Duration of a trial.
 
     Args:
@@ -141,7 +141,7 @@ def extend_segments(
 
 def simulate_slots(
     segments: Sequence[Segment],
-    cost_of: Callable[[Mapping[str, Any]], Cost],
+    cost_of: Callable[[Mapping[str, Any]], TrialCost],
     *,
     num_slots: int,
     reuses: bool = True,

@@ -145,7 +145,7 @@ class _Running:
         self.notes.cleanup()
 
 
-class Rounds:
+class ScalingBenchmark:
     """Benchmark of candidates in interleaved rounds.
 
     ``on_progress`` is called with a description of the current step and the share done, 0 to 1.

@@ -14,7 +14,12 @@ from tune_tf.config import SweepConfig, import_workload
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.estimate.extreme_configs import middle_config
 from tune_tf.estimate.scaling.advice import Advice, advise
-from tune_tf.estimate.scaling.benchmark_rounds import Effort, ProgressCallback, Rounds, Subject
+from tune_tf.estimate.scaling.benchmark_rounds import (
+    Effort,
+    ProgressCallback,
+    ScalingBenchmark,
+    Subject,
+)
 from tune_tf.estimate.scaling.candidates import candidates
 from tune_tf.estimate.scaling.measurement import Measurement
 from tune_tf.estimate.scaling.table import how_measured
@@ -126,7 +131,9 @@ def scale_workload(
             loop=config.loop,
             quick=quick,
         )
-        rounds = Rounds(Subject(workload, values, config.loop, config.seed), effort, on_progress)
+        rounds = ScalingBenchmark(
+            Subject(workload, values, config.loop, config.seed), effort, on_progress
+        )
         measurements, files = rounds.measure(tried, profile=profile)
     return Scaling(
         name=config.name,

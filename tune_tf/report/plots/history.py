@@ -9,10 +9,10 @@ from tune_tf.formatting import counted, value_text
 from tune_tf.report.plots.axis import Floats, TimeUnit
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.picture import (
-    Picture,
+    Plot,
+    escape_plotly_text,
     label_axes,
     legend,
-    plain_axis_value,
     plotly_axis,
     set_scale,
     styled,
@@ -23,7 +23,7 @@ from tune_tf.report.sweep_record import SweepRecord
 _CONFIG_LINES = 14
 
 
-class History(Picture):
+class History(Plot):
     """Plot of each trial's last value over its end time, with the best value so far as a line."""
 
     name = "history"
@@ -146,4 +146,4 @@ class History(Picture):
             f"{record.objective.metric} = {value_text(float(record.values[index]))}",
             *lines,
         ]
-        return "<br>".join(map(plain_axis_value, lines))
+        return "<br>".join(map(escape_plotly_text, lines))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from tune_tf.formatting import counted
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.outcome_style import INK, STYLES
-from tune_tf.report.plots.picture import Picture, label_axes, plain_axis_value, styled
+from tune_tf.report.plots.picture import Plot, escape_plotly_text, label_axes, styled
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
@@ -43,7 +43,7 @@ class ImportanceShares:
     error: str | None = None
 
 
-class Importances(Picture):
+class Importances(Plot):
     """Plot of the shares of variance by functional ANOVA.
 
     Source: Hutter et al., ICML 2014; https://proceedings.mlr.press/v32/hutter14.html
@@ -111,7 +111,7 @@ class Importances(Picture):
             "xaxis": {"title": {"text": "share of the variance"}, "tickformat": ".0%"},
             "yaxis": {
                 "tickvals": list(range(len(names))),
-                "ticktext": [plain_axis_value(name) for name in names],
+                "ticktext": [escape_plotly_text(name) for name in names],
                 "autorange": "reversed",
                 "automargin": True,
             },
@@ -165,7 +165,7 @@ def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.S
     declared = space.distributions()
     distributions = {path: declared[path] for path in paths}
     for path in paths:
-        distributions[path] = _covering(
+        distributions[path] = _widened_distribution(
             distributions[path], [record.configs[index][path] for index in chosen]
         )
     verbosity = optuna.logging.get_verbosity()
@@ -192,7 +192,7 @@ def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.S
     return study
 
 
-def _covering(
+def _widened_distribution(
     declared: optuna.distributions.BaseDistribution, values: list[Any]
 ) -> optuna.distributions.BaseDistribution:
     """Return a distribution that includes the values, which PBT may perturb out of the range."""

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from tune_tf.report.plots.axis import Axis, metric_axis
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.picture import (
-    Picture,
+    Plot,
     label_axes,
     legend,
     plotly_axis,
@@ -23,7 +23,7 @@ from tune_tf.report.sweep_record import SweepRecord
 _VECTORS = 5000
 
 
-class LearningCurves(Picture):
+class LearningCurves(Plot):
     """Plot of the objective's metric by iteration, one line per trial, coloured by outcome."""
 
     name = "learning_curves"

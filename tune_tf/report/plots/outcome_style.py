@@ -45,4 +45,4 @@ STYLES: Final[dict[Outcome | None, OutcomeStyle]] = {
 INK: Final = "#1f2329"
 MUTED: Final = "#5b6470"
 GRID: Final = "#d9dee4"
-WENT_ON: Final = "#A9B8C4"
+PROMOTED_COLOUR: Final = "#A9B8C4"

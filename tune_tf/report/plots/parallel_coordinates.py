@@ -9,14 +9,14 @@ from matplotlib.figure import Figure
 
 from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.plots.picture import VIRIDIS, Picture, plain_axis_value, typed
+from tune_tf.report.plots.picture import VIRIDIS, Plot, escape_plotly_text, typed
 from tune_tf.report.sweep_record import SweepRecord
 
 _MISSING_AT = -0.09
 _COLOURS = LinearSegmentedColormap.from_list("worst to best", list(VIRIDIS))
 
 
-class ParallelCoordinates(Picture):
+class ParallelCoordinates(Plot):
     """Plot of trials as lines across one axis per parameter and, last, the objective."""
 
     name = "parallel_coordinates"
@@ -101,10 +101,10 @@ class ParallelCoordinates(Picture):
                 heights, texts = [low, *heights], ["not set", *texts]
             dimensions.append(
                 {
-                    "label": plain_axis_value(self._name(axis)),
+                    "label": escape_plotly_text(self._name(axis)),
                     "values": typed(places),
                     "tickvals": [float(height) for height in heights],
-                    "ticktext": [plain_axis_value(text) for text in texts],
+                    "ticktext": [escape_plotly_text(text) for text in texts],
                     "range": [low, 1.0],
                 }
             )

@@ -11,7 +11,7 @@ from tune_tf.objective import Objective
 from tune_tf.report.plots.axis import metric_axis
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.picture import (
-    Picture,
+    Plot,
     label_axes,
     plotly_axis,
     set_scale,
@@ -23,7 +23,7 @@ from tune_tf.report.sweep_record import SweepRecord
 _MOST_OBJECTIVES = 4
 
 
-class ParetoFront(Picture):
+class ParetoFront(Plot):
     """Scatter plot of each pair of objectives, with rings around the Pareto front."""
 
     name = "pareto_front"

@@ -19,7 +19,7 @@ VIRIDIS = ("#443983", "#31688e", "#21918c", "#35b779", "#8fd744")
 invisible on black or white."""
 
 
-class Picture(abc.ABC):
+class Plot(abc.ABC):
     """Plot of a sweep.
 
     Attributes:
@@ -92,20 +92,20 @@ def typed(values: Any, kind: str = "f4") -> dict[str, str]:
     return {"dtype": kind, "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
-def plain_axis_value(text: str) -> str:
+def escape_plotly_text(text: str) -> str:
     """Escape a text for plotly.js, which interprets some HTML tags."""
     return html.escape(text, quote=False)
 
 
 def plotly_axis(axis: Axis, label: str | None = None) -> dict[str, Any]:
     """Return the plotly.js settings of an axis."""
-    title = {"text": plain_axis_value(axis.label if label is None else label)}
+    title = {"text": escape_plotly_text(axis.label if label is None else label)}
     if axis.options is not None:
         ticks, texts = axis.ticks()
         return {
             "title": title,
             "tickvals": ticks,
-            "ticktext": [plain_axis_value(text) for text in texts],
+            "ticktext": [escape_plotly_text(text) for text in texts],
             "range": [axis.low, axis.high],
             "zeroline": False,
         }

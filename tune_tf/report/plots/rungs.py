@@ -15,12 +15,12 @@ from tune_tf.config.scheduler_settings import (
     SchedulerSettings,
 )
 from tune_tf.formatting import counted
-from tune_tf.report.plots.outcome_style import INK, STYLES, WENT_ON
-from tune_tf.report.plots.picture import Picture, label_axes, legend, styled
+from tune_tf.report.plots.outcome_style import INK, PROMOTED_COLOUR, STYLES
+from tune_tf.report.plots.picture import Plot, label_axes, legend, styled
 from tune_tf.report.sweep_record import SweepRecord
 
 
-class RungsPlot(Picture):
+class RungsPlot(Plot):
     """Stacked bars of the trials that reached each rung: promoted, or ended by outcome."""
 
     name = "rungs"
@@ -53,7 +53,7 @@ class RungsPlot(Picture):
         """Return the bar segments from below: name, colour, number of trials at each rung."""
         iterations = np.array([trial.iterations for trial in self.record.trials])
         ends = [*self._rungs[1:], np.inf]
-        parts = [("went on", WENT_ON, [int((iterations >= end).sum()) for end in ends])]
+        parts = [("went on", PROMOTED_COLOUR, [int((iterations >= end).sum()) for end in ends])]
         for outcome, indices in reversed(self.record.groups):
             of_kind = iterations[indices]
             counts = [

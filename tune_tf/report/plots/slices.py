@@ -9,14 +9,14 @@ from matplotlib.figure import Figure
 
 from tune_tf.report.plots.axis import Axis
 from tune_tf.report.plots.outcome_style import INK, STYLES
-from tune_tf.report.plots.picture import Picture, label_axes, plotly_axis, set_scale, styled, typed
+from tune_tf.report.plots.picture import Plot, label_axes, plotly_axis, set_scale, styled, typed
 from tune_tf.report.sweep_record import SweepRecord
 
 _COLUMNS = 3
 _ROW_HEIGHT = 330
 
 
-class Slices(Picture):
+class Slices(Plot):
     """Scatter plots of the last value of each trial over the value of each parameter."""
 
     name = "slices"

@@ -15,7 +15,7 @@ from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 
 
 class Drawing(Protocol):
-    """Object drawable on a figure, such as :class:`~tune_tf.report.plots.picture.Picture`."""
+    """Object drawable on a figure, such as :class:`~tune_tf.report.plots.picture.Plot`."""
 
     @property
     def title(self) -> str:

@@ -14,10 +14,10 @@ from tune_tf.report.curves import CurveSegment
 from tune_tf.report.plots.axis import TimeUnit
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.plots.picture import (
-    Picture,
+    Plot,
+    escape_plotly_text,
     label_axes,
     legend,
-    plain_axis_value,
     styled,
     typed,
 )
@@ -36,7 +36,7 @@ class Bar:
     segment: CurveSegment
 
 
-class Timeline(Picture):
+class Timeline(Plot):
     """Plot with one row per slot and one bar per trial segment, coloured by outcome."""
 
     name = "timeline"
@@ -116,7 +116,7 @@ class Timeline(Picture):
             "xaxis": {"title": {"text": self._unit.label}, "zeroline": False},
             "yaxis": {
                 "tickvals": places,
-                "ticktext": [plain_axis_value(self._slots[at]) for at in places],
+                "ticktext": [escape_plotly_text(self._slots[at]) for at in places],
                 "range": [len(self._slots) - 0.4, -0.6],
                 "automargin": True,
                 "zeroline": False,

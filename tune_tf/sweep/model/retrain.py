@@ -31,7 +31,7 @@ from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment, runs_a
 from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.export_process import ModelExportProcess, ModelFolder
 from tune_tf.sweep.model.final_parallelism import final_parallelism, final_resources
-from tune_tf.sweep.model.retrained_run import RetrainedRun, record_final_model
+from tune_tf.sweep.model.retrained_run import FinalModelRun, record_final_model
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_metrics
@@ -44,16 +44,16 @@ from tune_tf.workload import Config, Data, Workload, with_mixin
 
 _log = logging.getLogger(__name__)
 
-On = Literal["train+validation", "train"]
-Tell = Callable[[int, Mapping[str, float]], None]
+RetrainRows = Literal["train+validation", "train"]
+EpochCallback = Callable[[int, Mapping[str, float]], None]
 
-_ON: tuple[On, ...] = ("train+validation", "train")
+_ON: tuple[RetrainRows, ...] = ("train+validation", "train")
 _MODEL = "model"
 _KERAS_FILE = Path("data", "model.keras")  # MLflow's layout
 
 
 @dataclass(frozen=True)
-class Retrained:
+class FinalModelResult:
     """Final model of a sweep.
 
     Args:
@@ -68,7 +68,7 @@ class Retrained:
 
     sweep_id: str
     trial: TrialResult
-    on: On
+    on: RetrainRows
     path: Path
     model_path: Path
     metrics: Mapping[str, float]
@@ -96,7 +96,7 @@ class _Curve(tune.Callback):
         points: Epoch, milliseconds since 1970 and metrics of each report.
     """
 
-    tell: Tell
+    tell: EpochCallback
     points: list[tuple[int, int, dict[str, float]]] = field(default_factory=list)
 
     def on_trial_result(
@@ -119,12 +119,12 @@ def retrain_trial(
     sweep: str | Path,
     *,
     trial: str | None = None,
-    on: On = "train+validation",
+    on: RetrainRows = "train+validation",
     num_replicas: int | None = None,
     num_epochs: int | None = None,
     storage_path: str | Path = "sweeps",
-    tell: Tell = lambda epoch, metrics: None,
-) -> Retrained:
+    tell: EpochCallback = lambda epoch, metrics: None,
+) -> FinalModelResult:
     """Train a trial's config again, by default the best one's, on more rows and devices.
 
     Training uses the trial's seed, so ``on="train"`` with as many replicas reproduces the trial's
@@ -179,7 +179,7 @@ def retrain_trial(
         model = writer.write(workload, chosen.config, checkpoint, path / _MODEL, origin)
         test_metrics = writer.test_metrics(workload, chosen.config, checkpoint)
     metrics = {**{n: v for n, v in curve.points[-1][2].items() if "/" not in n}, **test_metrics}
-    done = Retrained(
+    done = FinalModelResult(
         sweep_id=folder.sweep_id,
         trial=chosen,
         on=on,
@@ -209,7 +209,7 @@ def _train(
     config: SweepConfig,
     workload: Workload,
     chosen: TrialResult,
-    on: On,
+    on: RetrainRows,
     spread: Parallelism,
     epochs: int,
     path: Path,
@@ -266,19 +266,19 @@ def _train(
 
 
 def _record_run(
-    done: Retrained,
+    done: FinalModelResult,
     store: MLflowStore | None,
     model: ModelFolder,
     curve: _Curve,
     test_metrics: Mapping[str, float],
     started: datetime,
-) -> Retrained:
+) -> FinalModelResult:
     """Record the MLflow run; a failure only logs a warning, as the model is on disk."""
     if store is None:
         return done
     try:
         run = record_final_model(
-            RetrainedRun(
+            FinalModelRun(
                 name=done.path.name,
                 sweep_id=done.sweep_id,
                 trial=done.trial,

@@ -38,7 +38,7 @@ _NAME = "retrained_model"
 
 
 @dataclass(frozen=True)
-class RetrainedRun:
+class FinalModelRun:
     """Content of a final model's run.
 
     Args:
@@ -58,7 +58,7 @@ class RetrainedRun:
 
 
 def record_final_model(
-    retrained: RetrainedRun, model: ModelFolder, store: MLflowStore
+    retrained: FinalModelRun, model: ModelFolder, store: MLflowStore
 ) -> tuple[str, str]:
     """Record a final model and link it from the runs of sweep and trial.
 
@@ -77,7 +77,7 @@ def record_final_model(
         raise StoreUnavailableError(f"MLflow has not taken the run: {text}") from error
 
 
-def _write_run(retrained: RetrainedRun, model: ModelFolder, store: MLflowStore) -> tuple[str, str]:
+def _write_run(retrained: FinalModelRun, model: ModelFolder, store: MLflowStore) -> tuple[str, str]:
     client, trial = store.client, retrained.trial
     params = {name: mask_secrets(text) for name, text in mlflow_params(trial.config).items()}
     trial_run_id = store.run_ids.get(trial.trial_id)
@@ -106,7 +106,7 @@ def _write_run(retrained: RetrainedRun, model: ModelFolder, store: MLflowStore) 
 
 
 def _run_update(
-    retrained: RetrainedRun, params: Mapping[str, str], lineage: Mapping[str, str]
+    retrained: FinalModelRun, params: Mapping[str, str], lineage: Mapping[str, str]
 ) -> RunUpdate:
     now_ms = time.time_ns() // 1_000_000
     epoch = retrained.points[-1][0]

@@ -124,7 +124,7 @@ class Snapshots:
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
-            _on_disk(self._folder)
+            _sync_folder(self._folder)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
@@ -134,7 +134,7 @@ class Snapshots:
                 other.unlink(missing_ok=True)
 
 
-def _on_disk(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Sync a folder's entries to disk."""
     file = os.open(folder, os.O_RDONLY)
     try:

@@ -9,21 +9,15 @@ from tune_tf.resources import TrialResources
 def grown(
     parallelism: Mirrored, base: TrialResources, reserved: TrialResources, *, batch_size: int
 ) -> Mirrored:
-    """Return the parallelism of a trial for its current resources, with unchanged numbers.
+    """Return the parallelism of a trial for its reserved resources, with unchanged numbers.
 
-    A replica uses one GPU, or as many whole CPUs as at first; the remaining CPUs serve as threads.
-    The number of replicas is at least the declared one, at most the batch size and
-    ``max_replicas``, and with ``uneven="refuse"`` a divisor of the batch size.
+    A replica uses one GPU, or as many whole CPUs as in ``base``, the declared resources; the
+    remaining CPUs serve as threads. The number of replicas is at least the declared one, at most
+    the batch size and ``max_replicas``, and with ``uneven="refuse"`` a divisor of the batch size.
 
     A trial declared with one replica keeps the numbers of one device: batch normalization is
     synchronized over all replicas. A trial declared with several keeps its setting, so without
     synchronization its numbers depend on the number of replicas.
-
-    Args:
-        parallelism: Declared parallelism.
-        base: Declared resources.
-        reserved: Current resources.
-        batch_size: Rows of a global batch.
     """
     declared = parallelism.num_replicas
     room = int(reserved.gpus) if reserved.gpus else declared * (reserved.cpus // base.cpus)

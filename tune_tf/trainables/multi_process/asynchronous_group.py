@@ -283,11 +283,7 @@ class AsynchronousGroup:
         self._workers[self._workers.index(worker)] = self._hired(worker.bundle)
 
     def _ask(self, request: Sequence[Any], *, watched: bool = True) -> Any:
-        """Call a method of the server and return its result.
-
-        Raises:
-            TuneTfError: The call failed; all processes have ended.
-        """
+        """Call a method of the server; on an error, end all processes and raise the trial's."""
         if self._server is None:
             raise WorkerLostError("the processes of this trial have ended")
         method, *arguments = request

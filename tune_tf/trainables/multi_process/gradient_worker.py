@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkReport:
-    """Report of a worker when an epoch has no more tasks.
+    """Report of a worker when the server's epoch is complete.
 
     Args:
-        epoch: Number of the server's last completed epoch.
+        epoch: Number of that epoch.
         recycle: Whether the process should serve no other trial.
         system_metrics: Load of the worker's machine and its peak memory, by result key.
     """

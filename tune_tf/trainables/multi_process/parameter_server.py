@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Epoch:
-    """Epoch in progress.
-
-    Args:
-        scheduler: Scheduler of its batches.
-        begun: Start time, in seconds.
-        took_s: Time until its last batch was applied.
-        increments: Amount that each batch adds to each counter of the model.
-        validation: Validation metrics; None until validated.
-    """
+    """Epoch in progress, with times in seconds."""
 
     scheduler: BatchScheduler
     begun: float
@@ -91,12 +83,9 @@ class ParameterServer(Worker):
     def exchange(
         self, worker: int, version: int | None, outcome: TaskResult | None = None
     ) -> Task | Idle:
-        """Accept a worker's result and return its next task.
+        """Accept a worker's last result and return its next task.
 
-        Args:
-            worker: Number of the worker.
-            version: Version of the worker's weights; None if it has none.
-            outcome: Result of its last task; None on the first call.
+        ``version`` is that of the worker's weights; None if it has none.
         """
         if outcome is not None:
             self._take(worker, outcome)

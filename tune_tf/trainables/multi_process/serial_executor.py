@@ -37,12 +37,9 @@ class SerialExecutor:
     def wait(
         self, is_there: Callable[[], bool], meanwhile: Callable[[], None], every_s: float
     ) -> None:
-        """Wait for a condition; not for use in the thread itself.
+        """Wait for a condition, checked after each call; not for use in the thread itself.
 
-        Args:
-            is_there: Condition, checked after each call.
-            meanwhile: Function to run repeatedly while waiting.
-            every_s: Seconds between its runs.
+        ``meanwhile`` runs every ``every_s`` seconds.
 
         Raises:
             BaseException: A call raised it.

@@ -191,7 +191,6 @@ class TrialProcess:
             self._system_metrics.begin()
 
     def _enter(self) -> None:
-        """Make the trial's MLflow run available to the workload's code."""
         enter_trial(self._trial_id, self._assignment.tracking)
 
     def _is_recycled(self, num_programs: int) -> bool:
@@ -259,10 +258,7 @@ class Worker(TrialProcess):
         )
 
     def join(self, addresses: tuple[str, ...]) -> None:
-        """Connect to the other workers.
-
-        Args:
-            addresses: ``host:port`` of every worker, by rank.
+        """Connect to the other workers at their addresses, ``host:port`` by rank.
 
         Raises:
             PortTakenError: Another process has taken this worker's port.
@@ -308,12 +304,7 @@ class Worker(TrialProcess):
         leave_trial()
 
     def _serve(self, loop: "GraphLoop", replicas: "Replicas | None") -> None:
-        """Train with a loop from now on.
-
-        Args:
-            loop: Loop of the trials.
-            replicas: Replicas that hold the rows of a trial; None to hold no rows.
-        """
+        """Train with a loop from now on; without replicas, hold no rows on a device."""
         from tune_tf.data import LoadCache, rows_of
         from tune_tf.training.input.device_rows import place_rows
 

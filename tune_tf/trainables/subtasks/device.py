@@ -55,12 +55,7 @@ class SubtaskDevice:
         return self.heartbeat is not None and not self.expects
 
     def loss(self, now: float, silent_s: float) -> BaseException | None:
-        """Return an error if the process is dead or has been silent for too long.
-
-        Args:
-            now: Time by the clock of the heartbeat, in seconds.
-            silent_s: Longest silence in seconds.
-        """
+        """Return an error if the process is dead or has been silent for over ``silent_s``."""
         if self.heartbeat is None:
             return None
         try:

@@ -288,7 +288,6 @@ class SubtaskPool:
         return not any(map(self._results.last_epoch, range(self._subtasks.num_subtasks)))
 
     def _go_back(self, subtask: int) -> None:
-        """Let a subtask resume on any device from its latest state."""
         self._queue.begin_at(subtask, self._states.epoch(subtask))
 
     def _replace(self, device: SubtaskDevice, error: BaseException) -> None:

@@ -25,7 +25,7 @@ class SubtaskStates:
         self._known: dict[int, _Known] = {}
 
     def keep(self, subtask: int, epoch: int, snapshot: Any) -> None:
-        """Store a confirmed state after an epoch, a Ray reference to a :class:`SubtaskSnapshot`."""
+        """Store a confirmed state, a Ray reference to a :class:`SubtaskSnapshot`."""
         self._known[subtask] = _Known(epoch, snapshot)
 
     def expect(self, subtask: int, epoch: int, snapshot: Any) -> None:

@@ -95,12 +95,7 @@ class SubtaskWorker(TrialProcess):
         return f"{self._devices} on {self._node}"
 
     def start(self, number: int, trial: TrialStart) -> None:
-        """Begin a trial, after ending the previous one.
-
-        Args:
-            number: Number of the trial in the pool.
-            trial: The trial.
-        """
+        """Begin a trial, after ending the previous one; ``number`` is the trial's in the pool."""
         self._end_all()
         self._number, self._trial = number, trial
         with self._beginning(trial):

@@ -30,7 +30,7 @@ def warn_of_local_statistics(model: keras.Model, num_replicas: int) -> None:
         _warn_once(names, num_replicas)
 
 
-def warn_of_smaller_batches(model: keras.Model, micro_batches: int) -> None:
+def warn_of_micro_batches(model: keras.Model, micro_batches: int) -> None:
     """Warn once per process of layers that normalize by a micro-batch."""
     names = tuple(layer.name for layer in batch_norms(model))
     if names and micro_batches > 1:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tune_tf.errors import CheckpointError
 from tune_tf.training.callback_state import Arrays, CallbackState, decode, encode
-from tune_tf.training.core.scalars import Rate, set_learning_rate
+from tune_tf.training.core.scalars import LearningRate, set_learning_rate
 from tune_tf.training.core.variable_names import VariableName, match_variables, variable_names
 
 FILE_NAME = "trial.npz"
@@ -48,7 +48,7 @@ class Checkpoint:
     epoch: int
     seed: int
     config: Mapping[str, Any]
-    initial_rate: Rate = None
+    initial_rate: LearningRate = None
     callbacks: CallbackState = field(default_factory=CallbackState)
     names: list[VariableName] = field(default_factory=list)
     pending_metrics: Mapping[str, Any] | None = None
@@ -63,7 +63,7 @@ class Checkpoint:
         epoch: int,
         seed: int,
         config: Mapping[str, Any],
-        initial_rate: Rate,
+        initial_rate: LearningRate,
         callbacks: CallbackState = CallbackState(),  # noqa: B008  frozen
         has_ended: bool = False,
         needs_data: bool = False,
@@ -82,7 +82,7 @@ class Checkpoint:
             needs_data=needs_data,
         )
 
-    def load_into(self, model: keras.Model, initial_rate: Rate) -> None:
+    def load_into(self, model: keras.Model, initial_rate: LearningRate) -> None:
         """Set a built model and its optimizer to this state.
 
         The learning rate is the saved one, as callbacks left it, unless the trial's initial rate

@@ -24,16 +24,16 @@ from tune_tf.training.callbacks import (
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.scalars import Rate, learning_rate
+from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.seeds import seed_everything
 from tune_tf.training.input.stream import first_rows_of
-from tune_tf.training.reuse.workload_state import WorkloadState
+from tune_tf.training.reuse.workload_state import WorkloadReset
 from tune_tf.workload import Config, Data, Workload
 
 _FOR_EVER = 10**9
 
 
-class _Gate(keras.callbacks.Callback):
+class _EpochGate(keras.callbacks.Callback):
     """Callback that pauses ``fit`` after each epoch until the next one is requested."""
 
     def __init__(self, seed: int, callbacks: Sequence[keras.callbacks.Callback]) -> None:
@@ -91,7 +91,7 @@ class _Gate(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-class _UnknownEnd(keras.callbacks.Callback):
+class _UnknownEpochs(keras.callbacks.Callback):
     """First callback of the list, which sets the number of epochs to unknown."""
 
     def set_params(self, params: dict[str, Any]) -> None:
@@ -104,8 +104,8 @@ class _Trial:
     data: Data
     seed: int
     model: keras.Model
-    gate: _Gate
-    initial_rate: Rate
+    gate: _EpochGate
+    initial_rate: LearningRate
     epoch: int = 0
     thread: threading.Thread | None = field(default=None, repr=False)
 
@@ -116,7 +116,7 @@ class FitLoop:
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._workload = workload
         self._replicas = replicas
-        self._workload_state = WorkloadState.of(workload)
+        self._workload_state = WorkloadReset.of(workload)
         self._trial: _Trial | None = None
         self.num_programs = 0
         #: Speed of the last epoch, by result key.
@@ -206,12 +206,12 @@ class FitLoop:
         if trial:
             _end(trial)
 
-    def _gate(self, config: Config, seed: int) -> _Gate:
+    def _gate(self, config: Config, seed: int) -> _EpochGate:
         callbacks = self._workload.callbacks(config)
         others: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
         for callback in others:
             refuse_unsupported(callback)
-        return _Gate(seed, others)
+        return _EpochGate(seed, others)
 
     def _build(self, trial: _Trial) -> None:
         """Create the variables that ``fit`` creates in its first epoch."""
@@ -239,7 +239,7 @@ class FitLoop:
                 class_weight=trial.data.class_weight,
                 initial_epoch=trial.epoch,
                 epochs=_FOR_EVER,
-                callbacks=[_UnknownEnd(), *trial.gate.others, trial.gate],
+                callbacks=[_UnknownEpochs(), *trial.gate.others, trial.gate],
                 verbose=0,
             )
         except BaseException as error:  # noqa: BLE001  raised in next_epoch

@@ -18,13 +18,13 @@ from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.batch_norm import (
     synchronize,
     warn_of_local_statistics,
-    warn_of_smaller_batches,
+    warn_of_micro_batches,
 )
 from tune_tf.training.core.build import build_model
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.program import BatchSettings, Inputs, Program
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.scalars import Rate, Scalar, learning_rate, scalars_of
+from tune_tf.training.core.scalars import LearningRate, Scalar, learning_rate, scalars_of
 from tune_tf.training.core.seeds import (
     epoch_order,
     example_seeds,
@@ -39,7 +39,7 @@ from tune_tf.training.input.stream import Stream
 from tune_tf.training.reuse import reuse_check
 from tune_tf.training.reuse.fingerprint import Fingerprint
 from tune_tf.training.reuse.reuse_check import ReuseRecord
-from tune_tf.training.reuse.workload_state import WorkloadState
+from tune_tf.training.reuse.workload_state import WorkloadReset
 from tune_tf.workload import Config, Workload
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class LoopTrial:
     callbacks: EpochCallbacks
     key: str | None
     is_first_run: bool
-    initial_rate: Rate
+    initial_rate: LearningRate
     structure: str | None = None  # of the model, if callbacks may change it
     epoch: int = 0
     restored: Checkpoint | None = None  # start of the first epoch, if restored
@@ -117,7 +117,7 @@ class GraphLoop:
         self._replicas = replicas
         self._parallelism = parallelism
         self._per_examples = PerExamples(workload)
-        self._workload_state = WorkloadState.of(workload)
+        self._workload_state = WorkloadReset.of(workload)
         self._programs: dict[str, list[Program]] = {}
         self._plain_structures: set[str] = set()  # structures that fail with traced scalars
         self._unshared: set[str] = set()  # structures whose reuse check failed
@@ -265,7 +265,7 @@ class GraphLoop:
         for program in self._programs.get(found.key or "", ()):
             if program.serves(scalars):
                 program.take_over(model, found.variables, scalars)
-                return self._check_reuse(program, _Fresh(model, found, config, rows, seed))
+                return self._check_reuse(program, _FreshModel(model, found, config, rows, seed))
         if found.key is None:
             scalars = []
             _log.info("Tracing this trial anew: %s", found.obstacle)
@@ -273,7 +273,9 @@ class GraphLoop:
         self._share(program, found.key, config)
         return program, found.key, True
 
-    def _check_reuse(self, program: Program, fresh: "_Fresh") -> tuple[Program, str | None, bool]:
+    def _check_reuse(
+        self, program: Program, fresh: "_FreshModel"
+    ) -> tuple[Program, str | None, bool]:
         """Return a reused program, or a new one if a fresh model gives different numbers.
 
         The check runs at the first reuse and whenever a parameter changes for the first time.
@@ -300,7 +302,7 @@ class GraphLoop:
         )
         return traced, None, True
 
-    def _try_reuse(self, program: Program, fresh: "_Fresh") -> tuple[Program, list[str]]:
+    def _try_reuse(self, program: Program, fresh: "_FreshModel") -> tuple[Program, list[str]]:
         """Return a fresh program and its differences from a reused one."""
         config, rows, seed = fresh.config, fresh.rows, fresh.seed
         inputs = self._inputs(config, rows, seed, 0)
@@ -389,7 +391,7 @@ class GraphLoop:
             self._load(trial.restored, trial)
         trial.callbacks.epoch_begin(trial.epoch)
         plain = self._run(trial)
-        if traced_metrics is not None and _are_alike(plain, traced_metrics):
+        if traced_metrics is not None and _nearly_equal(plain, traced_metrics):
             return plain  # traced scalars are not the cause
         self._unshare(traced, traced_key)
         self._plain_structures.add(traced_key or "")
@@ -439,7 +441,7 @@ class GraphLoop:
         if self._parallelism.synchronized_batch_norm and self._replicas.num > 1:
             synchronize(model)
         warn_of_local_statistics(model, self._replicas.num)
-        warn_of_smaller_batches(model, self._parallelism.micro_batches)
+        warn_of_micro_batches(model, self._parallelism.micro_batches)
         return model
 
     def _make_program(
@@ -489,7 +491,7 @@ class GraphLoop:
         return program_fingerprint(self._workload, model, scalars, config, batch)
 
 
-class _Fresh(NamedTuple):
+class _FreshModel(NamedTuple):
     """A trial's fresh model before training."""
 
     model: Any
@@ -503,7 +505,7 @@ def _is_finite(metrics: Metrics) -> bool:
     return all(np.all(np.isfinite(value)) for value in metrics.values())
 
 
-def _are_alike(one: Metrics, other: Metrics) -> bool:
+def _nearly_equal(one: Metrics, other: Metrics) -> bool:
     """Return whether metrics are equal up to rounding; non-finite ones count as equal."""
     return one.keys() == other.keys() and all(
         (np.allclose(one[name], other[name], 1e-4, 1e-6))

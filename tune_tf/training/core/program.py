@@ -21,9 +21,9 @@ from tune_tf.training.core.row_weights import split_rows
 from tune_tf.training.core.scalars import CLIP_THRESHOLDS, Scalar, inner_optimizer
 from tune_tf.training.core.step import (
     Step,
+    can_share_batch,
     has_own_test_step,
     has_own_train_step,
-    is_shared,
     test_step,
     train_step,
 )
@@ -31,10 +31,10 @@ from tune_tf.training.core.traced_scalar import TracedScalars
 from tune_tf.training.core.update import prepare_optimizer
 from tune_tf.training.input.per_example import PerExample
 from tune_tf.training.input.reader import Reader, ResidentReader, StreamReader
-from tune_tf.training.keras_internals import forget_own_gradients, global_seed_generator
+from tune_tf.training.keras_internals import global_seed_generator, unregister_new_gradients
 from tune_tf.training.reuse.fingerprint import fingerprint
 from tune_tf.training.reuse.reuse_check import ReuseRecord
-from tune_tf.training.reuse.workload_state import WorkloadState
+from tune_tf.training.reuse.workload_state import WorkloadReset
 from tune_tf.workload import Workload
 
 _NumberedStep = Callable[[int, Any, tf.Tensor, int], Any]
@@ -116,7 +116,7 @@ class Program:
     ) -> None:
         self._per_example = settings.per_example
         self._workload = workload
-        self._workload_state = WorkloadState.of(workload)
+        self._workload_state = WorkloadReset.of(workload)
         self.model = model
         self.replicas = replicas
         self._num_rows = settings.num_rows
@@ -294,7 +294,7 @@ class Program:
         before = _random_states()
         with (
             self._traced_scalars.in_graph(),
-            forget_own_gradients(),
+            unregister_new_gradients(),
             tf.variable_creator_scope(create_variable),
             self._workload_state.record_changes(self._workload),
         ):
@@ -379,7 +379,7 @@ class Program:
         last = None
 
         def batch(first: Any, count: int) -> Any:
-            whole = own_step and not is_shared(count, self.replicas.num)
+            whole = own_step and not can_share_batch(count, self.replicas.num)
             num_shares = 1 if whole else self.replicas.num
 
             def run(replica: int, fetched: Any) -> Any:

@@ -39,7 +39,7 @@ _TRACEABLE: dict[type, tuple[str, ...]] = {
 CLIP_THRESHOLDS = ("clipnorm", "clipvalue", "global_clipnorm")
 
 
-Rate = float | list[float | None] | None
+LearningRate = float | list[float | None] | None
 """Learning rate, None for a schedule; a list for a MultiOptimizer."""
 
 
@@ -81,7 +81,7 @@ def optimizers_of(model: keras.Model) -> list[Any]:
     return list(optimizer.optimizers)
 
 
-def learning_rate(model: keras.Model) -> Rate:
+def learning_rate(model: keras.Model) -> LearningRate:
     """Return the model's current learning rate."""
     rates = [
         float(optimizer.learning_rate.numpy())
@@ -92,7 +92,7 @@ def learning_rate(model: keras.Model) -> Rate:
     return rates if has_several_optimizers(model) else rates[0]
 
 
-def set_learning_rate(model: keras.Model, value: Rate) -> None:
+def set_learning_rate(model: keras.Model, value: LearningRate) -> None:
     """Set the model's learning rate; None changes nothing."""
     rates = value if isinstance(value, list) else [value]
     for optimizer, rate in zip(optimizers_of(model), rates, strict=True):

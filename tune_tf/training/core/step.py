@@ -98,7 +98,7 @@ def train_step(
         for number in range(num_pieces):
             begin, end = split_rows(last - first, number, num_pieces)
             share = relative_share(end - begin, num_rows, replicas.num)
-            piece = batch if num_pieces == 1 else _piece_after(gradients, batch, begin, end)
+            piece = batch if num_pieces == 1 else _slice_after(gradients, batch, begin, end)
             more_loss, more = piece_step(piece, share)
             loss = loss + more_loss
             gradients = [add_gradients(a, b) for a, b in zip(gradients, more, strict=True)]
@@ -134,7 +134,7 @@ def test_step(model: keras.Model, replicas: Replicas) -> Step:
     return step
 
 
-def is_shared(num_rows: int, num_replicas: int) -> bool:
+def can_share_batch(num_rows: int, num_replicas: int) -> bool:
     """Return whether replicas can share a batch in a custom step.
 
     A custom step may divide by its number of rows. If a replica would have no rows, every replica
@@ -154,7 +154,7 @@ def _own_step(own: Callable[[Any], Any], replicas: Replicas) -> Step:
 
     def step(replica: int, batch: Any, num_rows: int) -> Any:
         first, last = split_rows(num_rows, replica, replicas.num)
-        shared = is_shared(num_rows, replicas.num)
+        shared = can_share_batch(num_rows, replicas.num)
         share = relative_share(last - first, num_rows, replicas.num) if shared else 1.0
         with replicas.as_single_replica(share):
             logs = own(batch)
@@ -181,7 +181,7 @@ def _require_optimizer(step: Step, workload: Workload, replicas: Replicas) -> St
     return updating
 
 
-def _piece_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
+def _slice_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
     """Return rows once earlier gradients are done, so that memory holds one piece only."""
     finished = [g for g in tf.nest.flatten(done, expand_composites=True) if g is not None]
     with tf.control_dependencies(finished):

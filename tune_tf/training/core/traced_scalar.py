@@ -151,7 +151,7 @@ def _comparison(op: Callable[[Any, Any], bool]) -> Callable[[TracedFloat, Any], 
     return compare
 
 
-def _answer(name: str) -> Callable[..., Any]:
+def _plain_float_method(name: str) -> Callable[..., Any]:
     method = getattr(float, name)
 
     def answer(self: TracedFloat, *others: Any) -> Any:
@@ -171,9 +171,9 @@ for _name in (
     *("float", "int", "trunc", "floor", "ceil", "round", "hash", "repr", "format", "getnewargs"),
     *("mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod"),
 ):
-    setattr(TracedFloat, f"__{_name}__", _answer(f"__{_name}__"))
+    setattr(TracedFloat, f"__{_name}__", _plain_float_method(f"__{_name}__"))
 for _name in ("as_integer_ratio", "hex", "is_integer"):
-    setattr(TracedFloat, _name, _answer(_name))
+    setattr(TracedFloat, _name, _plain_float_method(_name))
 
 
 class TracedScalars:

@@ -55,7 +55,9 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
         setattr(optimizer, name, threshold / replicas.num)
     optimizer.update_step = _deduplicate_sparse(optimizer.update_step, replicas.num)
     if decides:
-        optimizer.apply = _SharedDecisions(optimizer, model.trainable_variables, replicas.num).apply
+        optimizer.apply = _ReplicaSyncedApply(
+            optimizer, model.trainable_variables, replicas.num
+        ).apply
     summed = _average_before(model.optimizer.apply, replicas)
     model.optimizer.apply = _weigh_before(summed, replicas)
 
@@ -132,7 +134,7 @@ def _deduplicate_sparse(update_step: Apply, num_replicas: int) -> Apply:
     return update_once
 
 
-class _SharedDecisions:
+class _ReplicaSyncedApply:
     """Replacement of ``apply`` in optimizers that accumulate gradients or overwrite weights.
 
     It follows Keras exactly: schedules count batches, ``iterations`` counts updates, averages

@@ -10,11 +10,7 @@ class Reader(Protocol):
     """Protocol of the sources of an epoch's batches, in order."""
 
     def fetch(self, count: int) -> Any:
-        """Return the data that the replicas need for the next batch.
-
-        Args:
-            count: Rows of the batch.
-        """
+        """Return the data that the replicas need for the next batch of ``count`` rows."""
 
     def part(
         self, fetched: Any, first: Any, begin: int, end: int, count: int

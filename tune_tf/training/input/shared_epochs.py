@@ -171,11 +171,7 @@ def _reader(count: "itertools.count[int]") -> str:
 
 
 def _address() -> str:
-    """Return the address of this node's service, which is started if necessary.
-
-    Raises:
-        WorkloadError: It cannot be started.
-    """
+    """Return the address of this node's service, which is started if necessary."""
     import ray
 
     lost: Exception | None = None

@@ -106,7 +106,6 @@ class Stream:
         return iter(self._datasets[size])
 
     def _batched(self, size: int) -> tf.data.Dataset:
-        """Return the batches in the order of the rows, cut to this process' window."""
         full, rest = divmod(self.num_rows, size)
         begin, end = self._window(size)
         starts = tf.data.Dataset.range(full).map(lambda batch: batch * size + begin)

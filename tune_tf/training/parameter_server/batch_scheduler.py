@@ -73,10 +73,7 @@ class BatchScheduler:
     def judge(self, worker: int, batch: int, version: int) -> GradientDecision:
         """Decide on a gradient, and count it as applied if it is accepted.
 
-        Args:
-            worker: Worker that computed it.
-            batch: Number of the batch.
-            version: Version of the weights that it was computed with.
+        ``version`` is that of the weights that the gradient was computed with.
         """
         workers = self._under_way.get(batch)
         if workers is None:

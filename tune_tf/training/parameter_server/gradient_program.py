@@ -66,10 +66,8 @@ class GradientProgram(Program):
     def load(self, values: Mapping[int, Array], *, batch: int = 0) -> None:
         """Set the variables to their values at the beginning of a batch.
 
-        Args:
-            values: Values by index in ``model.variables``; counters as at the beginning of the
-                epoch.
-            batch: Number of the batch in the epoch.
+        ``values`` are by index in ``model.variables``, and counters as at the beginning of the
+        epoch.
         """
         shifts = dict(zip(self.roles.counters, self._increments, strict=True))
         variables = self.model.variables
@@ -85,12 +83,9 @@ class GradientProgram(Program):
         )
 
     def gradient(self, train: Any, rows: Array, loss_scale: float | None = None) -> Gradient:
-        """Return the effect of a batch.
+        """Return the effect of a batch, given by its row numbers (int32).
 
-        Args:
-            train: Placed training rows.
-            rows: Row numbers of the batch, int32.
-            loss_scale: Loss scale of the server's optimizer; None without loss scaling.
+        ``loss_scale`` is that of the server's optimizer; None without loss scaling.
         """
         if loss_scale is not None:
             self.model.optimizer.dynamic_scale.assign(loss_scale)

@@ -62,23 +62,16 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Idle:
-    """Reply to a worker that has no task until the next epoch.
-
-    Args:
-        epoch: Number of the last epoch, which is complete.
-    """
+    """Reply to a worker that has no task until the next epoch; ``epoch`` is complete."""
 
     epoch: int
 
 
 @dataclass(frozen=True, eq=False)
 class TaskResult:
-    """Result of a task.
+    """Result of the task with the same epoch, batch and version.
 
     Args:
-        epoch: Epoch of the task.
-        batch: Batch of the task.
-        version: Version of the task.
         gradient: Gradient of the batch; None for validation.
         counters: Amount that each batch adds to each counter of the model.
         validation: Metrics by name, with prefix ``val_``; None for a batch.

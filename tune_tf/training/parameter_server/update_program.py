@@ -53,7 +53,7 @@ class UpdateProgram(Program):
         return order[batch * self._batch_size : (batch + 1) * self._batch_size]
 
     def dry_run(self) -> bool:
-        """Trace the update by small gradients and undo it; return whether it gave real numbers."""
+        """Trace an update with small gradients and undo it; return whether weights were finite."""
         variables = [*self.model.variables, *self.model.optimizer.variables]
         before = [variable.numpy() for variable in variables]
         small: GradientValues = [

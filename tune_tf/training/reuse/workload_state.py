@@ -17,7 +17,7 @@ from tune_tf.training.reuse.fingerprint import fingerprint, is_library
 from tune_tf.workload import Workload
 
 _ABSENT = object()
-_MOST_ENTERED = 1000
+_MAX_SEARCHED_LENGTH = 1000
 _PLAIN = frozenset((str, bytes, int, float, bool, type(None), np.ndarray))
 _KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
     keras.config.floatx: keras.config.set_floatx,
@@ -28,7 +28,7 @@ _KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
 """Setter of each process-wide Keras setting, by getter."""
 
 
-class Trains(Protocol):
+class TrainingLoop(Protocol):
     """Training loop that uses a workload."""
 
     @property
@@ -36,7 +36,7 @@ class Trains(Protocol):
         """Whether a trial has begun and not ended."""
 
 
-class WorkloadState:
+class WorkloadReset:
     """State of a workload, reset before each trial.
 
     Before ``build_model`` runs again, the workload's variables get their initial values. Changes by
@@ -46,10 +46,10 @@ class WorkloadState:
         workload: A workload that has not built a model yet.
     """
 
-    _of_workload: ClassVar[dict[int, "WorkloadState"]] = {}
+    _of_workload: ClassVar[dict[int, "WorkloadReset"]] = {}
 
     @classmethod
-    def of(cls, workload: Workload) -> "WorkloadState":
+    def of(cls, workload: Workload) -> "WorkloadReset":
         """Return the state of a workload; all loops of a process share it."""
         number = id(workload)
         if number not in cls._of_workload:
@@ -66,10 +66,10 @@ class WorkloadState:
         self._changes: dict[tuple[int, Any], _Change] = {}  # by container and key
         self._settings: dict[Callable[[], Any], tuple[Any, Any]] = {}  # before and after
         self._trained: dict[int, weakref.ref[Any]] = {}
-        self._user: Callable[[], Trains | None] = lambda: None
+        self._user: Callable[[], TrainingLoop | None] = lambda: None
 
     @contextlib.contextmanager
-    def building(self, workload: Workload, user: "Trains") -> Iterator[None]:
+    def building(self, workload: Workload, user: "TrainingLoop") -> Iterator[None]:
         """Undo the changes of earlier trials; a context for ``build_model``.
 
         Raises:
@@ -184,7 +184,7 @@ def _containers(workload: Workload) -> list[Any]:
             each = vars(each)
         if isinstance(each, dict | list | set | deque | tuple) and id(each) not in found:
             found[id(each)] = each
-            if len(each) <= _MOST_ENTERED:
+            if len(each) <= _MAX_SEARCHED_LENGTH:
                 values = each.values() if isinstance(each, dict) else each
                 pending += [value for value in values if type(value) not in _PLAIN]
     return [each for each in found.values() if not isinstance(each, tuple)]

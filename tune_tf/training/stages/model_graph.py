@@ -12,13 +12,7 @@ from tune_tf.errors import WorkloadError
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """Call of a layer or operation in a model's graph.
-
-    Args:
-        operation: Layer or operation.
-        inputs: Symbolic input tensors.
-        outputs: Symbolic output tensors.
-    """
+    """Call of a layer or operation, with its symbolic input and output tensors."""
 
     operation: Any
     inputs: tuple[Any, ...]

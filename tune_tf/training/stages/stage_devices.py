@@ -51,14 +51,11 @@ class StageDevices(Replicas):
         return True
 
     def build(self, build: Callable[[], Any], places: Sequence[str] = ()) -> tuple[Any, list[Any]]:
-        """Build a model on the host, or with its variables on given devices.
+        """Build a model; return it, and its variables in the order of their creation.
 
         Args:
             build: Function that enters :meth:`scope` and creates variables in a fixed order.
             places: Devices of the variables in that order; further variables go to the host.
-
-        Returns:
-            The built object, and all variables in the order of their creation.
         """
         self._places, self._created = places, []
         try:

@@ -9,7 +9,7 @@ from tune_tf.parallelism import Hybrid, ModelParallel
 from tune_tf.training.core.batch_norm import (
     batch_norms,
     warn_of_local_statistics,
-    warn_of_smaller_batches,
+    warn_of_micro_batches,
 )
 from tune_tf.training.core.build import build_model
 from tune_tf.training.core.loop import GraphLoop
@@ -58,7 +58,7 @@ class StageLoop(GraphLoop):
                 "kind 'mirrored' or 'model_parallel', or LayerNormalization"
             )
         warn_of_local_statistics(model, self._grid.num_replicas)
-        warn_of_smaller_batches(model, self._micro_batches)
+        warn_of_micro_batches(model, self._micro_batches)
         return model
 
     def _make_program(

@@ -65,11 +65,7 @@ class StagePipeline:
     def loss(self, batch: Any, y_pred: Any, *, share: float, training: bool) -> Any:
         """Return the loss of some rows, weighted so that the parts of a batch add up to its loss.
 
-        Args:
-            batch: Rows ``(x, y[, sample_weight])``.
-            y_pred: Outputs of the model.
-            share: Fraction of the batch's rows.
-            training: Whether the model trains.
+        ``share`` is their fraction of the batch's rows.
         """
         x, y, sample_weight = unpack_batch(batch)
         if self._row_weighted is None:
@@ -81,9 +77,7 @@ class StagePipeline:
     def gradients(self, batch: Any, share: float) -> tuple[Any, list[Any], Any]:
         """Return loss, gradients of the trainable variables in order, and outputs for some rows.
 
-        Args:
-            batch: Rows ``(x, y[, sample_weight])``.
-            share: Fraction of the batch's rows.
+        ``share`` is their fraction of the batch's rows.
         """
         values: dict[int, Any] = {}
         tapes = [tf.GradientTape() for _ in self._stages]

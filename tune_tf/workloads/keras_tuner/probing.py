@@ -178,7 +178,7 @@ class Probing:
         if text in self._done or len(self.probes) >= _MAX_PROBES:
             return
         self._done.add(text)
-        probe = probed(self.build, asked)
+        probe = probe_build(self.build, asked)
         self.probes.append(probe)
         for key, hp in probe.declared.items():
             known = self.found.setdefault(key, hp)
@@ -195,7 +195,7 @@ class Probing:
             self._first_values.setdefault(key, reached)
 
 
-def probed(build: Callable[[Any], Any], asked: HyperparameterValues) -> BuildProbe:
+def probe_build(build: Callable[[Any], Any], asked: HyperparameterValues) -> BuildProbe:
     """Return what a build declares for some values and defaults for all others.
 
     Raises:
