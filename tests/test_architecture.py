@@ -1,6 +1,7 @@
 """The rules of docs/architecture.md that a linter does not know."""
 
 import ast
+import graphlib
 import io
 import re
 import tokenize
@@ -127,6 +128,27 @@ def test_private_parts_of_other_libraries_are_used_where_they_may_be():
                     found.append(f"{name_of(path)}:{node.lineno} {name}")
 
     assert found == []
+
+
+def imports_of(path, modules):
+    """Yield the modules of the package that a module imports as it is loaded."""
+    for node in tree_of(path).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tune_tf"):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules else node.module
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    modules = {}
+    for path in MODULES:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        modules[name.removesuffix(".__init__")] = path
+    graph = {
+        name: {*imports_of(path, modules)} & {*modules} - {name} for name, path in modules.items()
+    }
+
+    tuple(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
 
 
 def test_a_function_fits_a_screen():

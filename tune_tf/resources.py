@@ -24,14 +24,14 @@ class TrialResources:
         """Validate the values."""
         errors = []
         if isinstance(self.cpus, bool) or not isinstance(self.cpus, int) or self.cpus < 1:
-            errors.append(f"cpus must be a whole number of at least 1, not {self.cpus!r}")
+            errors.append(f"cpus must be an integer of at least 1, not {self.cpus!r}")
         if isinstance(self.gpus, bool) or not isinstance(self.gpus, int | float):
             errors.append(f"gpus must be a number, not {self.gpus!r}")
         elif not 0 <= self.gpus < float("inf"):
             errors.append(f"gpus must be 0 or more, not {self.gpus!r}")
         elif self.gpus > 1 and self.gpus != int(self.gpus):
             errors.append(
-                f"gpus must be whole above 1, not {self.gpus!r}: Ray shares a single card in "
+                f"gpus above 1 must be an integer, not {self.gpus!r}: Ray shares a single card in "
                 "fractions, but never one card and a part of another"
             )
         if errors:

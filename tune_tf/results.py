@@ -137,7 +137,7 @@ class SweepResult:
         )
         if best is None:
             infeasible = sum(not trial.feasible for trial in self.trials)
-            kept = f" and keeps the constraints ({infeasible} do not)" if infeasible else ""
+            kept = f" and satisfied the constraints ({infeasible} did not)" if infeasible else ""
             raise UnknownMetricError(
                 f"none of the {len(self.trials)} trials of {self.sweep_id} reported a finite "
                 f"{metric!r}{kept}, so none is the best"
@@ -238,9 +238,9 @@ class SweepResult:
                 raise CheckpointError(
                     f"the checkpoint of trial {trial.number} ({trial.trial_id}) was removed: the "
                     f"sweep keeps those of its {self.config.keep_checkpoints} best trials "
-                    "(keep_checkpoints in the sweep file; put a larger number or all to keep "
-                    f"more); {there}, and `tune-tf retrain {self.path} --trial {trial.number} --on "
-                    "train` trains this one's config again"
+                    "(keep_checkpoints in the sweep file; set a larger number or all to keep "
+                    f"more); {there}, and `tune-tf retrain {self.path} --trial {trial.number} "
+                    "--on train` trains this one's config again"
                 )
             raise CheckpointError(
                 f"trial {trial.number} ({trial.trial_id}) has no checkpoint to export ({outcome}"

@@ -139,7 +139,7 @@ class SweepFolder:
             found = ""
         if self.sweep_file.startswith(found):
             if found != self.sweep_file:
-                _log.warning("%s was cut short or is gone; it is written anew", path)
+                _log.warning("%s was truncated or is missing; it is rewritten", path)
                 self.save()
             return None
         config = SweepConfig.from_yaml(path)
@@ -186,7 +186,7 @@ class SweepFolder:
                 continue
             except OSError as error:
                 raise InvalidSettingsError(
-                    [f"the sweep's folder cannot be made in {root}: {error}"]
+                    [f"the sweep's folder cannot be created in {root}: {error}"]
                 ) from error
             folder = cls(path, config, base_dir.absolute(), Path.cwd())
             folder.save()
@@ -210,7 +210,7 @@ class SweepFolder:
         if about["format"] > _FORMAT:
             raise SweepConflictError(
                 f"{path} was written by tune_tf {about.get('tune_tf')}, which is newer than this "
-                f"{__version__}: update, then go on"
+                f"{__version__}: update tune_tf first"
             )
         # Opening a sweep must not run its code.
         config = SweepConfig.from_dict(YamlDocument.parse(about["settings"]).data)
@@ -259,7 +259,7 @@ def _read_info(path: Path) -> dict[str, Any]:
             return dict(about)
     raise UnknownSweepError(
         f"{path} holds no sweep that can be read: its files {_INFO} and {_INFO_COPY} are damaged "
-        f"({errors[0]}), and with them what its paths are relative to"
+        f"({errors[0]}), and with them the folder that its paths are relative to"
     )
 
 
@@ -273,7 +273,7 @@ def _find(sweep: str, root: Path) -> Path:
         return root / of_that_name[-1]
     there = f"those in {root} are {', '.join(known)}" if known else f"there are none in {root}"
     if Path(sweep).is_dir():
-        raise UnknownSweepError(f"{sweep} is a folder, but not that of a sweep; {there}")
+        raise UnknownSweepError(f"{sweep} is a folder, but not of a sweep; {there}")
     names = [name.rpartition("-")[0].rpartition("-")[0] for name in known]
     near = did_you_mean(sweep, [*known, *names])
     raise UnknownSweepError(f"there is no sweep {sweep!r}{near}; {there}")

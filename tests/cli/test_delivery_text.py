@@ -11,7 +11,7 @@ from tune_tf.tracking.sync import Delivery
         (Delivery(7, 0, 0), "7 entries delivered to MLflow; nothing is left."),
         (
             Delivery(7, 0, 2),
-            "7 entries delivered to MLflow, which refuses 2 values of them; nothing is left.",
+            "7 entries delivered to MLflow, which rejected 2 of their values; nothing is left.",
         ),
         (Delivery(0, 3, 0, "down"), "0 entries delivered to MLflow; 3 are left: down"),
     ],

@@ -21,7 +21,7 @@ def test_a_name_that_mlflow_refuses_is_refused_before_the_sweep(name):
 
     assert error.where == "mlflow.register_best"
     assert "without '/' and ':'" in error.what
-    assert "put a name such as digits-cnn" in error.what
+    assert "use a name such as digits-cnn" in error.what
 
 
 @pytest.mark.parametrize("alias", WRONG_ALIASES)
@@ -29,7 +29,7 @@ def test_an_alias_that_mlflow_refuses_is_refused_before_the_sweep(alias):
     error = error_of({"mlflow": {"best_alias": alias}})
 
     assert error.where == "mlflow.best_alias"
-    assert "put an alias such as champion" in error.what
+    assert "use an alias such as champion" in error.what
 
 
 @pytest.mark.parametrize("name", [*MODEL_NAMES, *WRONG_MODEL_NAMES])

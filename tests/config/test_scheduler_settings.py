@@ -9,7 +9,7 @@ from tune_tf.errors import InvalidSettingsError
 SECTION = "must be a mapping"
 BAD = {
     "max-t": ({"scheduler": {"max_t": 0}}, "scheduler.max_t", "must be at least 1, not 0"),
-    "max-t-half": ({"scheduler": {"max_t": 1.5}}, "scheduler.max_t", "whole number, not 1.5"),
+    "max-t-half": ({"scheduler": {"max_t": 1.5}}, "scheduler.max_t", "must be an integer, not 1.5"),
     "grace": (
         {"scheduler": {"name": "asha", "max_t": 3, "grace_period": 4}},
         "scheduler.grace_period",
@@ -34,7 +34,7 @@ BAD = {
     "scheduler-key": (
         {"scheduler": {"name": "pbt", "synchron": True}},
         "scheduler.synchron",
-        "did you mean 'synch'?; known are name, max_t, perturbation_interval",
+        "did you mean 'synch'?; known keys are name, max_t, perturbation_interval",
     ),
     "milestones": (
         {"scheduler": {"name": "hyperband", "reduction_factor": 1.5}},

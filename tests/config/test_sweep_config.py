@@ -229,8 +229,8 @@ BAD = {
     "space-nothing": ({"space": None}, "space", "must be a mapping"),
     "data-list": ({"data": ["a"]}, "data", "must be a mapping of the workload's settings"),
     "data-key": ({"data": {3: 1}}, "data", "must have names as keys, not 3"),
-    "seed-text": ({"seed": "7"}, "seed", "whole number, not '7': write it without quotes"),
-    "seed-bool": ({"seed": True}, "seed", "must be a whole number, not True"),
+    "seed-text": ({"seed": "7"}, "seed", "must be an integer, not '7': write it without quotes"),
+    "seed-bool": ({"seed": True}, "seed", "must be an integer, not True"),
     "seed-below": ({"seed": -1}, "seed", "must be at least 0, not -1"),
     "searcher": ({"searcher": "optuna"}, "searcher", f"{SECTION} of settings, not 'optuna'"),
     "sampler": ({"searcher": {"sampler": "tp"}}, "searcher.sampler", "did you mean 'tpe'?"),
@@ -265,9 +265,9 @@ BAD = {
     "workers": (
         {"parallelism": {"kind": "multi_worker", "num_workers": 1}},
         "parallelism",
-        "num_workers must be a whole number of at least 2",
+        "num_workers must be an integer of at least 2",
     ),
-    "cpus": ({"resources": {"cpus": 0}}, "resources", "cpus must be a whole number"),
+    "cpus": ({"resources": {"cpus": 0}}, "resources", "cpus must be an integer"),
     "gpu-key": ({"resources": {"gpu": 1}}, "resources.gpu", "did you mean 'gpus'?"),
     "gpus": ({"resources": {"gpus": 2}}, "resources", "gpus is 2 but parallelism.num_replicas"),
     "no-budget": ({"budget": None}, "budget", f"{SECTION} of settings, not nothing (null)"),
@@ -282,7 +282,11 @@ BAD = {
         "budget.time_budget_s",
         "must be a finite number, not inf",
     ),
-    "mlflow": ({"mlflow": {"uri": "x"}}, "mlflow.uri", "known are tracking_uri, experiment_name"),
+    "mlflow": (
+        {"mlflow": {"uri": "x"}},
+        "mlflow.uri",
+        "known keys are tracking_uri, experiment_name",
+    ),
     "uri": ({"mlflow": {"tracking_uri": 3}}, "mlflow.tracking_uri", "must be text, not 3: put"),
     "storage": ({"storage_path": None}, "storage_path", "must be text, not nothing"),
     "concurrent": ({"max_concurrent_trials": 0}, "max_concurrent_trials", "at least 1, not 0"),
@@ -291,7 +295,7 @@ BAD = {
     "unknown": (
         {"schedular": {}},
         "schedular",
-        "unknown key; did you mean 'scheduler'?; known are",
+        "unknown key; did you mean 'scheduler'?; known keys are",
     ),
 }
 

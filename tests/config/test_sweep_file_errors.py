@@ -88,7 +88,7 @@ def test_overrides_win_over_the_file(sweep):
         pytest.param("space.filtres.choice=[1]", "has no 'filtres'; did you mean", id="parameter"),
         pytest.param("space.filters.chioce=[1]", "'chioce' beside 'choice'", id="kind"),
         pytest.param("space.filters.int=[5,1]", "low 5 is above high 1", id="ends"),
-        pytest.param("seed.x=1", "must be a whole number, not {'x': 1}", id="below-a-default"),
+        pytest.param("seed.x=1", "must be an integer, not {'x': 1}", id="below-a-default"),
     ],
 )
 def test_a_bad_override_is_named(override, text, sweep):

@@ -70,7 +70,7 @@ def test_a_workload_is_imported(reference, kind, workloads):
             id="no-attribute",
         ),
         pytest.param("my_workloads.py:Sized", r"Sized\(\) raised TypeError", id="arguments"),
-        pytest.param("my_workloads.py:other", "other is 5, which is no", id="no-workload"),
+        pytest.param("my_workloads.py:other", "other is 5, which is not a", id="no-workload"),
     ],
 )
 def test_a_workload_that_cannot_be_imported_says_why(reference, match, workloads):
@@ -112,7 +112,10 @@ def test_a_class_may_look_at_paths_from_the_folder_of_the_file(workloads):
             "Mine", {"size": 3}, ["data: is given, but Mine takes no settings"], id="takes-none"
         ),
         pytest.param(
-            "sized", {"size": 3}, ["data: is given, but sized is an instance"], id="instance"
+            "sized",
+            {"size": 3},
+            ["data: is given, but sized is already an instance"],
+            id="instance",
         ),
     ],
 )

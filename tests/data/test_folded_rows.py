@@ -148,7 +148,7 @@ TWO_OUTPUTS = Data((np.zeros((9, 1)), {"a": np.zeros(9), "b": np.zeros(9)}))
 @pytest.mark.parametrize(
     ("given", "folds", "match"),
     [
-        pytest.param(data(), Folds(31), "num_folds is 31 but there are 30 row", id="rows"),
+        pytest.param(data(), Folds(31), "num_folds is 31 but there are only 30 row", id="rows"),
         pytest.param(
             RARE, Folds(3, stratified=True), r"3 but class 4 has only 2 row\(s\)", id="class"
         ),
@@ -178,7 +178,7 @@ TWO_OUTPUTS = Data((np.zeros((9, 1)), {"a": np.zeros(9), "b": np.zeros(9)}))
         pytest.param(
             data(validation=(np.zeros((5, 2)), np.zeros(5, "int32"))),
             Folds(),
-            r"a row of x is float32\[1\] in the one and float32\[2\] in the other",
+            r"a row of x is float32\[1\] in one and float32\[2\] in the other",
             id="other shape",
         ),
     ],

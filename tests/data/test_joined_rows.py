@@ -50,14 +50,12 @@ def test_without_rows_to_validate_on_nothing_changes():
 
 
 def test_rows_of_another_form_are_refused():
-    with pytest.raises(
-        WorkloadError, match=r"must be of one form to be put together.*\[1\].*\[2\]"
-    ):
+    with pytest.raises(WorkloadError, match=r"must have one form to be concatenated.*\[1\].*\[2\]"):
         all_to_train(Data(part(0, 2), (np.zeros((2, 2), np.float32), np.zeros(2, np.int32))))
 
 
 def test_rows_that_are_read_while_a_trial_trains_are_refused():
     with pytest.raises(
-        WorkloadError, match=r"put together as arrays, but Data.train is a Pipeline"
+        WorkloadError, match=r"concatenated as arrays, but Data.train is a Pipeline"
     ):
         all_to_train(Data(Pipeline(part(0, 2)), part(2, 1)))

@@ -19,7 +19,7 @@ ROWS = (np.zeros((5, 2)), np.zeros(5))
         pytest.param({"map": 3}, "map must be a function of a row, not 3", id="no function"),
         pytest.param({"augment": 3}, "augment must be a function of a row and", id="no augment"),
         pytest.param({"shared": True, "cache": "memory"}, "exclude each other", id="shared cache"),
-        pytest.param({"prefetch": 0}, "prefetch must be a whole number from 1", id="no batch"),
+        pytest.param({"prefetch": 0}, "prefetch must be an integer of at least 1", id="no batch"),
         pytest.param({"cache": "memory", "shuffle_buffer": 1.5}, "shuffle_buffer must", id="half"),
         pytest.param({"shuffle_buffer": 5}, "leave it out, or set cache", id="buffer, no cache"),
     ],
@@ -46,7 +46,9 @@ def test_rows_are_counted():
     ("data", "message"),
     [
         pytest.param(
-            Data(Pipeline((ROWS[0], ROWS[1][:3]))), r"Data\.train differ in rows", id="lengths"
+            Data(Pipeline((ROWS[0], ROWS[1][:3]))),
+            r"Data\.train differ in number of rows",
+            id="lengths",
         ),
         pytest.param(
             Data(Pipeline((ROWS[0][:0], ROWS[1][:0]))), r"Data\.train is empty", id="none"

@@ -267,7 +267,7 @@ def attributes_in(values):
 
 @pytest.mark.parametrize("action", PAST.values(), ids=PAST.keys())
 def test_a_value_taken_past_the_methods_is_refused_where_it_is_used(action):
-    with pytest.raises((ValueError, TypeError), match=r"past the config's own|_Unread"):
+    with pytest.raises((ValueError, TypeError), match=r"without the config's methods|_Unread"):
         reads_of(action)
 
 

@@ -92,7 +92,7 @@ def test_the_number_of_rows_may_be_known_at_run_time_only():
 
 
 def test_arrays_of_different_lengths_are_refused_and_not_repeated():
-    with pytest.raises(WorkloadError, match="the same number, not 1, 5"):
+    with pytest.raises(WorkloadError, match="the same number of rows, not 1, 5"):
         vectorized(lambda image, seed: image)(IMAGES, SEEDS[:1])
     with pytest.raises(WorkloadError, match="a single number"):
         vectorized(lambda number: number)(1.0)

@@ -219,7 +219,7 @@ def test_values_that_cannot_be_pickled_are_made_anew_for_each_trial(caplog):
     assert len({id(lock) for lock in locks}) == process.num_loads == 4
     assert [process.start(config)["k"] for config in (A, B, A)] == [1, 2, 1]
     (told,) = caplog.messages
-    assert told.startswith("Sets.load_data runs again for each trial, as self.lock cannot be")
+    assert told.startswith("Sets.load_data runs again for each trial, because self.lock cannot be")
 
 
 class Broken:
@@ -278,7 +278,7 @@ def on_the_class(self, config):
 def test_what_belongs_to_the_class_is_not_to_be_changed(load, name, monkeypatch):
     monkeypatch.setattr(Sets, "of_class", {"kept": 1})
     monkeypatch.setattr(Sets, "added", 0, raising=False)
-    match = rf"load_data changed Sets\.{name}, which belongs to the class .* self\.name"
+    match = rf"load_data changed Sets\.{name}, which belongs to the class .* \(self\.name"
     with pytest.raises(WorkloadError, match=match):
         seen(Sets(load), A)
 

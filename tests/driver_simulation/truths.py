@@ -59,7 +59,7 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
         if trial_id not in tune and trial.user_attrs.get("stop_cause") in _GIVEN_UP:
             check(ended_early, f"Optuna's trial {trial.number} is nobody's, though all were to run")
             continue
-        check(trial_id not in told, f"{trial_id} stands in Optuna twice")
+        check(trial_id not in told, f"{trial_id} is in Optuna twice")
         told[trial_id] = trial
     check(told.keys() == tune.keys(), f"Optuna has {sorted(told)}, Tune has {sorted(tune)}")
     check(runs.keys() <= tune.keys(), f"MLflow has {sorted(runs)}, Tune has {sorted(tune)}")
@@ -135,7 +135,7 @@ def _tune(
     found = {}
     for text, run in json.loads(content)["trial_data"]:
         state = json.loads(text)
-        check(state["trial_id"] not in found, f"{state['trial_id']} stands in Tune twice")
+        check(state["trial_id"] not in found, f"{state['trial_id']} is in Tune twice")
         last = json.loads(run)["last_result"] or {}
         found[state["trial_id"]] = state["status"], state["config"], last
     return found
@@ -157,7 +157,7 @@ def _runs(store: Store, sweep_id: str) -> tuple[dict[str, StoredRun], StoredRun]
         if trial_id is None:
             parents.append(run)
             continue
-        check(trial_id not in children, f"{trial_id} stands in MLflow twice")
+        check(trial_id not in children, f"{trial_id} is in MLflow twice")
         children[trial_id] = run
     check(len(parents) == 1, f"{len(parents)} parent runs")
     for run in children.values():

@@ -38,7 +38,7 @@ def test_sweeps_of_different_objectives_are_not_compared(two, sweeps):
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"), [(["first"], "two sweeps or more"), (["first", "first"], "named twice")]
+    ("names", "expected"), [(["first"], "at least two sweeps"), (["first", "first"], "named twice")]
 )
 def test_fewer_than_two_sweeps_are_not_compared(two, names, expected):
     with pytest.raises(InvalidSettingsError, match=expected):

@@ -215,7 +215,7 @@ def test_an_unknown_sweep_is_refused_with_a_near_one(ended):
 def test_a_folder_that_is_no_sweep_is_refused(ended, tmp_path):
     other = tmp_path / "photos"
     other.mkdir()
-    with pytest.raises(UnknownSweepError, match="photos is a folder, but not that of a sweep"):
+    with pytest.raises(UnknownSweepError, match="photos is a folder, but not of a sweep"):
         SweepView.open(other, ended.path.parent)
 
 

@@ -221,7 +221,7 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
 
         code, _, err = finished("run", str(sweep_file), *outside, cwd=tmp_path)
         assert code == 2
-        assert "storage_path: is './sweeps', but the sweep is driven on the cluster" in err
+        assert "storage_path: is './sweeps', but the driver runs on the cluster" in err
         assert "mlflow.tracking_uri: is 'sqlite:///mlflow.db', but" in err
 
 

@@ -20,7 +20,7 @@ def test_a_sweep_that_ran_out_of_disk_goes_on_once_there_is_room(
     _, err = process.communicate(timeout=240)
 
     assert process.returncode == 1, err
-    assert "make room, then go on with: tune-tf resume" in err
+    assert "free some space, then resume the sweep: tune-tf resume" in err
     assert "Traceback" not in err.rpartition("error: ")[2]
     code, _, err = finished("resume", "tiny", "--json", cwd=tmp_path, timeout_s=480)
 

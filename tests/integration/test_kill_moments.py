@@ -256,7 +256,7 @@ def test_what_a_store_has_not_taken_at_the_end_is_delivered_by_a_resume(tmp_path
         server.kill()
         code, _, err = drive(tmp_path, "resume", folder)
         assert code == 0, err
-        assert "not written to MLflow" in err
+        assert "not been written to MLflow" in err
         assert "The best model was not logged" in err
         server.start()
         code, out, err = drive(tmp_path, "resume", folder, "--json")

@@ -106,7 +106,7 @@ def is_on_its_way(folder):
 @pytest.mark.parametrize(
     ("uri", "told"),
     [
-        ("nothing://bucket/sweeps", "is none that pyarrow can reach"),
+        ("nothing://bucket/sweeps", "pyarrow cannot reach 'nothing://"),
         (f"s3://bucket/sweeps?endpoint_override=127.0.0.1%3A9&{REGION}", "cannot be written to"),
     ],
     ids=["an unknown scheme", "no server"],

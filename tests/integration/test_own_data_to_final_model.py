@@ -142,7 +142,7 @@ def test_the_best_config_is_trained_once_more_and_takes_the_place(
     best = swept["best"]
     code, _, err = verb("promote", "wine", "--retrained", cwd=folder)
     assert code == 2
-    assert "has no final model in MLflow: make one with `tune-tf retrain`" in err
+    assert "has no final model in MLflow: train one with `tune-tf retrain`" in err
 
     # Trained again on the same rows, it has the trial's numbers.
     again = told("retrain", "wine", "--on", "train")
@@ -185,7 +185,7 @@ def test_what_cannot_be_is_told_in_one_message(verb, swept, folder):
     for arguments, text in (
         (("export", "wine", "--trial", "x7"), "has no trial 'x7'; there are 2, for example"),
         (("retrain", "win"), "there is no sweep 'win'"),
-        (("export", "wine", "--output", "taken.keras"), "taken.keras is there already"),
+        (("export", "wine", "--output", "taken.keras"), "taken.keras already exists"),
     ):
         code, _, err = verb(*arguments, cwd=folder)
         assert code == 2

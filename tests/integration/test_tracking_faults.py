@@ -223,7 +223,7 @@ def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_lat
 
     folder = sweep(at_result(NUM_TRIALS * NUM_STEPS - 5, fail))
     assert time.monotonic() - ended_at[0] < 240  # closing takes 300 if nobody gives up
-    assert f"sweep.py sync {folder}" in caplog.text
+    assert f"tune-tf sync {folder}" in caplog.text
     assert "RUNNING" in {status for status, _, _ in stored(server.database, folder.name).values()}
 
     proxy.become("pass")
@@ -352,7 +352,7 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     folder = Path(json.loads(out)["path"])
-    assert f"sweep.py sync {folder}" in err
+    assert f"tune-tf sync {folder}" in err
     assert stored(server.database, folder.name) == {}
 
     proxy.become("pass")

@@ -205,7 +205,7 @@ def test_a_sweep_goes_on_from_damaged_files_and_runs_no_trial_again(killed, fini
 
     assert code == 0, err
     assert "Traceback" not in err
-    for told in (newest.name, "study journal", "sweep.yaml was cut short", "is damaged"):
+    for told in (newest.name, "study journal", "sweep.yaml was truncated", "is damaged"):
         assert told in err
     assert len(assert_truth(path)) == 8
     after = {trial.trial_id: trial for trial in SweepView.open(path).trials}

@@ -80,17 +80,17 @@ ENDS = {
     "infeasible": (
         [Told([0.9], feasible=False), Told([0.5])],
         {"constraints": {"size": "<= 5"}},
-        "1 does not keep the constraints (size &lt;= 5)",
+        "1 violates the constraints (size &lt;= 5)",
     ),
     "nothing feasible": (
         [Told([0.9], feasible=False)],
         {"constraints": {"size": "<= 5"}},
-        "No trial reported a finite val_accuracy and keeps the constraints",
+        "No trial reported a finite val_accuracy and satisfied the constraints",
     ),
     "interrupted": (
         [Told([0.5]), Told([0.4], None), Told([0.3], Outcome.INTERRUPTED)],
         {},
-        "The sweep has not ended: it was interrupted, or it ran when this was written.",
+        "The sweep has not ended: it was interrupted, or was running when this was written.",
     ),
     "minimised": ([Told([3.0, 1.0]), Told([2.0])], LOSS, "Best loss: 1, by trial 0."),
     "only constants": (
@@ -136,7 +136,7 @@ def test_a_sweep_with_two_objectives_shows_their_front(tmp_path):
     result = sweep_on_disk(tmp_path, told, **TWO)
     files = write_report(result, tmp_path / "report")
     assert "plots/pareto_front.png" in files
-    assert "ringed are the 2 trials of the front" in files["report.html"].read_text()
+    assert "rings mark the 2 trials of the front" in files["report.html"].read_text()
 
 
 @pytest.mark.slow

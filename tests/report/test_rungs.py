@@ -39,7 +39,7 @@ def test_a_bar_is_split_into_who_went_on_and_who_ended(tmp_path):
     ]
     figure = RungsPlot(SweepRecord.of(sweep_on_disk(tmp_path, told))).interactive()
     assert {bar["name"]: bar["y"] for bar in figure["data"]} == {
-        "went on": [3, 1, 0],
+        "continued": [3, 1, 0],
         "completed": [0, 0, 1],
         "error": [0, 1, 0],
         "stopped early": [1, 1, 0],

@@ -62,7 +62,7 @@ def test_what_failed_alike_is_told_once(summary):
         Told([], Outcome.OOM),
     )
     told = [(failure.cause, failure.numbers) for failure in found.failures]
-    assert told == [("OSError: disk", (0, 1)), ("no cause is known", (2,))]
+    assert told == [("OSError: disk", (0, 1)), ("unknown cause", (2,))]
 
 
 @pytest.mark.parametrize(

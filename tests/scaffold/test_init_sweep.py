@@ -123,7 +123,7 @@ def test_records_of_encoded_pictures_are_refused(init, tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / "p.tfrecord")) as writer:
         writer.write(example.SerializeToString())
 
-    with pytest.raises(WorkloadError, match="'image' is an encoded PNG picture"):
+    with pytest.raises(WorkloadError, match="'image' is an encoded PNG image"):
         init("p.tfrecord")
 
 
@@ -162,7 +162,7 @@ def test_the_schema_is_written_beside_the_sweep_file(init, tmp_path):
 @pytest.mark.parametrize("name", ["sweep.yaml", "my_workload.py"])
 def test_a_file_that_is_there_is_left_alone(init, tmp_path, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InvalidSettingsError, match=f"{name} is there already.*--force"):
+    with pytest.raises(InvalidSettingsError, match=f"{name} already exists.*--force"):
         init()
     assert (tmp_path / name).read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -175,13 +175,16 @@ def test_a_file_that_is_there_is_written_over_on_request(init, tmp_path):
 
 BAD = {
     "a misspelt target": (("wine.csv", {"target": "clas"}), "did you mean 'class'"),
-    "a table without a target": (("wine.csv", {}), "Say --target COLUMN; the columns of wine.csv"),
+    "a table without a target": (("wine.csv", {}), "Pass --target COLUMN; the columns of wine.csv"),
     "a misspelt file": (("wines.csv", {}), "did you mean 'wine.csv'"),
-    "an unknown kind": (("wine.xlsx", {}), "no ready workload takes wine.xlsx: name a file .csv"),
+    "an unknown kind": (
+        ("wine.xlsx", {}),
+        "no ready workload takes wine.xlsx: name a file ending in .csv",
+    ),
     "a target of images": (("images", {"target": "a"}), "--target is not for images"),
     "a target of nothing": ((None, {"target": "a"}), "--target a needs DATA"),
-    "y that is not there": (("x.npy", {}), "targets of x.npy. Say --target FILE.npy"),
-    "a workload of another kind": ((None, {"workload": "a.txt"}), "to a file .py, not to a.txt"),
+    "y that is not there": (("x.npy", {}), "targets of x.npy. Pass --target FILE.npy"),
+    "a workload of another kind": ((None, {"workload": "a.txt"}), "to a .py file, not to a.txt"),
 }
 
 

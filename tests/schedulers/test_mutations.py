@@ -57,7 +57,7 @@ REFUSED = {
         "pb2",
         {"mutations": ["a"], "space": SearchSpace({"a": Float(1, 1)})},
         "mutations",
-        "a has one value only",
+        "a has only one value",
     ),
     "nothing can": (
         "pb2",

@@ -70,7 +70,7 @@ def test_an_unknown_problem_is_refused_with_those_that_there_are():
 
 
 def test_a_limit_below_one_is_refused():
-    with pytest.raises(InvalidSettingsError, match="max_t must be a whole number of at least 1"):
+    with pytest.raises(InvalidSettingsError, match="max_t must be an integer of at least 1"):
         make_problem("branin", max_t=0)
 
 

@@ -85,14 +85,14 @@ def test_a_table_that_does_not_tell_may_be_tuned_on(table):
 def test_a_file_that_is_no_table_is_refused(tmp_path):
     path = tmp_path / "table.npz"
     path.write_bytes(b"nothing")
-    with pytest.raises(InvalidSettingsError, match="is no table of learning curves"):
+    with pytest.raises(InvalidSettingsError, match="is not a table of learning curves"):
         read_curve_table(path)
 
 
 def test_a_table_without_a_description_is_refused(tmp_path):
     path = tmp_path / "table.npz"
     np.savez(path, curves=np.zeros((1, 1), np.uint16))
-    with pytest.raises(InvalidSettingsError, match=r"no table.*description"):
+    with pytest.raises(InvalidSettingsError, match=r"not a table.*description"):
         read_curve_table(path)
 
 

@@ -230,8 +230,8 @@ def test_a_sweep_runs_a_thousand_times_faster_than_its_clock():
     ("settings", "message"),
     [
         ({}, "give budget_epochs or num_samples"),
-        ({"num_samples": 0}, "num_samples: must be a whole number of at least 1, not 0"),
-        ({"num_samples": 1, "num_workers": 0}, "num_workers: must be a whole number"),
+        ({"num_samples": 0}, "num_samples: must be an integer of at least 1, not 0"),
+        ({"num_samples": 1, "num_workers": 0}, "num_workers: must be an integer"),
         ({"budget_epochs": 1, "max_concurrent_trials": -1}, "max_concurrent_trials: must be"),
     ],
 )

@@ -20,7 +20,7 @@ from tune_tf.space.document import YamlDocument
         pytest.param(
             "a: !!python/object:os.system x\n", "sweep files hold plain data only", 1, id="object"
         ),
-        pytest.param("a: &x\n  b: *x\n", "a.b: holds itself through an alias", 2, id="circle"),
+        pytest.param("a: &x\n  b: *x\n", "a.b: contains itself through an alias", 2, id="circle"),
     ],
 )
 def test_what_is_no_mapping_is_refused_with_its_line(text, match, line):

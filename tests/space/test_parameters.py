@@ -19,20 +19,22 @@ from tune_tf.space import Choice, Constant, Float, Int
         pytest.param(lambda: Float(0, 1, log=True), "low must be above 0 .* not 0", id="log-of-0"),
         pytest.param(lambda: Float(0, 1, step=0), "step must be above 0, not 0", id="step-0"),
         pytest.param(lambda: Float(0, 1, step=-1), "step must be above 0, not -1", id="step-below"),
-        pytest.param(lambda: Float(1, 2, log=True, step=1), "has no step, not 1", id="log-step"),
+        pytest.param(
+            lambda: Float(1, 2, log=True, step=1), "has no step, but step is 1", id="log-step"
+        ),
         pytest.param(lambda: Float(0, 1, step=0.3), "0.9 is the nearest below", id="off-grid"),
         pytest.param(lambda: Float(low=True, high=1), "low must be a number, not True", id="bool"),
         pytest.param(lambda: Float("0", 1), "not '0': write low without quotes", id="text"),
         pytest.param(lambda: Float(0, float("inf")), "high must be finite, not inf", id="inf"),
         pytest.param(lambda: Float(float("nan"), 1), "low must be finite, not nan", id="nan"),
         pytest.param(lambda: Float(0, 1, log=1), "log must be true or false, not 1", id="log-1"),
-        pytest.param(lambda: Int(1.5, 3), "low must be a whole number, not 1.5", id="int-half"),
+        pytest.param(lambda: Int(1.5, 3), "low must be an integer, not 1.5", id="int-half"),
         pytest.param(lambda: Int(1, 3, step=0), "step must be above 0, not 0", id="int-step"),
         pytest.param(lambda: Int(0, 3, log=True), "low must be above 0", id="int-log-of-0"),
         pytest.param(lambda: Int(1, 9, log=True, step=2), "has no step", id="int-log-step"),
         pytest.param(lambda: Int(1, 8, step=2), "7 is the nearest below it", id="int-off-grid"),
         pytest.param(
-            lambda: Int(low=1, high=False), "high must be a whole number, not False", id="int-bool"
+            lambda: Int(low=1, high=False), "high must be an integer, not False", id="int-bool"
         ),
         pytest.param(lambda: Choice([]), "options must not be empty", id="no-option"),
         pytest.param(lambda: Choice("adam"), r"not 'adam': write \[adam\]", id="choice-text"),
@@ -42,7 +44,7 @@ from tune_tf.space import Choice, Constant, Float, Int
         pytest.param(lambda: Choice([[1], [1]]), r"\[1\] is given twice", id="lists-twice"),
         pytest.param(lambda: Constant(1, when="sgd"), "`when` must map a parameter", id="when"),
         pytest.param(lambda: Constant(1, when={"a": []}), "allows no value of 'a'", id="when-none"),
-        pytest.param(lambda: Constant(1, when={3: 1}), "by text, not 3", id="when-number"),
+        pytest.param(lambda: Constant(1, when={3: 1}), "as text, not 3", id="when-number"),
     ],
 )
 def test_bad_parameters_are_refused(make, match):
@@ -77,9 +79,9 @@ def test_all_errors_of_a_parameter_are_reported_at_once(make, count):
         pytest.param(Float(0.1, 1, log=True), np.exp(np.log(0.1)), None, id="log-rounded"),
         pytest.param(Int(1, 3), 1, None, id="int-low"),
         pytest.param(Int(1, 3), np.int64(3), None, id="int-high"),
-        pytest.param(Int(1, 3), 4, "a whole number from 1 to 3, not 4", id="int-above"),
-        pytest.param(Int(1, 3), 2.0, "a whole number from 1 to 3, not 2.0", id="int-float"),
-        pytest.param(Int(0, 3), True, "a whole number from 0 to 3, not True", id="int-bool"),
+        pytest.param(Int(1, 3), 4, "an integer from 1 to 3, not 4", id="int-above"),
+        pytest.param(Int(1, 3), 2.0, "an integer from 1 to 3, not 2.0", id="int-float"),
+        pytest.param(Int(0, 3), True, "an integer from 0 to 3, not True", id="int-bool"),
         pytest.param(Int(1, 7, step=3), 5, "1 plus a multiple of 3, not 5", id="int-between"),
         pytest.param(Choice(["a", None]), None, None, id="choice"),
         pytest.param(Choice([(3, 3)]), [3, 3], None, id="choice-after-json"),

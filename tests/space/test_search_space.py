@@ -38,12 +38,14 @@ def test_parameters_stand_after_those_they_depend_on():
         pytest.param({"": 1}, "must not be empty", id="empty-name"),
         pytest.param({"a.b": 1}, r"^a\.b: a name must not .* not 'a\.b'", id="dot"),
         pytest.param({"a": {}}, "^a: is an empty group", id="empty-group"),
-        pytest.param({"a": {"int": 1}}, "^a.int: a group holds no parameter .*'int'", id="kind"),
+        pytest.param(
+            {"a": {"int": 1}}, "^a.int: a group cannot hold a parameter .*'int'", id="kind"
+        ),
         pytest.param({"a": 1, "a/b": 2}, "^a: is given as a parameter and as a group", id="both"),
         pytest.param({"a/b": 1, "a": {"b": 2}}, "^a.b: is given twice", id="twice"),
         pytest.param(
             {"lr": Float(0, 1, when={"optimiser": "sgd"}), "optimizer": "sgd"},
-            r"^lr: `when` names 'optimiser', .* mean 'optimizer'\?; there are lr, optimizer",
+            r"^lr: `when` names 'optimiser', .* 'optimizer'\?; the parameters are lr, optimizer",
             id="unknown-parent",
         ),
         pytest.param(
@@ -53,15 +55,15 @@ def test_parameters_stand_after_those_they_depend_on():
         ),
         pytest.param(
             {"a": Float(0, 1, when={"b": 9}), "b": Int(1, 3)},
-            "^a: `when` can never hold: 'b' must be a whole number from 1 to 3, not 9",
+            "^a: `when` can never hold: 'b' must be an integer from 1 to 3, not 9",
             id="out-of-the-parents-range",
         ),
         pytest.param(
             {"a": Int(1, 2, when={"b": 1}), "b": Int(1, 2, when={"a": 1})},
-            "`when` goes in a circle, a -> b -> a",
+            "`when` forms a cycle, a -> b -> a",
             id="circle",
         ),
-        pytest.param({"a": Int(1, 2, when={"a": 1})}, "circle, a -> a", id="itself"),
+        pytest.param({"a": Int(1, 2, when={"a": 1})}, "cycle, a -> a", id="itself"),
     ],
 )
 def test_bad_spaces_are_refused(parameters, match):
@@ -116,8 +118,8 @@ def test_samples_hold_only_what_is_active():
             [
                 ErrorDetail(
                     "optimizer.nam",
-                    "is no parameter; did you mean 'optimizer.name'?; there are optimizer.name, "
-                    "optimizer.momentum, optimizer.nesterov, epochs",
+                    "is not a parameter; did you mean 'optimizer.name'?; the parameters are "
+                    "optimizer.name, optimizer.momentum, optimizer.nesterov, epochs",
                 )
             ],
             id="unknown",

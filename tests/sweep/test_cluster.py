@@ -68,7 +68,7 @@ def test_a_variable_that_is_not_set_is_told(given_to, monkeypatch):
     ("environment", "text"),
     [
         ({"pips": []}, "cluster.runtime_env: .*'pips': unknown key; did you mean 'pip'"),
-        ({"env_vars": {"A": 1}}, "must hold texts as env_vars, not 'A': 1"),
+        ({"env_vars": {"A": 1}}, "must hold text as env_vars, not 'A': 1"),
         ({"env_vars": ["A"]}, "must hold env_vars as a mapping"),
         (
             {"env_vars": {"API_TOKEN": "abcdef123456"}},

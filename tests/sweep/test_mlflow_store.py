@@ -46,7 +46,9 @@ def test_the_runs_of_a_sweep_are_found(folder, tmp_path):
 
 
 def test_a_sweep_without_tracking_has_none(folder):
-    with pytest.raises(InvalidSettingsError, match="is not tracked: its settings have no section"):
+    with pytest.raises(
+        InvalidSettingsError, match="is not tracked: its settings have no mlflow section"
+    ):
         MLflowStore.open(folder())
 
 

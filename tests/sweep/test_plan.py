@@ -35,7 +35,7 @@ def test_a_missing_file_ends_a_sweep_before_it_has_a_folder(sweep, tmp_path):
 
 
 def test_data_that_a_workload_needs_are_told_before_it_has_a_folder(sweep, tmp_path):
-    with pytest.raises(InvalidSettingsError, match="data: is missing: TabularMLP is made with"):
+    with pytest.raises(InvalidSettingsError, match="data: is missing: TabularMLP needs settings"):
         run_sweep(sweep(data=None), base_dir=tmp_path)
     assert not (tmp_path / "sweeps").exists()
 

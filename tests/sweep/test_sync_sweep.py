@@ -91,5 +91,7 @@ def test_a_sweep_that_is_not_tracked_is_refused(folder_of):
     from tune_tf.sweep.sync import sync_sweep
 
     folder_of("mlflow: null\n")
-    with pytest.raises(InvalidSettingsError, match="is not tracked: its settings have no section"):
+    with pytest.raises(
+        InvalidSettingsError, match="is not tracked: its settings have no mlflow section"
+    ):
         sync_sweep("tiny")

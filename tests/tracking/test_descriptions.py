@@ -24,7 +24,7 @@ def test_a_finished_sweep_tells_what_was_optimized_how_trials_ended_and_the_best
 def test_an_interrupted_sweep_says_how_to_go_on():
     text = descriptions.sweep_description("KILLED", [], 0, resume_with="tune-tf resume digits")
     assert "interrupted.**" in text
-    assert text.endswith("Go on with `tune-tf resume digits`.")
+    assert text.endswith("Resume with `tune-tf resume digits`.")
 
 
 def test_a_running_sweep_does_not_say_how_to_resume():

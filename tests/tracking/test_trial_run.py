@@ -144,7 +144,7 @@ def test_a_trial_that_is_starting_waits_for_the_sweeps_run(client, tracking):
 def test_a_run_that_never_comes_is_told_after_the_time_that_was_given(tracking, client):
     clock = Waiting()
     enter_trial("t1", tracking)
-    with pytest.raises(NoTrialRunError, match=r"no run of trial t1 of sweep s1 after 7 s.*raise"):
+    with pytest.raises(NoTrialRunError, match=r"no run for trial t1 of sweep s1 after 7 s.*raise"):
         mlflow_run(7, clock=clock, sleep=clock.sleep)
 
     assert clock.now == pytest.approx(7)
@@ -220,7 +220,9 @@ def test_what_is_logged_is_in_the_run(run_id, client, tmp_path):
 
 
 def test_a_tag_of_the_sweep_is_refused(run_id):
-    with pytest.raises(InvalidSettingsError, match=r"'tune_tf\.stop_reason' is one that the sweep"):
+    with pytest.raises(
+        InvalidSettingsError, match=r"'tune_tf\.stop_reason' is reserved for the sweep"
+    ):
         mlflow_run().set_tag("tune_tf.stop_reason", "fun")
 
 

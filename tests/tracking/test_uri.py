@@ -28,17 +28,17 @@ def test_a_uri_that_may_work_passes(uri, tmp_path, monkeypatch):
     ("uri", "text"),
     [
         ("sqlight:///mlflow.db", "scheme 'sqlight'.*did you mean 'sqlite'"),
-        ("redis://host", "scheme 'redis'; MLflow knows one of"),
+        ("redis://host", "scheme 'redis'; MLflow supports one of"),
         ("http://", "has no host"),
         ("http://host:port", "Port could not be cast"),
         ("http://host/?a=b", "has a \\? or #"),
-        ("http://user@host", "give both, user:password@, or none"),
+        ("http://user@host", "give both as user:password@, or neither"),
         ("postgresql+nosuch://host/db", "needs the package 'nosuch', which is not installed"),
         ("./mlruns", "no longer writes to; use a database"),
         ("file:///tmp/mlruns", "no longer writes to; use a database"),
         ("sqlite://", "names no file"),
         ("sqlite:///:memory:", "names no file"),
-        ("sqlite:////dev/null/x/mlflow.db", "/dev/null is not a directory"),
+        ("sqlite:////dev/null/x/mlflow.db", "/dev/null is not a writable directory"),
         ("sqlite:////tmp", "names a directory"),
     ],
 )
@@ -68,12 +68,12 @@ def test_the_file_of_a_sqlite_uri_is_found(uri, path):
 
 def test_a_user_in_the_uri_and_a_token_are_refused_together(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "abc")
-    with pytest.raises(InvalidSettingsError, match=r"//user:\*\*\*@host.*which is meant"):
+    with pytest.raises(InvalidSettingsError, match=r"//user:\*\*\*@host.*remove one of them"):
         check_tracking_uri("http://user:secret@host")
 
 
 def test_a_user_without_a_password_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
-    with pytest.raises(InvalidSettingsError, match="MLFLOW_TRACKING_USERNAME is set alone"):
+    with pytest.raises(InvalidSettingsError, match="only MLFLOW_TRACKING_USERNAME is set"):
         check_tracking_uri("http://host")

@@ -68,19 +68,19 @@ class NeedsArguments(Nothing):
         pytest.param(
             Nothing,
             {"parallelism": MultiWorker(2), "validation": Validation(asynchronous=True)},
-            "validation.asynchronous does not go with kind 'multi_worker'",
+            "validation.asynchronous does not work with kind 'multi_worker'",
             id="workers validate together",
         ),
         pytest.param(
             Nothing,
             {"loop": "fit", "validation": Validation(asynchronous=True)},
-            'does not go with loop="fit"',
+            'does not work with loop="fit"',
             id="fit validates itself",
         ),
         pytest.param(
             Nothing,
             {"parallelism": MultiWorker(2), "resources": TrialResources(cpus=3)},
-            "cpus is 3, which does not divide",
+            "cpus is 3, which is not divisible",
             id="cpus of workers",
         ),
         pytest.param(

@@ -250,7 +250,7 @@ def test_a_value_comes_back_as_it_was(value):
     ids=["object", "function", "loss", "in a list", "objects", "bytes", "complex"],
 )
 def test_what_is_no_plain_state_is_told(value):
-    with pytest.raises(TypeError, match="is no plain state"):
+    with pytest.raises(TypeError, match="is not plain state"):
         encode(value, {})
 
 
@@ -319,9 +319,12 @@ class Holding(callbacks.Callback):
 @pytest.mark.parametrize(
     ("held", "message"),
     [
-        (lambda: keras.Variable(0.0), r"'held' \(.*Variable\) the previous trial may have changed"),
-        (object, r"'held' \(object\) the previous trial may have changed"),
-        (lambda: np.zeros(2), "'held' cannot be set back, since an array was changed in place"),
+        (
+            lambda: keras.Variable(0.0),
+            r"the previous trial may have changed its 'held' \(.*Variable\)",
+        ),
+        (object, r"the previous trial may have changed its 'held' \(object\)"),
+        (lambda: np.zeros(2), "'held' cannot be reset, since an array was changed in place"),
     ],
     ids=["variable", "object", "array"],
 )
@@ -330,7 +333,7 @@ def test_an_instance_that_cannot_be_set_back_is_refused(held, message, replicas_
     loop = GraphLoop(Given(build, draw(20, 8)), replicas_of(1))
     to_its_end(trial(loop, lambda: shared, {}), 1)
 
-    with pytest.raises(WorkloadError, match=f"Holding for the second time.*{message}"):
+    with pytest.raises(WorkloadError, match=f"the same Holding twice.*{message}"):
         trial(loop, lambda: shared, {})
 
 
@@ -359,7 +362,7 @@ def test_an_array_changed_in_place_cannot_be_taken_back_silently(replicas_of):
     loop.restore(after_one)
 
     assert loop.callbacks._callbacks[0].sums.tolist() == [1, 1]
-    with pytest.raises(CheckpointError, match="an array was changed in place: make a new array"):
+    with pytest.raises(CheckpointError, match="an array was changed in place: create a new array"):
         loop.restore(at_first)
     loop.finish()
 

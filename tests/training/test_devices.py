@@ -67,7 +67,7 @@ def test_devices_that_cannot_be_had_are_told_and_others_can_be_claimed_then():
         """
     )
 
-    assert "2 replicas need 2 logical CPU devices, but TensorFlow was used" in printed[0]
+    assert "2 replicas need 2 logical CPU devices, but TensorFlow was already used" in printed[0]
     assert "reserved 1 GPU(s) for 1 replica(s), but TensorFlow sees" in printed[1]
     assert printed[2] == "('CPU:0',)"
 

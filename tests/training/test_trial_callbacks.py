@@ -376,7 +376,7 @@ REFUSED = {
     ),
     "SwapEMAWeights by epochs": (
         lambda: callbacks.SwapEMAWeights(swap_on_epoch=True),
-        r"which epoch is the last.*use SwapEMAWeights\(\)",
+        r"must know the last epoch.*use SwapEMAWeights\(\)",
     ),
     "TensorBoard by batches": (
         lambda: callbacks.TensorBoard("board", update_freq=5),

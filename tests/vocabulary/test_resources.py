@@ -9,11 +9,11 @@ from tune_tf.resources import TrialResources
 @pytest.mark.parametrize(
     ("cpus", "gpus", "match"),
     [
-        pytest.param(0, 0, "cpus must be a whole number of at least 1, not 0", id="no-cpu"),
-        pytest.param(1.5, 0, "cpus must be a whole number of at least 1, not 1.5", id="half-cpu"),
-        pytest.param(True, 0, "cpus must be a whole number of at least 1, not True", id="bool-cpu"),
+        pytest.param(0, 0, "cpus must be an integer of at least 1, not 0", id="no-cpu"),
+        pytest.param(1.5, 0, "cpus must be an integer of at least 1, not 1.5", id="half-cpu"),
+        pytest.param(True, 0, "cpus must be an integer of at least 1, not True", id="bool-cpu"),
         pytest.param(1, -1, "gpus must be 0 or more, not -1", id="negative-gpus"),
-        pytest.param(1, 1.5, "gpus must be whole above 1, not 1.5", id="card-and-a-half"),
+        pytest.param(1, 1.5, "gpus above 1 must be an integer, not 1.5", id="card-and-a-half"),
         pytest.param(1, float("inf"), "gpus must be 0 or more, not inf", id="infinite"),
         pytest.param(1, float("nan"), "gpus must be 0 or more, not nan", id="nan"),
         pytest.param(1, "1", "gpus must be a number, not '1'", id="text"),

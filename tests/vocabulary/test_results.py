@@ -52,7 +52,7 @@ def test_the_front_holds_completed_trials_that_nothing_beats_in_both():
 
 def test_without_a_feasible_value_no_trial_is_the_best():
     found = result(trial(0, 0.3, feasible=False), trial(1, float("nan")))
-    with pytest.raises(UnknownMetricError, match=r"keeps the constraints \(1 do not\)"):
+    with pytest.raises(UnknownMetricError, match=r"satisfied the constraints \(1 did not\)"):
         _ = found.best_trial
 
 

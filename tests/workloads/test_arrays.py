@@ -119,16 +119,19 @@ NAN = np.where(np.arange(20)[:, None] == 3, np.nan, X)
         pytest.param({"x": X[:0], "y": Y[:0]}, {}, "x and y have no rows", id="empty"),
         pytest.param({"x": X, "y": Y - 1}, {}, r"row\(s\) 0, 4, .* hold\(s\) -1", id="negative"),
         pytest.param(
-            {"x": X, "y": Y}, {"num_classes": 3}, r"outside of the 3 .* row\(s\) 3, 7", id="outside"
+            {"x": X, "y": Y},
+            {"num_classes": 3},
+            r"outside the known 3 .* row\(s\) 3, 7",
+            id="outside",
         ),
         pytest.param(
-            {"x": X, "y": Y + 0.5}, {"task": "classification"}, "whole numbers from 0", id="halves"
+            {"x": X, "y": Y + 0.5}, {"task": "classification"}, "integers from 0", id="halves"
         ),
-        pytest.param({"x": X, "y": Y * 0}, {}, "holds one class only", id="one class"),
+        pytest.param({"x": X, "y": Y * 0}, {}, "holds only one class", id="one class"),
         pytest.param(
             {"x": X, "y": np.eye(4, dtype=int)[Y]},
             {},
-            r"shape \[20, 4\], but classes are one number a row",
+            r"shape \[20, 4\], but classes are one number per row",
             id="one-hot",
         ),
         pytest.param(
@@ -138,7 +141,7 @@ NAN = np.where(np.arange(20)[:, None] == 3, np.nan, X)
         pytest.param(
             {"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y},
             {},
-            r"a row of x_test has shape \[2\], but one of x_train \[3\]",
+            r"a row of x_test has shape \[2\], but a row of x_train has \[3\]",
             id="shapes",
         ),
         pytest.param(
@@ -158,7 +161,7 @@ def test_numbers_that_are_none_are_told_by_their_rows(saved):
 
 def test_what_is_no_npz_file_is_told(tmp_path):
     (tmp_path / "a.npz").write_text("no archive")
-    with pytest.raises(WorkloadError, match=r"is no \.npz file of arrays"):
+    with pytest.raises(WorkloadError, match=r"is not an \.npz file of arrays"):
         ArraysModel(path=str(tmp_path / "a.npz")).check_data()
 
 

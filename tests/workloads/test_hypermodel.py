@@ -53,7 +53,7 @@ def test_a_hypermodel_comes_in_three_forms(hypermodel, tutorial):
         pytest.param(
             type("Sized", (Classifier,), {"__init__": lambda self, size: None}),
             DATA,
-            "Sized cannot be made without arguments .*: give an instance",
+            "Sized cannot be created without arguments .*: pass an instance",
             id="arguments",
         ),
     ],

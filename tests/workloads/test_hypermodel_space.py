@@ -263,7 +263,7 @@ def test_one_name_for_two_ranges_at_once_is_refused():
         hp.Int("units", 1, 8, parent_name="model", parent_values="cnn")
 
     with pytest.raises(
-        InvalidSettingsError, match=r"^units: .* active together: .* name of its own"
+        InvalidSettingsError, match=r"^units: .* active together: .* a separate name"
     ):
         space(build)
 

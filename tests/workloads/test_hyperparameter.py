@@ -63,7 +63,9 @@ def test_each_kind_has_its_counterpart(declare, parameter):
 
 
 def test_reverse_log_is_searched_evenly_and_said_so():
-    with pytest.warns(UserWarning, match="'a': sampling='reverse_log' is searched evenly from 0.1"):
+    with pytest.warns(
+        UserWarning, match="'a': sampling='reverse_log' is searched uniformly from 0.1"
+    ):
         found = space(lambda hp: hp.Float("a", 0.1, 1, sampling="reverse_log"))
     assert found == {"a": Float(0.1, 1)}
 

@@ -61,7 +61,7 @@ KerasDatasetModel(name="mnist").load_data({})
     )
 
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("tune_tf.errors.WorkloadError: the data set mnist is neither in Keras'")
+    assert last.startswith("tune_tf.errors.WorkloadError: the data set mnist is not in Keras'")
     assert "URL fetch failure on https://" in last
     assert f"put there {tmp_path}/datasets/mnist.npz" in last
 
@@ -100,7 +100,7 @@ def test_what_the_loader_says_is_told(monkeypatch):
         raise OSError("out of tape")
 
     monkeypatch.setattr(datasets.cifar10, "load_data", refuse)
-    with pytest.raises(WorkloadError, match=r"cifar10 is neither .* OSError: out of tape"):
+    with pytest.raises(WorkloadError, match=r"cifar10 is not in .* OSError: out of tape"):
         KerasDatasetModel(name="cifar10").load_data({})
 
 

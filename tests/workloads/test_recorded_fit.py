@@ -122,7 +122,7 @@ def returns_a_number(self, hp, model, *args, **kwargs):
         pytest.param(
             lambda self, hp, model, *args, **kw: model.optimizer, r"fit uses model\.opt", id="part"
         ),
-        pytest.param(returns_a_number, r"fit uses \.history of what model.fit ret", id="history"),
+        pytest.param(returns_a_number, r"fit uses \.history of the result of", id="history"),
         pytest.param(
             lambda self, hp, model, *args, **kw: 0.5, "fit calls model.fit never;", id="never"
         ),
@@ -138,7 +138,7 @@ def returns_a_number(self, hp, model, *args, **kwargs):
         ),
         pytest.param(
             lambda self, hp, model, *args, **kw: model.fit(*args, validation_split=0.2),
-            r"fit gives validation_split=0.2 to model.fit, which has no counterpart",
+            r"fit passes validation_split=0.2 to model.fit, which has no counterpart",
             id="split",
         ),
     ],

@@ -117,7 +117,7 @@ def test_a_column_that_names_rows_is_warned_of(table, caplog):
     frame = pd.read_csv(path).assign(colour=[f"wine {row}" for row in range(40)])
     frame.to_csv(path, index=False)
     made(path).check_data()
-    assert "column 'colour' holds 28 different texts in 28 training rows" in caplog.text
+    assert "column 'colour' holds 28 distinct texts in 28 training rows" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_file_that_changed_is_refused(table):
     workload.check_data()
     table(size=list(range(100, 110)))
 
-    with pytest.raises(WorkloadError, match=r"table.csv changed while the sweep runs: it had 1 fi"):
+    with pytest.raises(WorkloadError, match=r"table.csv changed during the sweep: it had 1 fi"):
         workload.load_data({})
 
 
@@ -227,7 +227,7 @@ def test_paths_are_relative_to_the_folder_of_the_sweep_file(table, tmp_path):
         pytest.param(
             {"kind": [0.5, 1] * 5},
             {"task": "classification"},
-            r"'kind' is to hold classes .*, but row\(s\) 1, 3, 5, 7, 9 hold\(s\) 0.5",
+            r"'kind' must hold classes .*, but row\(s\) 1, 3, 5, 7, 9 hold\(s\) 0.5",
             id="numbers as classes",
         ),
         pytest.param(
@@ -250,7 +250,10 @@ def test_paths_are_relative_to_the_folder_of_the_sweep_file(table, tmp_path):
         ),
         pytest.param({"size": [None] * 10}, {}, "'size' have no value in any", id="empty column"),
         pytest.param(
-            {}, {"ignore": ["size", "colour"]}, "no column beside the target 'kind'", id="none left"
+            {},
+            {"ignore": ["size", "colour"]},
+            "no column besides the target 'kind'",
+            id="none left",
         ),
         pytest.param(
             {}, {"validation_share": 0.01}, "10 row.s. are too few: .*none for valid", id="few rows"
@@ -318,7 +321,7 @@ def test_what_is_no_parquet_is_told(tmp_path):
         ),
         pytest.param(
             {"path": "a", "target": "b", "validation_share": 0.5, "test_share": 0.5},
-            "together they must leave rows",
+            "together they must be less than 1",
             id="shares",
         ),
         pytest.param({"path": "a", "taget": "b"}, "did you mean 'target'", id="misspelt"),

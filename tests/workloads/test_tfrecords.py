@@ -84,7 +84,7 @@ def write_bytes(folder, images, labels):
 
 def test_bytes_of_another_length_are_told(tmp_path):
     path = write_bytes(tmp_path, *own_data_files.digits(20))
-    with pytest.raises(WorkloadError, match="record 0 of them has 64 bytes instead of 72"):
+    with pytest.raises(WorkloadError, match="record 0 of these has 64 bytes instead of 72"):
         made(path, features=bytes_of([8, 9])).load_data({})
 
 
@@ -114,13 +114,13 @@ def test_records_that_do_not_hold_the_features_are_told_by_their_file(feature, m
         name: {"dtype": "float32", "shape": feature.get("shape", [8, 8, 1])},
         "label": own_data_files.FEATURES["label"],
     }
-    with pytest.raises(WorkloadError, match=rf"a\.tfrecord: the records 0 to .*{match}"):
+    with pytest.raises(WorkloadError, match=rf"a\.tfrecord: records 0 to .*{match}"):
         made(records, features=spec, x=name).load_data({})
 
 
 def test_a_broken_file_is_told(records):
     records.write_bytes(records.read_bytes()[:-5])
-    with pytest.raises(WorkloadError, match=r"a\.tfrecord: the records .* cannot be read"):
+    with pytest.raises(WorkloadError, match=r"a\.tfrecord: records .* cannot be read"):
         made(records).load_data({})
 
 
@@ -131,7 +131,9 @@ def test_a_file_without_records_is_told(tmp_path):
 
 
 def test_classes_outside_of_those_told_are_refused(records):
-    with pytest.raises(WorkloadError, match=r"feature 'label' of .* outside of the 5 \(0 to 4\)"):
+    with pytest.raises(
+        WorkloadError, match=r"feature 'label' of .* outside the known 5 \(0 to 4\)"
+    ):
         made(records, num_classes=5).load_data({})
 
 

@@ -38,7 +38,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    epilog="Exit codes: 0 ended, 1 no trial completed, 2 wrong settings, 130 interrupted.",
+    epilog="Exit codes: 0 ended, 1 no trial completed, 2 invalid settings, 130 interrupted.",
 )
 app.command()(init)
 app.command()(plan)

@@ -35,10 +35,12 @@ def _runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"holds {short_repr(key)}: {unknown_key(key, _RUNTIME_ENV).what}")
     variables = environment.get("env_vars", {})
     if not isinstance(variables, dict):
-        raise ValueError(f"must hold env_vars as a mapping of texts, not {short_repr(variables)}")
+        raise ValueError(
+            f"must hold env_vars as a mapping of names to text, not {short_repr(variables)}"
+        )
     for name, value in variables.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError(f"must hold texts as env_vars, not {name!r}: {short_repr(value)}")
+            raise ValueError(f"must hold text as env_vars, not {name!r}: {short_repr(value)}")
         if mask_secrets(f"{name}={value}") != f"{name}={value}":
             raise ValueError(
                 f"holds what looks like a secret in env_vars.{name}: write ${{{name}}} there, and "

@@ -21,7 +21,7 @@ def _num_kept(value: object) -> int | Literal["all"]:
         return "all"
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
-    raise ValueError(f"must be a whole number of at least 1, or all, not {short_repr(value)}")
+    raise ValueError(f"must be an integer of at least 1, or all, not {short_repr(value)}")
 
 
 def _num_bytes(value: object) -> int:
@@ -32,7 +32,7 @@ def _num_bytes(value: object) -> int:
         return round(float(match[1]) * _UNITS[match[2].lower()])
     raise ValueError(
         "must be a number of bytes, or one with kB, MB, GB, TB (1 kB is 1000 bytes) or KiB, MiB, "
-        f"GiB, TiB, such as 2 GB, not {short_repr(value)}: put 0 for no limit"
+        f"GiB, TiB, such as 2 GB, not {short_repr(value)}: use 0 for no limit"
     )
 
 

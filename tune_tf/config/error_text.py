@@ -20,13 +20,13 @@ def unknown_key(key: object, known: Iterable[str]) -> ErrorDetail:
     """Return the error of an unknown key, with the known ones."""
     known = list(known)
     return ErrorDetail(
-        str(key), f"unknown key{did_you_mean(key, known)}; known are {', '.join(known)}"
+        str(key), f"unknown key{did_you_mean(key, known)}; known keys are {', '.join(known)}"
     )
 
 
 _RULES = {
-    "int_type": "must be a whole number, not {given}",
-    "int_from_float": "must be a whole number, not {given}",
+    "int_type": "must be an integer, not {given}",
+    "int_from_float": "must be an integer, not {given}",
     "float_type": "must be a number, not {given}",
     "finite_number": "must be a finite number, not {given}",
     "string_type": "must be text, not {given}: put it in quotes",
@@ -41,13 +41,13 @@ _UNQUOTED = ("int_type", "float_type", "bool_type")
 
 _MISSING = {
     "name": "is missing: name the sweep, like digits-cnn",
-    "workload": "is missing: say what is trained, module:attribute or path/to/file.py:Class",
-    "objective": "is missing: say what is optimised, {metric: val_accuracy, mode: max}",
-    "space": "is missing: say what is searched, {learning_rate: {loguniform: [1.0e-4, 1.0e-1]}}",
-    "budget": "is missing: say how much is spent, {num_samples: 32}",
+    "workload": "is missing: say what to train, module:attribute or path/to/file.py:Class",
+    "objective": "is missing: say what to optimise, {metric: val_accuracy, mode: max}",
+    "space": "is missing: say what to search, {learning_rate: {loguniform: [1.0e-4, 1.0e-1]}}",
+    "budget": "is missing: say how much to spend, {num_samples: 32}",
     "num_samples": "is missing: say how many trials to start",
     "path": "is missing: say where the data are",
-    "target": "is missing: name the column that is to be predicted",
+    "target": "is missing: name the column to predict",
 }
 
 

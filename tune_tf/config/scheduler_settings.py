@@ -45,7 +45,7 @@ class SchedulerSettings(Settings):
             ErrorDetail(
                 key,
                 f"belongs to {', '.join(owners)}, but the scheduler is {name}: write name: "
-                f"{owners[0]}, or leave it out; known are {', '.join(known)}",
+                f"{owners[0]}, or leave it out; known keys are {', '.join(known)}",
             )
             for key, owners in foreign.items()
         ]

@@ -69,7 +69,7 @@ def _model_name(name: str) -> str:
     if not name.strip() or set(name) & set("/:") or path or len(name) > _MAX_NAME_LENGTH:
         raise ValueError(
             f"must be a name of 1 to {_MAX_NAME_LENGTH} characters without '/' and ':', as MLflow "
-            f"takes it, not {short_repr(name)}: put a name such as digits-cnn"
+            f"requires, not {short_repr(name)}: use a name such as digits-cnn"
         )
     return name
 
@@ -79,8 +79,8 @@ def _alias(alias: str) -> str:
     reserved = alias.lower() == "latest" or re.fullmatch(r"[vV]\d+", alias)
     if reserved or not re.fullmatch(r"[\w\-]+", alias) or len(alias) > _MAX_NAME_LENGTH:
         raise ValueError(
-            "must be letters, digits, '_' and '-', and neither 'latest' nor a number of a version "
-            f"such as 'v1', which MLflow keeps for itself, not {short_repr(alias)}: put an alias "
+            "must be letters, digits, '_' and '-', and neither 'latest' nor a version number such "
+            f"as 'v1', which MLflow reserves, not {short_repr(alias)}: use an alias "
             "such as champion"
         )
     return alias
@@ -111,7 +111,7 @@ class MLflowSettings(Settings):
     def _of_a_logged_model(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is not None and info.data.get("log_best_model") is False:
             raise ValueError(
-                f"is {name!r}, but log_best_model is false: a version is made of the logged model; "
-                "leave one of the two out"
+                f"is {name!r}, but log_best_model is false: a version is made from the logged "
+                "model; leave one of the two out"
             )
         return name

@@ -146,7 +146,7 @@ class SweepConfig(Settings):
             num, alone = parallelism.num_replicas, not isinstance(parallelism, MultiWorker)
             text = (
                 f"{f'is {num}' if alone else f'makes {num} replicas'} but space.batch_size goes "
-                f"down to {smallest:g}: a global batch has at least one row for each replica; "
+                f"down to {smallest:g}: a global batch needs at least one row per replica; "
                 "raise the batch size or use fewer replicas"
             )
             raise InvalidSettingsError(
@@ -173,7 +173,7 @@ class SweepConfig(Settings):
     def _without_password(cls, storage_path: str) -> str:
         if "://" in storage_path and "@" in urlsplit(storage_path).netloc:
             raise ValueError(
-                "must not hold keys or passwords: give them in the environment, such as "
+                "must not hold keys or passwords: set them in the environment, such as "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
         return storage_path
@@ -311,7 +311,7 @@ def _unknown_parameters(document: YamlDocument, original: YamlDocument) -> list[
         names = key.split(".")
         if len(names) > 1 and names[0] == "space" and names[1] not in known:
             text = (
-                f"the space has no {names[1]!r}{did_you_mean(names[1], known)}; there are "
+                f"the space has no {names[1]!r}{did_you_mean(names[1], known)}; it has "
                 f"{', '.join(known)}"
             )
             errors.append(ErrorDetail(f"{OVERRIDE} {override}", text))

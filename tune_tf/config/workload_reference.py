@@ -49,14 +49,14 @@ def import_workload(
         return _instantiate(reference, workload, base_dir, data)
     if not isinstance(workload, Workload):
         text = (
-            f"workload {reference!r}: {attribute} is {workload!r}, which is no "
+            f"workload {reference!r}: {attribute} is {workload!r}, which is not a "
             f"tune_tf.Workload; the workloads of {module.__file__ or place} are "
             f"{', '.join(there) or 'none'}"
         )
         raise WorkloadError(text)
     if data is not None:
         text = (
-            f"is given, but {attribute} is an instance, which is made already: name its class "
+            f"is given, but {attribute} is already an instance: name its class "
             f"{type(workload).__name__}, or leave data out"
         )
         raise InvalidSettingsError([ErrorDetail("data", text)])
@@ -74,7 +74,7 @@ def _instantiate(
     except InvalidSettingsError as error:
         if data is None:
             reasons = "; ".join(str(detail) for detail in error.details)
-            text = f"is missing: {kind.__name__} is made with settings of its own; {reasons}"
+            text = f"is missing: {kind.__name__} needs settings; {reasons}"
             raise InvalidSettingsError([ErrorDetail("data", text)]) from None
         raise InvalidSettingsError(
             ErrorDetail(".".join(filter(None, ["data", detail.where])), detail.what)
@@ -83,8 +83,8 @@ def _instantiate(
     except Exception as error:
         raise WorkloadError(
             f"workload {reference!r}: {kind.__name__}({'' if data is None else '...'}) raised "
-            f"{type(error).__name__}: {error}; give its arguments as data: {{...}}, or make an "
-            "instance at the top of the module, and name that"
+            f"{type(error).__name__}: {error}; give its arguments as data: {{...}}, or create an "
+            "instance at module level and name that"
         ) from error
 
 
@@ -149,7 +149,7 @@ def _file_module(reference: str, path: Path) -> ModuleType:
     name = f"tune_tf_workload_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:  # cannot be: the name ends in .py
-        raise WorkloadError(f"workload {reference!r}: {path} is no Python file")
+        raise WorkloadError(f"workload {reference!r}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it runs
     try:

@@ -26,7 +26,7 @@ class FoldedRows:
 
     def __init__(self, data: Data, folds: Folds, *, seed: int, floatx: str = "float32") -> None:
         if isinstance(data, Data):
-            refuse_pipelines(data, "folds are made of rows by number")
+            refuse_pipelines(data, "folds select rows by index")
         rows = rows_of(data, floatx=floatx)
         parts: list[Any] = [part for part in (rows.train, rows.validation) if part is not None]
         self._x = joined_rows("x", [part[0] for part in parts])
@@ -67,7 +67,7 @@ def _groups(data: Data, num_rows: int) -> Any:
     if data.groups is None:
         raise WorkloadError(
             "parallelism.grouped is true but Data.groups is None: let load_data return the group "
-            "of each row, those of train first and then those of validation"
+            "of each row, first those of train, then those of validation"
         )
     groups = np.asarray(data.groups)
     if groups.shape != (num_rows,):
@@ -83,13 +83,13 @@ def _split(folds: Folds, seed: int, y: Nested, groups: Any) -> "Iterator[np.ndar
     num_rows = len(next(leaves_of("", y))[1])
     if folds.num_folds > num_rows:
         raise WorkloadError(
-            f"parallelism.num_folds is {folds.num_folds} but there are {num_rows} row(s) in all: "
+            f"parallelism.num_folds is {folds.num_folds} but there are only {num_rows} row(s): "
             "use fewer folds"
         )
     if groups is not None and folds.num_folds > (num_groups := len(np.unique(groups))):
         raise WorkloadError(
             f"parallelism.num_folds is {folds.num_folds} but Data.groups holds {num_groups} "
-            "group(s), which are not divided: use fewer folds"
+            "group(s), which are never split: use fewer folds"
         )
     classes = _classes(folds, y) if folds.stratified else np.zeros(num_rows, int)
     for repeat in range(folds.num_repeats):
@@ -97,8 +97,8 @@ def _split(folds: Folds, seed: int, y: Nested, groups: Any) -> "Iterator[np.ndar
         for train, held_out in splitter.split(np.empty((num_rows, 0)), classes, groups):
             if not len(train) or not len(held_out):
                 raise WorkloadError(
-                    "the groups cannot be divided into so many folds with the classes in about "
-                    "equal shares: a fold would be empty; use fewer folds"
+                    "the groups cannot be divided into that many folds with about the same share "
+                    "of each class: a fold would be empty; use fewer folds"
                 )
             yield held_out
 
@@ -124,7 +124,7 @@ def _splitter(folds: Folds, seed: int) -> Any:
 
 
 def _classes(folds: Folds, y: Nested) -> "np.ndarray[Any, Any]":
-    advice = "leave parallelism.stratified away"
+    advice = "leave out parallelism.stratified"
     if not isinstance(y, np.ndarray):
         raise WorkloadError(f"stratified folds need a single output of class labels: {advice}")
     is_one_hot = y.ndim > 1 and y.shape[-1] > 1
@@ -136,7 +136,7 @@ def _classes(folds: Folds, y: Nested) -> "np.ndarray[Any, Any]":
         rare = int(counts.argmin())
         raise WorkloadError(
             f"parallelism.num_folds is {folds.num_folds} but class {labels[rare]} has only "
-            f"{counts[rare]} row(s): every fold needs one of each class; use fewer folds, or "
+            f"{counts[rare]} row(s): every fold needs a row of each class; use fewer folds, or "
             f"{advice}"
         )
     return classes

@@ -23,7 +23,7 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
     """
     if not isinstance(data, Data) or data.validation is None:
         return data
-    refuse_pipelines(data, "training and validation rows are put together as arrays")
+    refuse_pipelines(data, "training and validation rows are concatenated as arrays")
     rows = rows_of(replace(data, class_weight=None), floatx=floatx)
     parts: list[Any] = [rows.train, rows.validation]
     x, y = (joined_rows(name, [part[at] for part in parts]) for at, name in enumerate("xy"))
@@ -65,8 +65,8 @@ def joined_rows(name: str, parts: list[Nested]) -> Nested:
             ", ".join(f"{dtype}{list(shape)}" for shape, dtype in spec.values()) for spec in specs
         ]
         raise WorkloadError(
-            "the rows of Data.train and Data.validation must be of one form to be put together, "
-            f"but a row of {name} is {texts[0]} in the one and {texts[1]} in the other"
+            "the rows of Data.train and Data.validation must have one form to be concatenated, "
+            f"but a row of {name} is {texts[0]} in one and {texts[1]} in the other"
         )
     if isinstance(first, Mapping):
         return {key: joined_rows(name, [value, second[key]]) for key, value in first.items()}

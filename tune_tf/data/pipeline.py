@@ -65,17 +65,17 @@ class Pipeline:
             errors.append(f"augment must be a function of a row and a seed, not {self.augment!r}")
         if self.shared and self.cache is not None:
             errors.append(
-                "shared and cache exclude each other, as trials that share rows keep none: leave "
+                "shared and cache exclude each other, as trials that share rows cache none: leave "
                 "one of them out"
             )
         for name in ("shuffle_buffer", "prefetch"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
-                errors.append(f"{name} must be a whole number from 1 on, not {value!r}")
+                errors.append(f"{name} must be an integer of at least 1, not {value!r}")
         if self.shuffle_buffer is not None and self.cache is None:
             errors.append(
-                "shuffle_buffer is for rows from a cache; without one all rows are mixed: leave it "
-                "out, or set cache"
+                "shuffle_buffer is for rows from a cache; without one all rows are shuffled: leave "
+                "it out, or set cache"
             )
         if errors:
             raise InvalidSettingsError(errors)

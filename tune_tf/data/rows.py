@@ -99,10 +99,10 @@ def _checked(name: str, part: Any, floatx: str) -> tuple[Any, int]:
 def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
     lengths = {label: len(leaf) for label, leaf in leaves_of(name, part)}
     if not lengths:
-        raise WorkloadError(f"Data.{name} holds no arrays at all")
+        raise WorkloadError(f"Data.{name} holds no arrays")
     if len(set(lengths.values())) > 1:
         text = ", ".join(f"{label} has {length}" for label, length in lengths.items())
-        raise WorkloadError(f"the parts of Data.{name} differ in rows: {text}")
+        raise WorkloadError(f"the parts of Data.{name} differ in number of rows: {text}")
     num_rows = next(iter(lengths.values()))
     if num_rows == 0:
         raise WorkloadError(f"Data.{name} is empty: load_data returned no rows")
@@ -111,7 +111,7 @@ def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
 
 def _tuple_of(part: Any) -> tuple[Nested, ...] | None:
     if not isinstance(part, tuple | None):
-        raise WorkloadError(f"{type(part).__name__} is no tuple of arrays")
+        raise WorkloadError(f"{type(part).__name__} is not a tuple of arrays")
     return part
 
 

@@ -187,6 +187,6 @@ def _num_rows(data: Any) -> int:
     if not isinstance(data, Data) or not isinstance(data.train, tuple):
         raise WorkloadError(
             "scaling is measured on data in arrays, Data(train=(x, y)): return arrays from "
-            "load_data, if only a part of the data"
+            "load_data, even if only part of the data"
         )
     return rows_of(Data(data.train)).num_train

@@ -221,7 +221,7 @@ def _open_locked(path: Path) -> int:
     os.close(file)
     raise SweepConflictError(
         f"{path.parent} is in use by a sweep that is still running"
-        f"{_holder(path.parent, ' ({})')}: wait for its end, or end it first"
+        f"{_holder(path.parent, ' ({})')}: wait for it to end, or stop it first"
     )
 
 

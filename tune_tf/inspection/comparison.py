@@ -29,7 +29,7 @@ class Comparison:
         """Validate that the sweeps are comparable."""
         errors = []
         if len(self.sweeps) < 2:
-            errors.append("name two sweeps or more to compare them")
+            errors.append("name at least two sweeps to compare")
         ids = [sweep.sweep_id for sweep in self.sweeps]
         errors += [f"{name} is named twice" for name in {it for it in ids if ids.count(it) > 1}]
         objectives = {str(_objective_text(sweep.config.leading_objective)) for sweep in self.sweeps}
@@ -38,7 +38,7 @@ class Comparison:
                 f"{sweep.sweep_id}: {_objective_text(sweep.config.leading_objective)}"
                 for sweep in self.sweeps
             )
-            errors.append(f"sweeps of different objectives cannot be compared ({each})")
+            errors.append(f"sweeps with different objectives cannot be compared ({each})")
         if errors:
             raise InvalidSettingsError(errors)
 

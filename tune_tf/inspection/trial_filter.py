@@ -17,7 +17,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _TEXT = re.compile(r"\s*([^<>=!\s]+)\s*(!=|<=|>=|==|=|<|>)\s*(.*?)\s*")
-_FORM = "FIELD=VALUE, or with != < <= > >= in place of =, for example 'outcome=completed'"
+_FORM = "FIELD=VALUE, or with != < <= > >= instead of =, for example 'outcome=completed'"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TrialFilter:
         """
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise InvalidSettingsError([f"a condition must be {_FORM}; not {text!r}"])
+            raise InvalidSettingsError([f"a condition must be {_FORM}, not {text!r}"])
         field, relation, value = match.groups()
         return cls(field, "=" if relation == "==" else relation, value)
 

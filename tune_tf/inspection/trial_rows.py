@@ -102,7 +102,7 @@ class TrialRows:
         names = sorted({*known, *(it.removeprefix(_CONFIG) for it in known), *_SAME})
         raise InvalidSettingsError(
             [
-                f"trials have no field {name!r}{did_you_mean(name, names)}; there are "
+                f"trials have no field {name!r}{did_you_mean(name, names)}; the fields are "
                 f"{', '.join(sorted(known))}"
             ]
         )

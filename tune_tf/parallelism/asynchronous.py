@@ -43,18 +43,18 @@ class Asynchronous:
     def __post_init__(self) -> None:
         """Validate the settings."""
         errors = [
-            f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}"
+            f"{name} must be an integer of at least 1, not {getattr(self, name)!r}"
             for name in ("num_workers", "micro_batches")
             if not is_count(getattr(self, name))
         ]
         if not is_count(self.max_staleness):
             errors.append(
-                f"max_staleness must be a whole number of at least 1, not {self.max_staleness!r}: "
-                "a bound of 0 takes a gradient only if no other came since, so the workers wait "
-                "for each other; that is synchronous, kind 'multi_worker'"
+                f"max_staleness must be an integer of at least 1, not {self.max_staleness!r}: a "
+                "bound of 0 accepts a gradient only if no other has arrived since, so the workers "
+                "wait for each other; that is synchronous, kind 'multi_worker'"
             )
         errors += [
-            f"{name} must be a whole number of at least 0, not {getattr(self, name)!r}"
+            f"{name} must be an integer of at least 0, not {getattr(self, name)!r}"
             for name in ("server_cpus", "max_replacements")
             if not is_count(getattr(self, name)) and getattr(self, name) != 0
         ]
@@ -98,10 +98,10 @@ class Asynchronous:
         cpus, workers = resources.cpus - self.server_cpus, self.num_workers
         if cpus < workers or cpus % workers:
             errors.append(
-                f"resources.cpus is {resources.cpus}, of which {cpus} are left for "
-                f"{workers} workers beside the {self.server_cpus} of the server: it is that of the "
-                "whole trial, and all workers get the same, at least one; use "
-                f"{self.server_cpus} plus a multiple of {workers}, or server_cpus: 0"
+                f"resources.cpus is {resources.cpus}, which leaves {cpus} for {workers} workers "
+                f"besides the {self.server_cpus} of the server: it is for the whole trial, and all "
+                f"workers get the same, at least one; use {self.server_cpus} plus a multiple of "
+                f"{workers}, or server_cpus: 0"
             )
         if resources.gpus and resources.gpus > workers:
             errors.append(

@@ -33,9 +33,7 @@ class Ensemble(Subtasks):
         """Validate the settings."""
         errors = []
         if not is_count(self.num_members) or self.num_members < 2:
-            errors.append(
-                f"num_members must be a whole number of at least 2, not {self.num_members!r}"
-            )
+            errors.append(f"num_members must be an integer of at least 2, not {self.num_members!r}")
         self.refuse(errors + self.setting_errors())
 
     @property

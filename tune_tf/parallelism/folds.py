@@ -42,16 +42,14 @@ class Folds(Subtasks):
         """Validate the settings."""
         errors = []
         if not is_count(self.num_folds) or self.num_folds < 2:
-            errors.append(f"num_folds must be a whole number of at least 2, not {self.num_folds!r}")
+            errors.append(f"num_folds must be an integer of at least 2, not {self.num_folds!r}")
         errors += [
             f"{name} must be true or false, not {value!r}"
             for name in ("stratified", "grouped")
             if not isinstance(value := getattr(self, name), bool)
         ]
         if not is_count(self.num_repeats):
-            errors.append(
-                f"num_repeats must be a whole number of at least 1, not {self.num_repeats!r}"
-            )
+            errors.append(f"num_repeats must be an integer of at least 1, not {self.num_repeats!r}")
         self.refuse(errors + self.setting_errors())
 
     @property

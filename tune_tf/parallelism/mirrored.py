@@ -51,11 +51,11 @@ class Mirrored:
         errors = [*count_errors(self, "num_replicas"), *step_errors(self)]
         if self.max_replicas is not None and not is_count(self.max_replicas):
             errors.append(
-                f"max_replicas must be a whole number of at least 1, not {self.max_replicas!r}"
+                f"max_replicas must be an integer of at least 1, not {self.max_replicas!r}"
             )
         elif not errors and self.max_replicas is not None and self.max_replicas < self.num_replicas:
             errors.append(
-                f"max_replicas must be at least num_replicas, {self.num_replicas}, not "
+                f"max_replicas must be at least num_replicas ({self.num_replicas}), not "
                 f"{self.max_replicas}"
             )
         if errors:
@@ -86,7 +86,7 @@ class Mirrored:
             raise InvalidSettingsError(
                 [
                     f"parallelism.num_replicas is {self.num_replicas} but resources.cpus is "
-                    f"{resources.cpus} and no GPUs are reserved: a replica needs a CPU of its own; "
+                    f"{resources.cpus} and no GPUs are reserved: each replica needs its own CPU; "
                     "reserve more, or use fewer replicas"
                 ]
             )
@@ -101,7 +101,7 @@ class Mirrored:
             raise InvalidSettingsError(
                 [
                     f"resources.gpus is {resources.gpus:g}, a share of one card, but "
-                    f"parallelism.num_replicas is {self.num_replicas}: reserve whole GPUs, one a "
+                    f"parallelism.num_replicas is {self.num_replicas}: reserve whole GPUs, one per "
                     "replica, or use one replica"
                 ]
             )

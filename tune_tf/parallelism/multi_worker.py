@@ -52,17 +52,15 @@ class MultiWorker:
         errors = step_errors(self)
         if not is_count(self.num_workers) or self.num_workers < 2:
             errors.append(
-                f"num_workers must be a whole number of at least 2, not {self.num_workers!r}: "
+                f"num_workers must be an integer of at least 2, not {self.num_workers!r}: "
                 f"one process is kind {Mirrored.kind!r}"
             )
         errors += count_errors(self, "replicas_per_worker")
         if self.min_workers is not None and not is_count(self.min_workers):
-            errors.append(
-                f"min_workers must be a whole number of at least 1, not {self.min_workers!r}"
-            )
+            errors.append(f"min_workers must be an integer of at least 1, not {self.min_workers!r}")
         elif not errors and self.min_workers is not None and self.min_workers > self.num_workers:
             errors.append(
-                f"min_workers must be at most num_workers, {self.num_workers}, not "
+                f"min_workers must be at most num_workers ({self.num_workers}), not "
                 f"{self.min_workers}"
             )
         known = get_args(Placement)
@@ -110,9 +108,9 @@ class MultiWorker:
         for name, count in {"cpus": resources.cpus, "gpus": resources.gpus}.items():
             if count % self.num_workers:
                 errors.append(
-                    f"resources.{name} is {count:g}, which does not divide by "
-                    f"parallelism.num_workers, {self.num_workers}: it is that of the whole trial, "
-                    "and all workers get the same; use a multiple"
+                    f"resources.{name} is {count:g}, which is not divisible by "
+                    f"parallelism.num_workers, {self.num_workers}: it is for the whole trial, and "
+                    "all workers get the same; use a multiple"
                 )
         if not errors and resources.gpus and resources.gpus != self.num_replicas:
             errors.append(

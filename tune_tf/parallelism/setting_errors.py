@@ -41,9 +41,7 @@ def step_errors(spread: "Splitting") -> list[str]:
 def count_errors(spread: object, name: str) -> list[str]:
     """Return the error of a setting that must be a whole number of at least 1."""
     value = getattr(spread, name)
-    return (
-        [] if is_count(value) else [f"{name} must be a whole number of at least 1, not {value!r}"]
-    )
+    return [] if is_count(value) else [f"{name} must be an integer of at least 1, not {value!r}"]
 
 
 def is_count(value: object) -> bool:

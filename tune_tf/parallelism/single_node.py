@@ -45,7 +45,7 @@ class SingleNode:
         elif not resources.gpus and resources.cpus < self.num_devices:
             error = (
                 f"resources.cpus is {resources.cpus} and no GPUs are reserved, but the trial has "
-                f"{self.parts}, which need a CPU of their own each: reserve {self.num_devices} or "
+                f"{self.parts}, which need one CPU each: reserve {self.num_devices} or "
                 "more"
             )
         else:

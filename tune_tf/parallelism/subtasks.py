@@ -50,13 +50,13 @@ class Subtasks:
     def setting_errors(self) -> list[str]:
         """Return the errors in the shared settings."""
         errors = [
-            f"{name} must be a whole number of at least 1, not {value!r}"
+            f"{name} must be an integer of at least 1, not {value!r}"
             for name in ("num_devices", "micro_batches")
             if not is_count(value := getattr(self, name))
         ]
         if self.task_retries != 0 and not is_count(self.task_retries):
             errors.append(
-                f"task_retries must be a whole number of at least 0, not {self.task_retries!r}"
+                f"task_retries must be an integer of at least 0, not {self.task_retries!r}"
             )
         return errors
 
@@ -68,7 +68,7 @@ class Subtasks:
         """
         if not errors and self.num_devices > self.num_subtasks:
             errors.append(
-                f"num_devices must be at most the number of {self.subtask}s, {self.num_subtasks}, "
+                f"num_devices must be at most the number of {self.subtask}s ({self.num_subtasks}), "
                 f"not {self.num_devices}: a {self.subtask} trains on one device"
             )
         if errors:
@@ -94,9 +94,9 @@ class Subtasks:
         errors = []
         if resources.cpus % self.num_devices:
             errors.append(
-                f"resources.cpus is {resources.cpus}, which does not divide by "
-                f"parallelism.num_devices, {self.num_devices}: it is that of the whole trial, and "
-                "all its processes get the same; use a multiple"
+                f"resources.cpus is {resources.cpus}, which is not divisible by "
+                f"parallelism.num_devices, {self.num_devices}: it is for the whole trial, and all "
+                "its processes get the same; use a multiple"
             )
         if resources.gpus > self.num_devices:
             errors.append(

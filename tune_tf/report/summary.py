@@ -69,7 +69,7 @@ def _headline(record: SweepRecord) -> str:
     if best is None:
         if not record.trials:
             return "No trial was started."
-        feasible = "" if record.feasible.all() else " and keeps the constraints"
+        feasible = "" if record.feasible.all() else " and satisfied the constraints"
         return f"No trial reported a finite {metric}{feasible}, so there is no best one."
     text = f"Best {metric}: {value_text(float(best.metrics[metric]))}, by trial {best.number}"
     if best.outcome is not Outcome.COMPLETED:
@@ -107,10 +107,12 @@ def _outcomes(record: SweepRecord) -> str:
     infeasible = int((~record.feasible).sum())
     if infeasible:
         bounds = ", ".join(map(str, record.result.config.constraints))
-        keep = "does not keep" if infeasible == 1 else "do not keep"
+        keep = "violates" if infeasible == 1 else "violate"
         text += f" {infeasible:,} {keep} the constraints ({bounds})."
     if record.result.interrupted:
-        text += " The sweep has not ended: it was interrupted, or it ran when this was written."
+        text += (
+            " The sweep has not ended: it was interrupted, or was running when this was written."
+        )
     if record.result.ended_early:
         text += f" It ended early: {record.masked(record.result.ended_early)}."
     return text
@@ -192,7 +194,7 @@ def _failures(record: SweepRecord) -> tuple[FailureGroup, ...]:
     for trial in record.trials:
         if trial.outcome in bad:
             lines = record.cause(trial).strip().splitlines()
-            cause = value_text(lines[-1], limit=300) if lines else "no cause is known"
+            cause = value_text(lines[-1], limit=300) if lines else "unknown cause"
             alike.setdefault((STYLES[trial.outcome].phrase, cause), []).append(trial.number)
     order = Counter({key: len(numbers) for key, numbers in alike.items()})
     return tuple(

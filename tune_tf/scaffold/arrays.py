@@ -48,10 +48,10 @@ def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
 def task_lines(properties: ArrayProperties) -> tuple[Line, ...]:
     """Return the lines of the sweep file about the task."""
     if properties.head.num_classes is None:
-        guessed = "guessed: broken numbers, or many; `classification` if these are class numbers"
+        guessed = "guessed: fractions, or many values; `classification` if these are class numbers"
         return (Line("task", "regression", guessed),)
     guessed = (
-        f"guessed: {properties.head.num_classes} different whole numbers; `regression` for amounts"
+        f"guessed: {properties.head.num_classes} different integers; `regression` for quantities"
     )
     return (Line("task", "classification", guessed),)
 
@@ -59,7 +59,7 @@ def task_lines(properties: ArrayProperties) -> tuple[Line, ...]:
 def share_lines() -> tuple[Line, ...]:
     """Return the lines of the sweep file about the division of rows."""
     return (
-        Line("validation_share", "0.2", "of the rows, where the file does not divide them"),
+        Line("validation_share", "0.2", "of the rows, if the file does not split them"),
         Line("test_share", "0.1", "no trial sees them: they are for the final model"),
     )
 
@@ -85,7 +85,7 @@ def _targets(path: Path, target: str | None) -> Path:
     if target is None:
         raise InvalidSettingsError(
             [
-                f"which file holds the targets of {path.name}? Say --target FILE.npy; beside it "
+                f"which file holds the targets of {path.name}? Pass --target FILE.npy; beside it "
                 f"{text}"
             ]
         )

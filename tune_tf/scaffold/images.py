@@ -25,18 +25,18 @@ def images_draft(path: Path, path_text: str) -> Draft:
     shrunk = min(1.0, _MAX_SIDE / largest)
     size = [max(1, round(height * shrunk)), max(1, round(width * shrunk))]
     data = [
-        Line("path", scalar(path_text), "a folder for each class; relative to this file's folder"),
+        Line("path", scalar(path_text), "one folder per class; relative to this file's folder"),
         Line(
             "image_size",
             str(size[0]) if size[0] == size[1] else str(size),
             f"pixels; the images have about {height} x {width}",
         ),
-        Line("channels", "1" if is_grey else "3", "1 for grey images, 3 for colours"),
-        Line("augment", "false", "true: random shifts and flips, anew every epoch"),
-        Line("flip", "false", "where left and right differ, as in writing", is_off=True),
+        Line("channels", "1" if is_grey else "3", "1 for greyscale images, 3 for colour"),
+        Line("augment", "false", "true: new random shifts and flips every epoch"),
+        Line("flip", "false", "if left and right differ, as in writing", is_off=True),
     ]
     if "validation" not in files.parts:
-        data.append(Line("validation_share", "0.2", "of the images, to compare trials by"))
+        data.append(Line("validation_share", "0.2", "of the images, for comparing trials"))
     if "test" not in files.parts and "validation" not in files.parts:
         data.append(Line("test_share", "0.1", "no trial sees them: they are for the final model"))
     return Draft(
@@ -74,7 +74,7 @@ def _measure_images(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
             continue  # a sweep reports or skips it, as on_bad_record says
     if not sizes:
         raise WorkloadError(
-            f"{folder}: none of {len(paths)} images can be read, such as {paths[0]}"
+            f"{folder}: none of {len(paths)} images can be read, for example {paths[0]}"
         )
     height = round(median(size[1] for size in sizes))
     width = round(median(size[0] for size in sizes))

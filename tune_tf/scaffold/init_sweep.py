@@ -64,7 +64,7 @@ def init_sweep(
     own = None if data is not None and workload is None else Path(workload or _WORKLOAD_FILE)
     own_path = own and output.parent / own
     if own is not None and own.suffix != ".py":
-        raise InvalidSettingsError([f"a workload is written to a file .py, not to {own}"])
+        raise InvalidSettingsError([f"a workload is written to a .py file, not to {own}"])
     if not force:
         _refuse_present([output, *([own_path] if own_path else [])])
     reference = f"{own.as_posix()}:{CLASS}" if own else ""
@@ -118,8 +118,8 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
     known = ", ".join((*table.TABLE_SUFFIXES, *arrays.ARRAY_SUFFIXES, *tfrecords.TFRECORD_SUFFIXES))
     raise InvalidSettingsError(
         [
-            f"no ready workload takes {data}: name a file {known}, or a folder that holds a folder "
-            "of images for each class; or leave DATA out and write a workload of your own"
+            f"no ready workload takes {data}: name a file ending in {known}, or a folder with one "
+            "folder of images per class; or leave out DATA to write a custom workload"
         ]
     )
 
@@ -136,8 +136,8 @@ def _refuse_present(paths: list[Path]) -> None:
     if present:
         raise InvalidSettingsError(
             [
-                f"{' and '.join(present)} {'are' if len(present) > 1 else 'is'} there already: say "
-                "another --output, or --force to write over"
+                f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
+                "another --output, or overwrite with --force"
             ]
         )
 

@@ -6,7 +6,7 @@ CLASS = "MyWorkload"
 """Class name in the templates."""
 
 _DIGITS = '''\
-"""A workload of my own: the data and the model of a search. Change both methods."""
+"""Custom workload: the data and the model of a search. Change both methods."""
 
 import tune_tf
 from tune_tf.workloads.head import make_optimizer
@@ -26,7 +26,7 @@ class MyWorkload(tune_tf.Workload):
         )
 
     def build_model(self, config):
-        """Return a compiled Keras model; config holds a trial's values, by their names."""
+        """Return a compiled Keras model; config holds a trial's values by name."""
         import keras  # here, so that only trials load TensorFlow
 
         hidden = keras.layers.Dense(config["width"], activation="relu")
@@ -39,23 +39,23 @@ class MyWorkload(tune_tf.Workload):
 '''
 
 _ON_DATA = '''\
-"""A workload of my own: data as {base} reads them, and a model of mine."""
+"""Custom workload: data as {base} reads them, and a custom model."""
 
 from {module} import {base}
 
 
 class MyWorkload({base}):
     def build_model(self, config):
-        """Return a compiled Keras model; config holds a trial's values, by their names."""
-        model = super().build_model(config)  # the ready one, to begin with
-        # One of your own takes the same inputs:
+        """Return a compiled Keras model; config holds a trial's values by name."""
+        model = super().build_model(config)  # the ready model, to start with
+        # A custom model takes the same inputs:
 {inputs}
         # and returns {outputs}; compile it with
         #   loss={loss},
         #   metrics=["{metric}"]. `import keras` here, so that only trials load TensorFlow.
         return model
 
-    # What else may be replaced, each with a docstring in tune_tf.Workload: load_data, per_example,
+    # Other methods to override, documented in tune_tf.Workload: load_data, per_example,
     # train_step, callbacks, shuffle, global_batch_size.
 '''
 
@@ -64,7 +64,7 @@ def digits_draft(reference: str) -> Draft:
     """Return the draft for :func:`digits_workload`, whose sweep-file name is ``reference``."""
     return Draft(
         name="my-sweep",
-        about="A search on a workload of my own.",
+        about="A search on a custom workload.",
         workload=reference,
         data=(),
         task="classification",

@@ -26,7 +26,7 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
     if target not in columns:
         there = f"the columns of {path} are {', '.join(columns)}"
         error = (
-            f"which column is to be predicted? Say --target COLUMN; {there}"
+            f"which column is to be predicted? Pass --target COLUMN; {there}"
             if target is None
             else f"{path} has no column {target!r}{did_you_mean(target, columns)}; {there}"
         )
@@ -41,19 +41,23 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
         Line("target", scalar(target), _target_comment(properties, len(table))),
         Line("task", properties.head.task, _task_comment(properties)),
         *(
-            [Line("ignore", flow(identifiers), "left out: they only tell one row from another")]
+            [Line("ignore", flow(identifiers), "left out: they only identify rows")]
             if identifiers
-            else [Line("ignore", "[id]", "columns left out", is_off=True)]
+            else [Line("ignore", "[id]", "columns to leave out", is_off=True)]
         ),
-        Line("categorical", "[postcode]", "numbers that are names", is_off=True),
-        Line("validation_share", "0.2", "of the rows, to compare trials by"),
+        Line("categorical", "[postcode]", "numbers that are categories", is_off=True),
+        Line("validation_share", "0.2", "of the rows, for comparing trials"),
         Line("test_share", "0.1", "no trial sees them: they are for the final model"),
     ]
     space = [
         Line("num_layers", "{int: [1, 3]}"),
         Line("width", "{choice: [32, 64, 128]}"),
         Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
-        *([Line("embedding_dim", "{choice: [4, 8, 16]}", "of a category")] if categorical else []),
+        *(
+            [Line("embedding_dim", "{choice: [4, 8, 16]}", "of each category")]
+            if categorical
+            else []
+        ),
     ]
     inputs = []
     if numeric:
@@ -95,5 +99,5 @@ def _target_comment(properties: TableProperties, num_rows: int) -> str:
 
 def _task_comment(properties: TableProperties) -> str:
     if properties.classes:
-        return "guessed: text, or few whole numbers; `regression` if these are amounts"
-    return "guessed: many different numbers; `classification` if these are names"
+        return "guessed: text, or few integers; `regression` if these are quantities"
+    return "guessed: many different numbers; `classification` if these are classes"

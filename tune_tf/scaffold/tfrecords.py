@@ -118,7 +118,7 @@ def _features(path: Path, compression: str) -> dict[str, _Feature]:
         text = str(getattr(error, "message", error)).splitlines()[0]
         raise WorkloadError(f"{path} cannot be read as TFRecords: {text}") from error
     except Exception as error:
-        raise WorkloadError(f"{path}: its records are no tf.train.Example: {error}") from error
+        raise WorkloadError(f"{path}: its records are not tf.train.Example: {error}") from error
     found = {}
     for name, feature in sorted(example.features.feature.items()):
         kind = feature.WhichOneof("kind")
@@ -139,9 +139,9 @@ def _refuse_picture(name: str, text: bytes, path: Path) -> None:
     for start, kind in _PICTURES.items():
         if text.startswith(start):
             raise WorkloadError(
-                f"{path}: the feature {name!r} is an encoded {kind} picture, which TFRecordsModel "
-                "does not decode: begin with a workload of your own (tune-tf init without DATA), "
-                "and decode once with tune_tf.data.prepared"
+                f"{path}: the feature {name!r} is an encoded {kind} image, which TFRecordsModel "
+                "does not decode: start from a custom workload (tune-tf init without DATA), and "
+                "decode once with tune_tf.data.prepared"
             )
 
 
@@ -162,8 +162,8 @@ def _target_of(features: dict[str, _Feature], target: str | None, path: Path) ->
         return (named or single)[0]
     raise InvalidSettingsError(
         [
-            "which feature is to be predicted? Say --target FEATURE; the records of "
-            f"{path} have {', '.join(names)}"
+            f"which feature is to be predicted? Pass --target FEATURE; the records of {path} have "
+            f"{', '.join(names)}"
         ]
     )
 
@@ -173,6 +173,6 @@ def _input_of(features: dict[str, _Feature], y: str, path: Path) -> str:
     others = [name for name in features if name != y]
     if not others:
         raise InvalidSettingsError(
-            [f"the records of {path} have the feature {y!r} only, and nothing to predict it from"]
+            [f"the records of {path} have only the feature {y!r}, and nothing to predict it from"]
         )
     return max(others, key=lambda name: features[name].num_values)

@@ -100,7 +100,7 @@ def select_mutations(
         if path not in space.parameters:
             known = list(space.parameters)
             text = f"{path!r} is not in the search space{did_you_mean(path, known)}"
-            errors.append(ErrorDetail("mutations", f"{text}; there are {', '.join(known)}"))
+            errors.append(ErrorDetail("mutations", f"{text}; it contains {', '.join(known)}"))
         elif reason := find_refusal(space.parameters[path]):
             errors.append(ErrorDetail("mutations", f"{path} {reason}: leave it out"))
         else:
@@ -129,7 +129,7 @@ def pb2_refusal(parameter: Parameter) -> str | None:
         return f"is a {type(parameter).__name__}, and pb2 needs a range of numbers"
     if parameter.step not in (None, 1):
         return "has a step, and pb2 needs a continuous range; pbt can change it"
-    return "has one value only" if parameter.low == parameter.high else None
+    return "has only one value" if parameter.low == parameter.high else None
 
 
 def nearest_value(parameter: Parameter, value: Any) -> Any:

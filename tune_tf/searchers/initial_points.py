@@ -99,7 +99,9 @@ def _params_in_space(
 def _distribution_errors(
     distributions: Mapping[str, BaseDistribution], given: Mapping[str, Any]
 ) -> list[ErrorDetail]:
-    errors = [ErrorDetail(path, "is no parameter") for path in given if path not in distributions]
+    errors = [
+        ErrorDetail(path, "is not a parameter") for path in given if path not in distributions
+    ]
     for path, distribution in distributions.items():
         if path not in given:
             errors.append(ErrorDetail(path, "is missing"))

@@ -148,7 +148,7 @@ class SearchSettings:
         elif theirs != str(self.criteria):
             raise SweepConflictError(
                 f"study {study.study_name!r} already exists with the objective {theirs}, not "
-                f"{self.criteria}: use another study_name or its own objective"
+                f"{self.criteria}: use another study_name or its original objective"
             )
         check_space(study, self.space, allow_changed=self.allow_changed_space)
         taken = None

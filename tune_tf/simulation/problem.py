@@ -49,7 +49,7 @@ class Problem:
         """Validate the settings."""
         if isinstance(self.max_t, bool) or not isinstance(self.max_t, int) or self.max_t < 1:
             raise InvalidSettingsError(
-                [f"max_t must be a whole number of at least 1, not {self.max_t!r}"]
+                [f"max_t must be an integer of at least 1, not {self.max_t!r}"]
             )
 
     def value(self, config: Mapping[str, Any], iteration: int) -> float:

@@ -101,7 +101,7 @@ def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
         held_out = bool(described.get("held_out", False))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise InvalidSettingsError(
-            [f"{path} is no table of learning curves: {type(error).__name__}: {error}"]
+            [f"{path} is not a table of learning curves: {type(error).__name__}: {error}"]
         ) from error
     most = codes.shape[-1]
     if max_t is not None and not 1 <= max_t <= most:

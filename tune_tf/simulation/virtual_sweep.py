@@ -56,14 +56,14 @@ def simulate(
         "max_concurrent_trials": max_concurrent_trials,
     }
     errors = [
-        ErrorDetail(name, f"must be a whole number of at least 1, not {number!r}")
+        ErrorDetail(name, f"must be an integer of at least 1, not {number!r}")
         for name, number in numbers.items()
         if number is not None and (isinstance(number, bool) or number < 1)
     ]
     if budget_epochs is None and num_samples is None:
         errors.append(ErrorDetail("", "a sweep needs an end: give budget_epochs or num_samples"))
     if isinstance(scheduler, ResourceChangingScheduler):
-        text = "changes resources, of which simulated trials have none: simulate its base scheduler"
+        text = "changes resources, which simulated trials do not have: simulate its base scheduler"
         errors.append(ErrorDetail("scheduler", text))
     if errors:
         raise InvalidSettingsError(errors)

@@ -33,7 +33,7 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
         for path, values in when.items():
             if not isinstance(path, str) or not path:
                 errors.append(
-                    ErrorDetail("", f"`when` must name a parameter by text, not {path!r}")
+                    ErrorDetail("", f"`when` must name a parameter as text, not {path!r}")
                 )
                 continue
             allowed = tuple(values) if isinstance(values, _MANY) else (values,)

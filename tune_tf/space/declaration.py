@@ -100,13 +100,13 @@ def _misspelt(declared: Mapping[Any, Any]) -> str | None:
         near = did_you_mean(names[0], DECLARATION_KINDS)
         if near:
             return (
-                f"{names[0]!r} is no kind of parameter{near} "
-                f"There are {', '.join(DECLARATION_KINDS)}; for a "
-                f"parameter of the name {names[0]!r} write {{{names[0]}: {{constant: [...]}}}}"
+                f"{names[0]!r} is not a kind of parameter{near} "
+                f"The kinds are {', '.join(DECLARATION_KINDS)}; for a "
+                f"parameter named {names[0]!r} write {{{names[0]}: {{constant: [...]}}}}"
             )
     if WHEN in declared:
         return (
-            "`when` stands beside the kind of a parameter, "
+            "`when` belongs next to the kind of a parameter, "
             f"{one_of(DECLARATION_KINDS)}: a group has none, so put it on each of its parameters"
         )
     return None
@@ -116,7 +116,7 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
     kinds = [kind for kind in DECLARATION_KINDS if kind in declared]
     errors = [
         f"unknown key {name!r} beside {kinds[0]!r}{did_you_mean(name, [WHEN])}: "
-        "only `when` may stand there"
+        "only `when` is allowed there"
         for name in declared
         if name not in DECLARATION_KINDS and name != WHEN
     ]

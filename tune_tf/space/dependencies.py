@@ -30,8 +30,8 @@ def condition_errors(
                 errors.append(
                     ErrorDetail(
                         where,
-                        f"`when` names {dotted(parent)!r}, which is no parameter{near}; "
-                        f"there are {names}",
+                        f"`when` names {dotted(parent)!r}, which is not a parameter{near}; "
+                        f"the parameters are {names}",
                     )
                 )
                 continue
@@ -53,7 +53,7 @@ def _cycle_errors(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
             ring = [*above[above.index(path) :], path]
             text = " -> ".join(map(dotted, ring))
             errors.append(
-                ErrorDetail(dotted(path), f"`when` goes in a circle, {text}: remove one of them")
+                ErrorDetail(dotted(path), f"`when` forms a cycle, {text}: remove one of them")
             )
         elif path not in done:
             for parent in _parents(parameters, path):

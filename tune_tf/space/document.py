@@ -143,7 +143,7 @@ class YamlDocument:
         return detail
 
 
-_CIRCLE = "holds itself through an alias: write it out"
+_CIRCLE = "contains itself through an alias: write it out"
 
 
 def _within(key: str, path: str) -> str:
@@ -200,7 +200,7 @@ def _walk(
             path = f"{prefix}.{name}" if prefix else name
             line = _line(key)
             if name in seen:
-                text = f"is given twice, first in line {seen[name]}: keep one of them"
+                text = f"is given twice, first on line {seen[name]}: keep one of them"
                 errors.append(ErrorDetail(path, text, line))
             seen.setdefault(name, line)
             lines.setdefault(path, line)

@@ -129,8 +129,8 @@ def _text(option: object) -> str:
         stable = " at 0x" not in text and " object at " not in text
     if not stable:
         text = (
-            f"option {option!r} cannot be stored by Optuna: it has no text that stays the same "
-            "from run to run; search a name for it, and look it up in build_model"
+            f"option {option!r} cannot be stored by Optuna: its text differs from run to run; "
+            "search a name for it, and look it up in build_model"
         )
         raise InvalidSettingsError([text])
     return text

@@ -81,7 +81,7 @@ def name_error(name: object) -> str | None:
         return f"a name must be text, not {name!r}: put it in quotes"
     if not name or "." in name or SEPARATOR in name:
         return (
-            f"a name must not be empty nor hold '.' or '/', not {name!r}: those two join groups "
-            "to paths"
+            f"a name must not be empty or contain '.' or '/', not {name!r}: those two join "
+            "groups into paths"
         )
     return None

@@ -119,7 +119,7 @@ class Int(Parameter):
         """Return why a value is not in the range, or None if it is."""
         number = isinstance(value, Integral) and not isinstance(value, bool)
         if not number or not self.low <= value <= self.high:
-            return f"must be a whole number from {self.low} to {self.high}, not {value!r}"
+            return f"must be an integer from {self.low} to {self.high}, not {value!r}"
         if (value - self.low) % self.step:
             return f"must be {self.low} plus a multiple of {self.step}, not {value!r}"
         return None
@@ -154,14 +154,14 @@ def _check(range_: Float | Int, numbers: Mapping[str, Any], *, whole: bool) -> N
 
 
 def _wrong(name: str, value: object, *, whole: bool) -> str | None:
-    kind = "a whole number" if whole else "a number"
+    kind = "an integer" if whole else "a number"
     if isinstance(value, bool) or not isinstance(value, Real):
         hint = f": write {name} without quotes" if isinstance(value, str) else ""
         return f"{name} must be {kind}, not {value!r}{hint}"
     if not math.isfinite(value):
         return f"{name} must be finite, not {value!r}"
     if whole and float(value) % 1:
-        return f"{name} must be a whole number, not {value!r}: round it, or use a range of floats"
+        return f"{name} must be an integer, not {value!r}: round it, or use a range of floats"
     return None
 
 
@@ -172,14 +172,17 @@ def _misfits(range_: Float | Int) -> list[str]:
         errors.append(f"low {low!r} is above high {high!r}: give the smaller end first")
     if range_.log is True and low <= 0:
         errors.append(
-            f"low must be above 0 for a logarithmic range, not {low!r}: raise it, or search evenly"
+            f"low must be above 0 for a logarithmic range, not {low!r}: raise it, or search "
+            "uniformly"
         )
     if step is None:
         return errors
     if step <= 0:
         errors.append(f"step must be above 0, not {step!r}")
     elif range_.log is True and (isinstance(range_, Float) or step != 1):
-        errors.append(f"a logarithmic range has no step, not {step!r}: leave one of the two out")
+        errors.append(
+            f"a logarithmic range has no step, but step is {step!r}: leave one of the two out"
+        )
     elif low <= high and not _is_whole((high - low) / step):
         nearest = low + math.floor((high - low) / step) * step
         errors.append(

@@ -192,7 +192,7 @@ def _collect(
         wrong = [text for part in names if (text := name_error(part))]
         path = join(prefix, name) if isinstance(name, str) else prefix
         wrong += [
-            f"a group holds no parameter of the name {part!r}, which means a kind of parameter in "
+            f"a group cannot hold a parameter named {part!r}, which is a kind of parameter in "
             "sweep files: rename it"
             for part in (names if prefix else names[1:])
             if part in DECLARATION_KINDS or part == WHEN
@@ -225,4 +225,7 @@ def _overlaps(found: Mapping[str, Parameter]) -> list[ErrorDetail]:
 
 def _unknown(path: str, parameters: Mapping[str, Parameter]) -> str:
     known = [dotted(name) for name in parameters]
-    return f"is no parameter{did_you_mean(dotted(path), known)}; there are {', '.join(known)}"
+    return (
+        f"is not a parameter{did_you_mean(dotted(path), known)}; "
+        f"the parameters are {', '.join(known)}"
+    )

@@ -45,8 +45,8 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()
     num_cpus = os.cpu_count() or 1
     if resources.cpus > num_cpus:
         raise UnavailableResourcesError(
-            f"a trial asks for {resources.cpus} CPUs, but this machine has {num_cpus}: it "
-            "would wait for ever; ask for less, or connect to a Ray cluster"
+            f"a trial asks for {resources.cpus} CPUs, but this machine has {num_cpus}: it would "
+            "wait forever; ask for less, or connect to a Ray cluster"
         )
     return 1 if resources.gpus else num_cpus // resources.cpus
 
@@ -90,7 +90,7 @@ def cluster(
         except ConnectionAbortedError as error:
             raise UnavailableResourcesError(
                 f"the Ray cluster at {address!r} started no process for this connection: {error}; "
-                "where this names no cause, try again, and start the head of the cluster with "
+                "if this names no cause, try again, and start the head of the cluster with "
                 "`GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`"
             ) from error
         except ConnectionError as error:

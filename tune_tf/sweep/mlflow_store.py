@@ -38,7 +38,7 @@ class MLflowStore:
         settings, uri = folder.config.mlflow, folder.tracking_uri
         if settings is None or uri is None:
             raise InvalidSettingsError(
-                [f"{folder.sweep_id} is not tracked: its settings have no section mlflow"]
+                [f"{folder.sweep_id} is not tracked: its settings have no mlflow section"]
             )
         client = connect(uri)
         try:

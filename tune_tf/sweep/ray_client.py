@@ -35,8 +35,8 @@ def check_paths(config: SweepConfig) -> None:
         errors.append(
             ErrorDetail(
                 "storage_path",
-                f"is {config.storage_path!r}, but the sweep is driven on the cluster: give an "
-                "absolute path that all its nodes see",
+                f"is {config.storage_path!r}, but the driver runs on the cluster: give an "
+                "absolute path that all its nodes can reach",
             )
         )
     uri = config.mlflow.tracking_uri if config.mlflow else ""
@@ -45,8 +45,8 @@ def check_paths(config: SweepConfig) -> None:
         errors.append(
             ErrorDetail(
                 "mlflow.tracking_uri",
-                f"is {uri!r}, but the sweep is driven on the cluster: give an MLflow server that "
-                "the cluster reaches",
+                f"is {uri!r}, but the driver runs on the cluster: give an MLflow server that the "
+                "cluster reaches",
             )
         )
     if errors:

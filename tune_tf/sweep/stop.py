@@ -73,7 +73,7 @@ def stop_trials(
     if over:
         word = "trial" if len(over) == 1 else "trials"
         raise SweepConflictError(
-            f"{word} {', '.join(over)} of {folder.sweep_id} ended already: nothing was stopped"
+            f"{word} {', '.join(over)} of {folder.sweep_id} already ended: nothing was stopped"
         )
     ids = {trial.trial_id for trial in found}
     ControlChannel(folder.path).post({"trial_ids": sorted(ids)})
@@ -89,11 +89,11 @@ def _running(folder: SweepFolder) -> SweepView:
     if view.state is SweepState.RUNNING:
         return view
     then = (
-        f"`tune-tf resume {folder.path}` goes on with it, `tune-tf close` ends its MLflow runs"
+        f"`tune-tf resume {folder.path}` resumes it, `tune-tf close` ends its MLflow runs"
         if view.state is SweepState.INTERRUPTED
-        else f"`tune-tf extend {folder.path} --num-samples +10` would go on with it"
+        else f"`tune-tf extend {folder.path} --num-samples +10` would continue it"
     )
-    raise SweepConflictError(f"{folder.sweep_id} does not run, it is {view.state.value}; {then}")
+    raise SweepConflictError(f"{folder.sweep_id} is not running, it is {view.state.value}; {then}")
 
 
 def _wait_until(

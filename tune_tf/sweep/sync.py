@@ -63,7 +63,7 @@ def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Clo
 def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
     if folder.config.mlflow is None or folder.tracking_uri is None:
         raise InvalidSettingsError(
-            [f"{folder.sweep_id} is not tracked: its settings have no section mlflow"]
+            [f"{folder.sweep_id} is not tracked: its settings have no mlflow section"]
         )
     return TrackedSweep(
         folder.sweep_id,

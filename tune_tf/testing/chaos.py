@@ -222,7 +222,7 @@ class ChaosDrill:
             if progress > best:
                 best, deadline = progress, time.monotonic() + self._timeout_s
             if time.monotonic() > deadline:
-                raise AssertionError(f"the sweep does not end:\n{self._output.read_text()}")
+                raise AssertionError(f"the sweep did not end:\n{self._output.read_text()}")
             time.sleep(_POLL_S)
         if code:
             raise AssertionError(f"the sweep ended with {code}:\n{self._output.read_text()}")
@@ -278,7 +278,7 @@ def assert_same_as_undisturbed(
     metric = quiet.config.leading_objective.metric
     numbers = [trial.number for trial in quiet.trials]
     there = [trial.number for trial in faulty.trials]
-    assert there == numbers, f"trials {there} in place of {numbers}"
+    assert there == numbers, f"trials {there} instead of {numbers}"
     for trial, wanted in zip(faulty.trials, quiet.trials, strict=True):
         actual = json.dumps(trial.result.config, sort_keys=True)
         config = json.dumps(wanted.result.config, sort_keys=True)

@@ -17,9 +17,9 @@ NOT_BUILT: Mapping[str, str] = {
     "layers.JaxLayer": "needs JAX",
     "layers.TorchModuleWrapper": "needs PyTorch",
     "layers.TFSMLayer": "needs a saved model in a file",
-    "layers.InputLayer": "is no layer of its own: keras.Input makes it",
-    "layers.MaxNumBoundingBoxes": "takes boxes, which no loss takes",
-    "layers.RandomCrop": "crops while it trains only, so no model with weights behind it validates",
+    "layers.InputLayer": "is not used directly: keras.Input creates it",
+    "layers.MaxNumBoundingBoxes": "takes boxes, which no loss accepts",
+    "layers.RandomCrop": "crops only in training, so no model with weights after it validates",
     "layers.Layer": "abstract",
     "layers.Wrapper": "abstract",
     "losses.Loss": "abstract",
@@ -36,9 +36,9 @@ NOT_BUILT: Mapping[str, str] = {
 
 
 NOT_BY_FIT: Mapping[str, str] = {
-    "layers.AugMix": "draws by Python's generator each time that it is traced",
+    "layers.AugMix": "draws from Python's generator at each trace",
     **{
-        f"layers.{attention}.bias_{argument}": "the gradient of a key's bias is all rounding"
+        f"layers.{attention}.bias_{argument}": "the gradient of a key's bias is pure rounding error"
         for attention in ("GroupedQueryAttention", "MultiHeadAttention")
         for argument in ("constraint", "regularizer")
     },

@@ -18,9 +18,9 @@ AT = 2
 class Act(enum.Enum):
     """Action of a trial at iteration :data:`AT`."""
 
-    GO_ON = "goes on to its limit"
+    GO_ON = "continues to its limit"
     DIVERGE = "reports NaN"
-    RAISE = "raises an error, at each retry again"
+    RAISE = "raises an error, again at each retry"
     DIE = "has its process killed, once"
 
 

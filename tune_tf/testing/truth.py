@@ -58,7 +58,7 @@ def trial_states(
     """
     attrs = study.user_attrs
     proposed = {str(tune_trial_id(trial, attrs)): trial for trial in study.trials}
-    assert len(proposed) == len(study.trials), "a trial stands in Optuna twice"
+    assert len(proposed) == len(study.trials), "a trial is in Optuna twice"
     experiment = client.get_experiment_by_name(experiment_name)
     runs = [
         run
@@ -66,9 +66,9 @@ def trial_states(
         if TRIAL_ID_TAG in run.data.tags
     ]
     tracked = {run.data.tags[TRIAL_ID_TAG]: run for run in runs}
-    assert len(tracked) == len(runs), "a trial stands in MLflow twice"
+    assert len(tracked) == len(runs), "a trial is in MLflow twice"
     known = {trial.trial_id: trial for trial in trials}
-    assert known.keys() == proposed.keys() == tracked.keys(), "a trial is missing in a system"
+    assert known.keys() == proposed.keys() == tracked.keys(), "a trial is missing from a system"
     return {
         trial_id: TrialStates(
             tune=trial.status,
@@ -90,7 +90,7 @@ def assert_consistent_states(states: Mapping[str, TrialStates]) -> None:
         outcome = state.outcome
         found = (state.tune, state.optuna, state.mlflow)
         wanted = (outcome.tune, outcome.optuna, outcome.mlflow)
-        assert found == wanted, f"{trial_id}, which is {outcome.value}, stands as {found}"
+        assert found == wanted, f"{trial_id}, which is {outcome.value}, is recorded as {found}"
         assert state.optuna_reason == state.reason, f"{trial_id} ended in two ways: {state}"
         last = state.changed_at or max(state.curve, default=0)
         steps = sorted(step for step in state.curve if step <= last)
@@ -100,7 +100,7 @@ def assert_consistent_states(states: Mapping[str, TrialStates]) -> None:
             for step, value in state.optuna_values.items()
             if state.curve.get(step) != value
         }
-        assert not wrong, f"{trial_id} was shown to Optuna with {wrong}, but reported otherwise"
+        assert not wrong, f"{trial_id} reached Optuna with {wrong}, but reported otherwise"
         if outcome is Outcome.PRUNED:
             assert state.optuna_values, f"{trial_id} was pruned without a value"
 

@@ -18,16 +18,16 @@ _STATUS_TEXTS = {
     "RUNNING": "running",
     "FINISHED": "finished",
     "KILLED": "interrupted",
-    "FAILED": "failed: no trial ended well",
+    "FAILED": "failed: no trial completed",
 }
 _OUTCOME_TEXTS = {
-    Outcome.COMPLETED: "Ran to its end.",
+    Outcome.COMPLETED: "Ran to completion.",
     Outcome.PRUNED: "Stopped early by the scheduler: others were better.",
-    Outcome.OUT_OF_BUDGET: "Stopped because the sweep had spent its budget.",
+    Outcome.OUT_OF_BUDGET: "Stopped because the sweep had used up its budget.",
     Outcome.DIVERGED: "Failed: its metric became NaN or infinite.",
     Outcome.OOM: "Failed: out of memory.",
     Outcome.ERROR: "Failed with an error.",
-    Outcome.INTERRUPTED: "Interrupted with the sweep; a resume continues it.",
+    Outcome.INTERRUPTED: "Interrupted with the sweep; resuming the sweep continues it.",
 }
 
 
@@ -52,7 +52,7 @@ def sweep_description(
         parts[0] += f"{word} `{objective.metric}`. "
     parts[0] += _counts(Counter(outcomes), num_results)
     if status == "KILLED" and resume_with:
-        parts.append(f"Go on with `{resume_with}`.")
+        parts.append(f"Resume with `{resume_with}`.")
     if best is not None and objective is not None:
         label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
         parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")

@@ -230,4 +230,4 @@ def _mask_error_file(path: Path) -> None:
         return
     beside = path.with_suffix(".txt")
     error = mask_secrets(beside.read_text(errors="replace")) if beside.is_file() else ""
-    path.write_bytes(pickle.dumps(TuneError(error or "an error that held a secret")))
+    path.write_bytes(pickle.dumps(TuneError(error or "an error that contained a secret")))

@@ -86,7 +86,7 @@ class TrialRun:
         """
         if key.startswith(_RESERVED):
             raise InvalidSettingsError(
-                [f"tag {key!r} is one that the sweep writes: choose a name without {_RESERVED!r}"]
+                [f"tag {key!r} is reserved for the sweep: choose a name without {_RESERVED!r}"]
             )
         self.client.set_tag(self.run_id, key, value)
 

@@ -131,18 +131,18 @@ def _reason(
     if path is not None and not path.exists():
         return (
             f"the sweep keeps its MLflow runs in the file {path}, which is not on {node}: a SQLite "
-            "store serves one machine; start a server with `mlflow server` and give its address "
-            "as tracking_uri"
+            "store serves one machine; start a server with `mlflow server` and set "
+            "tracking_uri to its address"
         )
     parts = urlsplit(tracking.tracking_uri)
     store = path or f"{parts.scheme}://{parts.hostname or ''}"
     if error is not None:
         return (
             f"the MLflow store {store} does not answer from {node} ({type(error).__name__}): check "
-            "that it is up and can be reached from there"
+            "that it is running and reachable from there"
         )
     return (
-        f"the MLflow store {store} has no run of trial {trial_id} of sweep {tracking.sweep_id} "
-        f"after {timeout_s:g} s: the sweep may not be able to write to it (its log says so), or "
-        "needs longer: raise timeout_s"
+        f"the MLflow store {store} has no run for trial {trial_id} of sweep {tracking.sweep_id} "
+        f"after {timeout_s:g} s: the sweep may be unable to write to it (see its log), or "
+        "may need longer: raise timeout_s"
     )

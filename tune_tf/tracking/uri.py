@@ -78,7 +78,7 @@ def check_tracking_uri(uri: str) -> None:
             [
                 (
                     f"tracking_uri {mask_secrets(uri)!r} has the scheme {scheme!r}; MLflow "
-                    f"knows {one_of(known)}{did_you_mean(base, known)}"
+                    f"supports {one_of(known)}{did_you_mean(base, known)}"
                 )
             ]
         )
@@ -109,19 +109,19 @@ def _check_server(uri: str) -> None:
         errors.append(f"tracking_uri {masked_uri!r}: {error}")
     if parts.query or parts.fragment:
         errors.append(
-            f"tracking_uri {masked_uri!r} has a ? or #, which a server's address cannot have; "
-            "write a password with them as %3F or %23"
+            f"tracking_uri {masked_uri!r} has a ? or #, which a server's address cannot contain; "
+            "in a password, write them as %3F or %23"
         )
     if "@" in parts.netloc and not (parts.username and parts.password):
-        errors.append(f"tracking_uri {masked_uri!r}: give both, user:password@, or none")
+        errors.append(f"tracking_uri {masked_uri!r}: give both as user:password@, or neither")
     if parts.username and os.environ.get(_TOKEN):
         errors.append(
-            f"tracking_uri {masked_uri!r} has a user and {_TOKEN} is set as well: which is meant? "
-            "Leave one out"
+            f"tracking_uri {masked_uri!r} has a user, but {_TOKEN} is set as well: "
+            "remove one of them"
         )
     given = [name for name in (_USER, _PASSWORD) if os.environ.get(name)]
     if len(given) == 1 and not _MLFLOW_FILE.expanduser().exists():
-        errors.append(f"{given[0]} is set alone: set both {_USER} and {_PASSWORD}, or none")
+        errors.append(f"only {given[0]} is set: set both {_USER} and {_PASSWORD}, or neither")
     if errors:
         raise InvalidSettingsError(errors)
 
@@ -168,8 +168,6 @@ def _check_sqlite(uri: str) -> None:
     while not near.exists():
         near = near.parent
     if not near.is_dir() or not os.access(near, os.W_OK):
-        raise InvalidSettingsError(
-            [f"tracking_uri {uri!r}: {near} is not a directory that can be written to"]
-        )
+        raise InvalidSettingsError([f"tracking_uri {uri!r}: {near} is not a writable directory"])
     if path.exists() and not os.access(path, os.W_OK):
-        raise InvalidSettingsError([f"tracking_uri {uri!r}: {path} cannot be written to"])
+        raise InvalidSettingsError([f"tracking_uri {uri!r}: {path} is not writable"])

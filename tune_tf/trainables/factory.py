@@ -121,17 +121,16 @@ def _check(workload: Workload, settings: TrialSettings) -> None:
     if isinstance(parallelism, Asynchronous) and workload.computes_rows:
         raise InvalidSettingsError(
             [
-                f"kind {parallelism.kind!r} has no place for "
-                f"{type(workload).__name__}.per_example, "
-                "which runs inside the graph of an epoch: use another kind, or map the rows in "
-                "load_data"
+                f"kind {parallelism.kind!r} does not support "
+                f"{type(workload).__name__}.per_example, which runs inside the graph of an epoch: "
+                "use another kind, or map the rows in load_data"
             ]
         )
     if settings.validation.asynchronous and (loop == "fit" or type(parallelism) in _IN_PROCESSES):
         what = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
         raise InvalidSettingsError(
             [
-                f"validation.asynchronous does not go with {what}: it is for trials that train by "
+                f"validation.asynchronous does not work with {what}: it needs trials that train by "
                 "graph calls in one process; leave it out"
             ]
         )
@@ -147,12 +146,10 @@ def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
             "keras.Model.fit is wrong for clipped gradients and uneven batches"
         )
     elif parallelism.micro_batches > 1:
-        error = (
-            f"takes a batch as a whole: micro_batches must be 1, not {parallelism.micro_batches}"
-        )
+        error = f"takes a whole batch: micro_batches must be 1, not {parallelism.micro_batches}"
     elif workload.computes_rows:
         error = (
-            f"has no place for {type(workload).__name__}.per_example, which runs inside the graph "
+            f"does not support {type(workload).__name__}.per_example, which runs inside the graph "
             'of an epoch: use loop="graph", or map the rows in load_data'
         )
     if error:
@@ -164,7 +161,7 @@ def _made(workload: type[Workload]) -> Workload:
         return workload()
     except TypeError as error:
         raise InvalidSettingsError(
-            [f"{workload.__name__} cannot be made without arguments ({error}): give an instance"]
+            [f"{workload.__name__} cannot be created without arguments ({error}): pass an instance"]
         ) from error
 
 
@@ -191,21 +188,21 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
         raise UnavailableResourcesError(
             f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
             "but no node of the Ray cluster has that (the most of each: "
-            f"{_format_counts(largest_node(share))}): it would wait for ever; ask for less, or add "
+            f"{_format_counts(largest_node(share))}): it would wait forever; ask for less, or add "
             "a machine"
         )
     if sum(room) >= parallelism.num_workers and len(set(shares)) > 1:
         raise UnavailableResourcesError(
             f"a trial asks for {sum(each.cpus for each in shares)} CPU in all, "
             f"{_format_counts(shares[-1].bundle)} of it beside its {parallelism.num_workers} "
-            "workers, which the Ray cluster does not have: it would wait for ever; use fewer "
+            "workers, which the Ray cluster does not have: it would wait forever; use fewer "
             "workers, server_cpus: 0, or add machines"
         )
     nodes = f"{sum(map(bool, room))} of {len(room)} nodes"
     raise UnavailableResourcesError(
         f"a trial asks for {parallelism.num_workers} workers with {asked} each, placement "
         f"{parallelism.placement!r}, but the Ray cluster has room for {sum(room)} such workers on "
-        f"{nodes}: it would wait for ever; use fewer workers"
+        f"{nodes}: it would wait forever; use fewer workers"
         + (", another placement" if parallelism.placement == "strict_spread" else "")
         + ", or add machines"
     )

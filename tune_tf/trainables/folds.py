@@ -150,7 +150,7 @@ class FoldsTrainable(ProcessTrainable):
         kind, count = self._parallelism.kind, self._parallelism.num_subtasks
         if _TABLE not in files:
             raise CheckpointError(
-                f"{checkpoint} is no checkpoint of a trial of kind {kind!r}: it holds no {_TABLE}"
+                f"{checkpoint} is not a checkpoint of a trial of kind {kind!r}: it has no {_TABLE}"
             )
         try:
             table = json.loads(files[_TABLE])

@@ -43,9 +43,9 @@ class WatchInput(tune.Callback):
         if self._waited_s <= _TOLERATED * self._took_s:
             return
         _log.warning(
-            "the trials waited %.0f %% of their time for rows (%s in MLflow): keep mapped rows by "
-            "Pipeline(cache=...), make them once for all trials by tune_tf.data.prepared in "
-            "load_data, give a trial more CPUs (resources.cpus), or run fewer at a time "
+            "the trials waited %.0f %% of their time for rows (%s in MLflow): cache mapped rows "
+            "with Pipeline(cache=...), prepare them once for all trials with tune_tf.data.prepared "
+            "in load_data, give a trial more CPUs (resources.cpus), or run fewer at a time "
             "(max_concurrent_trials)",
             100 * self._waited_s / self._took_s,
             INPUT_WAIT,

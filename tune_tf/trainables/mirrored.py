@@ -175,7 +175,7 @@ class MirroredTrainable(tune.Trainable):
         except WorkloadError as error:
             if not self._saving:
                 raise
-            raise MemoryError(f"it ran out of memory, and cannot do with less: {error}") from error
+            raise MemoryError(f"it ran out of memory and cannot run with less: {error}") from error
 
     def _stop_autologging(self) -> None:
         """Prevent MLflow from creating a second run for a tracked trial."""

@@ -129,7 +129,7 @@ def encode(value: Any, arrays: Arrays) -> Any:
             return {kind.__name__: pairs}
         if value.default_factory in _FACTORIES.values():
             return {"defaultdict": [value.default_factory.__name__, pairs]}
-    raise TypeError(f"{kind.__name__} is no plain state")
+    raise TypeError(f"{kind.__name__} is not plain state")
 
 
 def decode(value: Any, arrays: Arrays) -> Any:

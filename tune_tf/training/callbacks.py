@@ -191,8 +191,8 @@ class TrialCallbackState:
             state.load_into(self._callbacks, self._initial, self._arrays)
         except ValueError as error:
             raise CheckpointError(
-                f"the callbacks cannot be set back, since {error}: make a new array in place of "
-                "the one that on_train_begin or __init__ made"
+                f"the callbacks cannot be reset, since {error}: create a new array instead of "
+                "changing the one that on_train_begin or __init__ made"
             ) from error
 
 
@@ -226,9 +226,8 @@ def refuse_unsupported(callback: keras.callbacks.Callback) -> None:
         )
     if isinstance(callback, keras.callbacks.SwapEMAWeights) and callback.swap_on_epoch:
         raise WorkloadError(
-            "SwapEMAWeights(swap_on_epoch=True) has to know which epoch is the last, which Tune "
-            "decides: use SwapEMAWeights(), which validates by the averages; exported models "
-            "have them too"
+            "SwapEMAWeights(swap_on_epoch=True) must know the last epoch, which Tune decides: use "
+            "SwapEMAWeights(), which validates with the averages; exported models have them too"
         )
 
 
@@ -253,8 +252,8 @@ def _refuse_batch_hooks(callback: keras.callbacks.Callback) -> None:
     if hooks:
         raise WorkloadError(
             f"{name} has to be called for each batch ({', '.join(hooks)}), "
-            'but an epoch is one graph call: use loop="fit" for this workload, or a callback '
-            "for epochs"
+            'but an epoch is one graph call: use loop="fit" for this workload, or an '
+            "epoch-level callback"
         )
 
 
@@ -304,8 +303,8 @@ def claim_callbacks(callbacks: Sequence[keras.callbacks.Callback], owner: Any) -
         other = _owners.get(id(callback))
         if other is not None and other is not owner and not other.have_ended:
             raise WorkloadError(
-                f"callbacks() returned a {type(callback).__name__} that another trial of this "
-                "process still uses: make a new one for each trial"
+                f"callbacks() returned a {type(callback).__name__} that another trial in this "
+                "process still uses: create a new one for each trial"
             )
         _owners[id(callback)] = owner
         if _INITIAL in vars(callback):
@@ -326,17 +325,17 @@ def _reset(callback: keras.callbacks.Callback) -> None:
                 decoded = decode(initial.state[attribute], initial.arrays)
             except ValueError as error:
                 raise WorkloadError(
-                    f"callbacks() returned a {name} for the second time, whose {attribute!r} "
-                    f"cannot be set back, since {error}: make a new one for each trial"
+                    f"callbacks() returned the same {name} twice, and its {attribute!r} cannot be "
+                    f"reset, since {error}: create a new one for each trial"
                 ) from error
             attributes[attribute] = value if isinstance(value, np.ndarray) else decoded
         elif attribute in (*NO_STATE, "_model") or isinstance(value, _STATELESS):
             attributes[attribute] = value
         else:
             raise WorkloadError(
-                f"callbacks() returned a {name} for the second time, whose {attribute!r} "
-                f"({type(value).__name__}) the previous trial may have changed: make a new one for "
-                "each trial"
+                f"callbacks() returned the same {name} twice, and the previous trial may have "
+                f"changed its {attribute!r} ({type(value).__name__}): create a new one for each "
+                "trial"
             )
     vars(callback).clear()
     vars(callback).update(attributes)

@@ -146,7 +146,7 @@ def _claim(resources: TrialResources, num_replicas: int) -> Devices:
     if len(cpus) < num_replicas:
         raise UnavailableResourcesError(
             f"{num_replicas} replicas need {num_replicas} logical CPU devices, but TensorFlow was "
-            f"used in this process before and has {len(cpus)}: start the trial in a fresh process"
+            f"already used in this process and has {len(cpus)}: start the trial in a fresh process"
         )
     return Devices(tuple(f"CPU:{i}" for i in range(num_replicas)))
 
@@ -198,7 +198,7 @@ def _set_before_use(setting: Callable[[], None], what: str) -> None:
         setting()
     except RuntimeError as error:
         raise UnavailableResourcesError(
-            f"{what} could not be set: TensorFlow used the GPU in this process before ({error}); "
+            f"{what} could not be set: TensorFlow already used the GPU in this process ({error}); "
             "run the trial in a fresh process"
         ) from error
 

@@ -123,7 +123,7 @@ def export_trained(
         except Exception as error:
             detail = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise WorkloadError(
-                f"the model cannot be written as {file_format}: {detail}; format keras takes "
+                f"the model cannot be written as {file_format}: {detail}; format keras supports "
                 "every model"
             ) from error
     return model

@@ -34,7 +34,7 @@ def input_dtype(dtype: Any, where: str) -> str:
     """
     if dtype.kind == "O":
         raise WorkloadError(
-            f"{where} holds objects: its rows are ragged, or hold text; all must have one shape"
+            f"{where} holds objects: its rows are ragged or hold text; all must have the same shape"
         )
     if dtype.kind not in "biuf":
         raise WorkloadError(f"{where} holds {dtype}, but a model takes numbers")
@@ -49,7 +49,7 @@ def check_lengths(lengths: dict[str, int]) -> None:
     """
     if len(set(lengths.values())) > 1:
         described = " and ".join(f"{name} has {length} rows" for name, length in lengths.items())
-        raise WorkloadError(f"{described}: a row of x needs one of y")
+        raise WorkloadError(f"{described}: each row of x needs one of y")
     if not any(lengths.values()):
         raise WorkloadError(f"{' and '.join(lengths)} have no rows")
 
@@ -140,7 +140,7 @@ def data_of(
 def _numbers(y: Any, where: str) -> Any:
     if y.dtype.kind not in "biuf" or y.ndim > 2:
         raise WorkloadError(
-            f"{where} is {y.dtype} of shape {list(y.shape)}, but numbers to predict have the shape "
+            f"{where} is {y.dtype} of shape {list(y.shape)}, but numbers to predict need shape "
             "[rows] or [rows, numbers]"
         )
     wrong = ~np.isfinite(y.reshape(len(y), -1)).all(axis=1)
@@ -158,5 +158,5 @@ def _refuse_non_finite(x: Any, where: str) -> None:
         wrong[start : start + len(block)] = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
     if wrong.any():
         raise WorkloadError(
-            f"{where} holds NaN or infinity in {format_rows(wrong)}: mend or leave out these rows"
+            f"{where} holds NaN or infinity in {format_rows(wrong)}: fix or remove these rows"
         )

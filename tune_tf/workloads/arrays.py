@@ -60,7 +60,7 @@ class ArraysSettings(DataSettings):
         path, x = info.data.get("path"), info.data.get("x")
         if (path is None) != (x is not None and y is not None) or (x is None) != (y is None):
             raise ValueError(
-                "and x and path do not go together: give either path, an .npz file, or x and y, "
+                "and x cannot be combined with path: give either path, an .npz file, or x and y, "
                 "two .npy files"
             )
         return y
@@ -120,8 +120,8 @@ class ArraysModel(OwnData[ArraysSettings, ArrayProperties, _Stored]):
         for each in source.x.values():
             if each.shape[1:] != first.shape[1:]:
                 raise WorkloadError(
-                    f"a row of {each.name} has shape {list(each.shape[1:])}, but one of "
-                    f"{first.name} {list(first.shape[1:])}: they must be alike"
+                    f"a row of {each.name} has shape {list(each.shape[1:])}, but a row of "
+                    f"{first.name} has {list(first.shape[1:])}: they must be equal"
                 )
         return array_properties(
             source.stamp,
@@ -161,7 +161,7 @@ class _Array:
             with path.open("rb") as file:
                 return cls(path.name, path, None, *_header(file))
         except ValueError as error:
-            raise WorkloadError(f"{path} is no .npy file: {error}") from error
+            raise WorkloadError(f"{path} is not an .npy file: {error}") from error
 
     @property
     def num_rows(self) -> int:
@@ -178,7 +178,7 @@ class _Array:
         except ValueError as error:  # an array of objects
             raise WorkloadError(
                 f"{self.name} in {self.path} cannot be read: {error}; ragged rows are "
-                "objects: give all one shape"
+                "objects: give all rows the same shape"
             ) from error
 
 
@@ -192,7 +192,7 @@ def _npz(path: Path) -> _Stored:
                 with archive.open(f"{key}.npy") as file:
                     arrays[key] = _Array(key, path, key, *_header(file))
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise WorkloadError(f"{path} is no .npz file of arrays: {error}") from error
+        raise WorkloadError(f"{path} is not an .npz file of arrays: {error}") from error
     found: dict[str, dict[str, _Array]] = {"x": {}, "y": {}}
     for part in PARTS:
         for each, letter in ((found["x"], "x"), (found["y"], "y")):
@@ -217,7 +217,7 @@ def _header(file: Any) -> tuple[tuple[int, ...], Any]:
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     if version not in read:
-        raise ValueError(f"its format is {version}, which only arrays of records need")
+        raise ValueError(f"its format version is {version}, which only structured arrays need")
     shape, _, dtype = read[version](file)
     return tuple(shape), dtype
 

@@ -51,8 +51,8 @@ class DataSettings(Settings):
         validation = info.data.get("validation_share", 0)
         if share + validation >= 1:
             raise ValueError(
-                f"is {share:g} and validation_share is {validation:g}: together they must leave "
-                "rows to train on, so less than 1"
+                f"is {share:g} and validation_share is {validation:g}: together they must be "
+                "less than 1 to leave rows to train on"
             )
         return share
 

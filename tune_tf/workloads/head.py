@@ -98,16 +98,16 @@ def class_numbers(y: Any, num_classes: int | None, where: str) -> tuple[Any, int
         y = y[:, 0]
     if y.ndim != 1:
         raise WorkloadError(
-            f"{where} has shape {list(y.shape)}, but classes are one number a row: turn one-hot "
-            "rows into numbers by argmax, or say task: regression"
+            f"{where} has shape {list(y.shape)}, but classes are one number per row: convert "
+            "one-hot rows with argmax, or set task: regression"
         )
     if y.dtype.kind not in "biuf":
-        raise WorkloadError(f"{where} holds {y.dtype}, but classes are whole numbers from 0")
+        raise WorkloadError(f"{where} holds {y.dtype}, but classes are integers from 0")
     wrong = ~np.isfinite(y) | (y != np.floor(y)) | (y < 0)
     if wrong.any():
         raise WorkloadError(
-            f"{where} must hold whole numbers from 0 as classes, but {format_rows(wrong)} hold(s) "
-            f"{y[wrong][0]}; for other numbers say task: regression"
+            f"{where} must hold integers from 0 as classes, but {format_rows(wrong)} hold(s) "
+            f"{y[wrong][0]}; for other numbers set task: regression"
         )
     highest = int(y.max())
     if num_classes is None:
@@ -115,11 +115,11 @@ def class_numbers(y: Any, num_classes: int | None, where: str) -> tuple[Any, int
     elif highest >= num_classes:
         outside = y >= num_classes
         raise WorkloadError(
-            f"{where} has classes outside of the {num_classes} (0 to {num_classes - 1}) that there "
-            f"are: {format_rows(outside)} hold(s) {y[outside][0]}"
+            f"{where} has classes outside the known {num_classes} "
+            f"(0 to {num_classes - 1}): {format_rows(outside)} hold(s) {y[outside][0]}"
         )
     if num_classes < 2:
-        raise WorkloadError(f"{where} holds one class only, there is nothing to learn")
+        raise WorkloadError(f"{where} holds only one class: there is nothing to learn")
     return y.astype(np.int32), num_classes
 
 

@@ -42,7 +42,7 @@ class ImageFiles:
         if not folder.is_dir():
             is_file = folder.exists()
             raise WorkloadError(
-                f"data.path: {folder} is a file: name the folder that has a folder for each class"
+                f"data.path: {folder} is a file: name the folder that holds one folder per class"
                 if is_file
                 else f"data.path: there is no folder {folder}; relative paths are relative to the "
                 "folder of the sweep file"
@@ -78,15 +78,15 @@ def _labelled(
     loose = [each for each in folder.iterdir() if _is_image(each)]
     if loose:
         raise WorkloadError(
-            f"{folder} holds {len(loose)} image(s) outside of a class folder, such as "
+            f"{folder} holds {len(loose)} image(s) outside a class folder, such as "
             f"{loose[0].name}: put each into the folder of its class"
         )
     found: list[tuple[Path, int]] = []
     for each in _subfolders(folder):
         if each.name not in classes:
             raise WorkloadError(
-                f"{folder} has a class {each.name!r} that {folders['train']} has not: its classes "
-                f"are {', '.join(classes)}"
+                f"{folder} has a class {each.name!r} that is missing in {folders['train']}, whose "
+                f"classes are {', '.join(classes)}"
             )
         files = sorted(path for path in each.rglob("*") if _is_image(path))
         if not files:
@@ -131,7 +131,7 @@ class ImageDecoder:
         with Image.open(path) as opened:
             if opened.mode.startswith(("I", "F")):
                 raise ValueError(
-                    f"has more than 8 bits a channel (mode {opened.mode}): turn it into 8 bits"
+                    f"has more than 8 bits per channel (mode {opened.mode}): convert it to 8 bits"
                 )
             image = ImageOps.exif_transpose(opened).convert("L" if self.channels == 1 else "RGB")
         if image.size != (self.width, self.height):

@@ -29,7 +29,7 @@ def _size(value: Any) -> Any:
     right = isinstance(sides, list | tuple) and len(sides) == 2
     if not right or any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
-            f"must be the pixels of a side, like 64, or [height, width], not {short_repr(value)}"
+            f"must be a side in pixels, like 64, or [height, width], not {short_repr(value)}"
         )
     return tuple(sides)
 

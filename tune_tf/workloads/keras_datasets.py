@@ -105,9 +105,9 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays])
             folder = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras", "datasets")
             files = ", ".join(str(folder / name) for name in known.files)
             raise WorkloadError(
-                f"the data set {settings.name} is neither in Keras' cache nor can it be fetched: "
-                f"{type(error).__name__}: {error}; with a network it is fetched once, without one "
-                f"put there {files} (KERAS_HOME names another folder than ~/.keras)"
+                f"the data set {settings.name} is not in Keras' cache and cannot be downloaded: "
+                f"{type(error).__name__}: {error}; without network access put there {files} "
+                "(KERAS_HOME sets a folder other than ~/.keras)"
             ) from error
         if settings.max_rows is not None and settings.max_rows < len(train[0]):
             rng = np.random.default_rng(settings.seed)

@@ -80,9 +80,9 @@ class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
             self._properties = self._found(source)
         if self._stamp(source) != self._properties.stamp:
             raise WorkloadError(
-                f"{self._place} changed while the sweep runs: it had {self._properties.stamp}, now "
-                f"{self._stamp(source)} (or the same with other names or times): trials on other "
-                "data cannot be compared; start a new sweep"
+                f"{self._place} changed during the sweep: it had {self._properties.stamp}, now "
+                f"{self._stamp(source)} (or the same with other names or times): trials on "
+                "different data cannot be compared; start a new sweep"
             )
         return self._data(source, self._properties, config)
 

@@ -67,7 +67,7 @@ class TabularSettings(DataSettings):
     def _one_kind(cls, names: Names, info: ValidationInfo) -> Names:
         both = sorted({*names} & {*info.data.get("numeric", ())})
         if both:
-            raise ValueError(f"and numeric both hold {', '.join(both)}: a column is one of them")
+            raise ValueError(f"and numeric both hold {', '.join(both)}: put each in only one")
         return names
 
 
@@ -223,7 +223,7 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
                 found[self._kind(table[name])].append(name)
         if not any(found.values()):
             raise WorkloadError(
-                f"{settings.path} has no column beside the target {settings.target!r} to predict "
+                f"{settings.path} has no column besides the target {settings.target!r} to predict "
                 "it from"
             )
         return tuple(found["numeric"]), tuple(found["categorical"])
@@ -244,7 +244,7 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
         wrong = column.dropna().iloc[0] if types.is_object_dtype(column) else column.dtype
         raise WorkloadError(
             f"{self.settings.path}: column {column.name!r} holds neither numbers nor text, but "
-            f"{wrong!r}: put it under ignore, or turn it into numbers first"
+            f"{wrong!r}: put it under ignore, or convert it to numbers first"
         )
 
     def _classes(self, target: "pd.Series[Any]") -> tuple[str, ...]:
@@ -268,21 +268,21 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
             broken = values != np.floor(values)
             if broken.any():
                 raise WorkloadError(
-                    f"{path}: the target {name!r} is to hold classes (task: classification), but "
-                    f"{format_rows(broken, 1)} hold(s) {values[broken][0]}: say task: regression"
+                    f"{path}: the target {name!r} must hold classes (task: classification), but "
+                    f"{format_rows(broken, 1)} hold(s) {values[broken][0]}: set task: regression"
                 )
         texts = texts_of(target)
         classes = [str(text) for text in texts.unique()]
         if len(classes) < 2:
             raise WorkloadError(
-                f"{path}: the target {name!r} holds {classes[0]!r} in all rows, there is nothing "
+                f"{path}: the target {name!r} holds {classes[0]!r} in all rows: there is nothing "
                 "to learn"
             )
         if len(classes) > max(_FEW_CLASSES, len(target) / 2):
             raise WorkloadError(
                 f"{path}: the target {name!r} holds {len(classes)} different values in "
-                f"{len(target)} rows, which are no classes: name another column, or mend the "
-                f"values that are no numbers, such as {classes[0]!r}"
+                f"{len(target)} rows, which are not classes: name another column, or fix "
+                f"the values that are not numbers, such as {classes[0]!r}"
             )
         return tuple(sorted(classes, key=float) if is_number else sorted(classes))
 

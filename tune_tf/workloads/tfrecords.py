@@ -28,7 +28,7 @@ def _shape(value: Any) -> Any:
     sides = value if isinstance(value, list | tuple) else (None,)
     if any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
-            f"must be a list of lengths like [8, 8, 1], [] for one number, not {short_repr(value)}"
+            f"must be a list of lengths like [8, 8, 1] ([] for one number), not {short_repr(value)}"
         )
     return tuple(sides)
 
@@ -206,8 +206,8 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
             except (tf.errors.OpError, ValueError) as error:
                 text = str(getattr(error, "message", error)).splitlines()[0]
                 raise WorkloadError(
-                    f"{path}: the records {done} to {done + _BATCH - 1} (from 0, as far as there "
-                    f"are such) cannot be read as features {', '.join(names)}: {text}"
+                    f"{path}: records {done} to {done + _BATCH - 1} (counted from 0, as far as "
+                    f"they exist) cannot be read as features {', '.join(names)}: {text}"
                 ) from error
         if not blocks[names[0]]:
             raise WorkloadError(f"{self.settings.path} holds no records")
@@ -231,5 +231,5 @@ def _row_array(values: Any, feature: FeatureSettings) -> Any:
     lengths = tf.strings.length(values).numpy()
     if (lengths != size).any():
         row = int(np.flatnonzero(lengths != size)[0])
-        raise ValueError(f"record {row} of them has {lengths[row]} bytes instead of {size}")
+        raise ValueError(f"record {row} of these has {lengths[row]} bytes instead of {size}")
     return tf.io.decode_raw(values, tf.uint8).numpy().reshape(len(lengths), *feature.shape)

@@ -38,21 +38,21 @@ SAID = {
     "up to where they pay": (
         [replicas(2, 1.8), replicas(4, 2.0)],
         "Mirrored: pays up to 2 replicas, which train 1.80 times the rows of one core (90% of what "
-        "2 single ones would); beyond, 4 replicas train 2.00 times the rows of one core (50%",
+        "2 single ones would); beyond that, 4 replicas train 2.00 times the rows of one core (50%",
     ),
     "that a gain may not be worth its devices": (
         [replicas(2, 1.2)],
-        "Mirrored: faster, but much of the devices is lost; 2 replicas train 1.20 times",
+        "Mirrored: faster, but wastes much of the devices; 2 replicas train 1.20 times",
     ),
     "what more threads do": (
         [cores(2, 1.5)],
         "One replica, more cores: pays up to 2 cores, which train 1.50 times",
     ),
-    "how to use all devices without": ([replicas(2, 0.4)], "as many trials at a time"),
+    "how to use all devices without": ([replicas(2, 0.4)], "as many concurrent trials"),
     "what is faster at a price": (
         [replicas(4, 2.0)],
-        "If a single trial has to end sooner: 4 replicas (mirrored), 2.00 times as fast, at 50% of "
-        "what its cores could do.",
+        "If a single trial must finish sooner: 4 replicas (mirrored), 2.00 times as fast, at 50% "
+        "of what its cores could do.",
     ),
     "that a larger batch is faster, and what it changes": (
         [batch(0.5, 0.6), batch(4, 2.1)],
@@ -68,7 +68,10 @@ SAID = {
         "A row takes 2.00 times the time among 250 rows that it takes among 1,000: an epoch has",
     ),
     "that cores are shared": ([replicas(2, 0.4)], "There is no GPU here"),
-    "that input does not limit": ([], "Input is not what limits: at most 4%"),
+    "that input does not limit": (
+        [],
+        "Input is not the bottleneck: preparing rows takes at most 4%",
+    ),
 }
 
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 def test_a_forecast_is_drawn_and_the_run_of_its_settings_says_how_far_it_was_off(verb, tmp_path):
     code, drawn, err = verb("plan", DIGITS, "--set", *SMALL, cwd=tmp_path)
     assert code == 0, err
-    for told in ("largest", "smallest", "wall time", "peak memory a trial", "Assumptions"):
+    for told in ("largest", "smallest", "wall time", "peak memory per trial", "Assumptions"):
         assert told in drawn
     (kept,) = (tmp_path / "sweeps" / "forecasts").glob("*.json")
     forecast = json.loads(kept.read_text())

@@ -48,7 +48,7 @@ def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(verb, sweep_file, 
 
     code, _, err = verb("extend", "tiny", "--num-samples", "8", cwd=tmp_path)
     assert code == 2
-    assert "budget: is as it was" in err
+    assert "budget: is unchanged" in err
 
 
 def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
@@ -81,7 +81,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
 
     code, _, err = verb("stop", "tiny", cwd=tmp_path)
     assert code == 2
-    assert "does not run, it is interrupted" in err
+    assert "is not running, it is interrupted" in err
 
     process = untrained("resume", "tiny", cwd=tmp_path)
     until(running)

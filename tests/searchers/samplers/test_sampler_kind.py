@@ -26,7 +26,11 @@ def test_a_seed_beside_a_sampler_that_is_made_is_refused():
 
 
 REFUSED = {
-    "cmaes-choice": ("cmaes", MIXED, r"^act: is a choice, and sampler 'cmaes' takes numbers only"),
+    "cmaes-choice": (
+        "cmaes",
+        MIXED,
+        r"^act: is a choice, and sampler 'cmaes' supports numbers only",
+    ),
     "cmaes-choice-in-group": (
         "cmaes",
         SearchSpace({"g": {"act": Choice([1, 2])}}),
@@ -38,7 +42,7 @@ REFUSED = {
         "^act: is a choice",
     ),
     "grid-continuous": ("grid", MIXED, r"^rate: has infinitely many values.* set a step"),
-    "grid-log": ("grid", NUMBERS, r"^rate: is a logarithmic range, .* 'grid' cannot take"),
+    "grid-log": ("grid", NUMBERS, r"^rate: is a logarithmic range, .* 'grid' does not support"),
     "grid-log-int": ("grid", {"n": IntDistribution(1, 9, log=True)}, "^n: is a logarithmic"),
     "grid-callable": ("grid", define, "'grid' must know the space beforehand"),
     "grid-large": (
@@ -63,7 +67,9 @@ def test_a_grid_of_a_conditional_space_is_refused_and_who_can_is_named():
 
 @pytest.mark.parametrize("name", ["cmaes", "tpe_rungs"])
 def test_several_objectives_are_refused_by_samplers_of_one(name):
-    with pytest.raises(InvalidSettingsError, match=f"'{name}' takes one objective, not 2: .*'tpe'"):
+    with pytest.raises(
+        InvalidSettingsError, match=f"'{name}' supports one objective, not 2: .*'tpe'"
+    ):
         make_sampler(name, 1, space=NUMBERS, num_objectives=2)
 
 

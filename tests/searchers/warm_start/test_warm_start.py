@@ -102,7 +102,7 @@ def test_trials_become_evaluated_trials_of_the_new_space(journal):
     [
         (trial_of(GOOD | {"optimizer": "lion"}), "their optimizer is out of range here"),
         (trial_of(GOOD | {"units": 100}), "their units is out of range here"),
-        (trial_of(GOOD | {"other": 0.5}), "their other is no parameter here"),
+        (trial_of(GOOD | {"other": 0.5}), "their other is not a parameter here"),
         (trial_of(GOOD | {"momentum": 0.5}), "their momentum is inactive here"),
         (trial_of(GOOD | {"optimizer": "sgd"}), "they lack momentum"),
         (trial_of({"optimizer": "adam", "units": 8}), "they lack shape"),

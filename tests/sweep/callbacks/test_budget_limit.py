@@ -156,7 +156,7 @@ def test_a_sweep_ends_when_trials_bring_no_gain():
     assert [sweep.run(loss) for loss in (0.6, 0.5)] == [None, None]
     assert sweep.run(0.4) is None  # a better one
     assert [sweep.run(loss) for loss in (0.6, 0.4)] == [None, None]
-    assert sweep.run(0.7) == "of the last 3 trials none brought a better loss than 0.4"
+    assert sweep.run(0.7) == "none of the last 3 trials improved loss beyond 0.4"
 
 
 def test_only_completed_trials_within_the_constraints_are_a_gain():
@@ -164,7 +164,7 @@ def test_only_completed_trials_within_the_constraints_are_a_gain():
     sweep.run(0.5)
     assert sweep.run(0.4, Outcome.PRUNED) is None
     assert sweep.run(0.3, size=11) is None
-    assert sweep.run(float("nan")) == "of the last 3 trials none brought a better loss than 0.5"
+    assert sweep.run(float("nan")) == "none of the last 3 trials improved loss beyond 0.5"
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED])
@@ -177,7 +177,7 @@ def test_trials_that_failed_do_not_count_as_tries(outcome):
 def test_none_completed_is_told():
     sweep = Sweep(patience=2)
     sweep.run(0.5, Outcome.PRUNED)
-    assert sweep.run(0.4, Outcome.PRUNED) == "of the last 2 trials none completed"
+    assert sweep.run(0.4, Outcome.PRUNED) == "none of the last 2 trials completed"
 
 
 def test_a_resumed_sweep_goes_on_counting():

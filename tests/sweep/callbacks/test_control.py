@@ -81,8 +81,8 @@ def test_stopping_a_trial_waits_until_it_has_ended(sweep):
 @pytest.mark.parametrize(
     ("interrupted", "text"),
     [
-        (True, "does not run, it is interrupted; `tune-tf resume .*` goes on with it"),
-        (False, r"does not run, it is ended; `tune-tf extend .* --num-samples \+10`"),
+        (True, "is not running, it is interrupted; `tune-tf resume .*` resumes it"),
+        (False, r"is not running, it is ended; `tune-tf extend .* --num-samples \+10`"),
     ],
     ids=["an interrupted one", "an ended one"],
 )
@@ -98,7 +98,7 @@ def test_a_trial_that_has_ended_cannot_be_stopped(sweep):
     sweep.run(0, 0.5)
     sweep.start(1)
     with pytest.raises(
-        SweepConflictError, match=r"trial 0 \(completed\) of small-.* ended already"
+        SweepConflictError, match=r"trial 0 \(completed\) of small-.* already ended"
     ):
         stop_trials(sweep.path, ["1", "0"])
     assert list(ControlChannel(sweep.path).take()) == []

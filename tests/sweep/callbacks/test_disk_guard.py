@@ -51,8 +51,8 @@ def test_trials_wait_until_there_is_room_again_and_that_is_told_once(caplog):
     why = "2 GB are free at /sweeps, and min_free_disk is 2 GB"
     assert disk.told == [why, None]
     assert [record.message for record in caplog.records] == [
-        f"no new trial starts: {why}. It goes on by itself when there is room",
-        "there is room on the disk again: new trials start",
+        f"no new trial starts: {why}. The sweep continues by itself once there is space",
+        "there is space on the disk again: new trials start",
     ]
 
 

@@ -47,7 +47,7 @@ def test_of_two_sessions_the_state_that_was_written_last_counts(tmp_path, stagin
 
 def test_a_sweep_that_tune_began_anew_ends_before_a_trial_starts(tmp_path, staging):
     keep = StateSaver(Snapshots(tmp_path), {"a", "b"})
-    with pytest.raises(SweepConflictError, match="not taken up 1 trials"):
+    with pytest.raises(SweepConflictError, match="not restore 1 trials"):
         keep.on_step_begin(0, trials_in(staging, "a", "c"))
 
 

@@ -89,5 +89,7 @@ def test_folds_become_one_model(node):
 
 def test_a_kind_without_copies_refuses_a_number_of_them():
     config = config_of(parallelism={"kind": "asynchronous", "num_workers": 2})
-    with pytest.raises(InvalidSettingsError, match="kind 'asynchronous', which cannot be made 3"):
+    with pytest.raises(
+        InvalidSettingsError, match="kind 'asynchronous', which cannot be scaled to 3"
+    ):
         final_parallelism(config, 3, 32)

@@ -41,16 +41,16 @@ CHANGEABLE = {
     },
 }
 FIXED = {
-    "name": ({"name": "other"}, "the folder has it"),
+    "name": ({"name": "other"}, "the folder is named after it"),
     "objective": ({"objective": {"metric": "loss", "mode": "max"}}, "compares trials by it"),
     "space": ({"space": {"width": {"int": [8, 64]}}}, "allow_changed_space"),
     "sampler": ({"searcher": {"sampler": "random"}}, "the sampler's state"),
-    "rungs": ({"scheduler": {"name": "asha", "max_t": 27}}, "its state is of the old one"),
+    "rungs": ({"scheduler": {"name": "asha", "max_t": 27}}, "its state belongs to the old one"),
     "seed": ({"seed": 4}, "would not be comparable"),
     "loop": ({"loop": "fit"}, "would not be comparable"),
     "store": ({"mlflow": {"tracking_uri": "sqlite:///other.db"}}, "the sweep's runs are there"),
     "tracking": ({"mlflow": None}, "the sweep's runs are there"),
-    "storage": ({"storage_path": "elsewhere"}, "the folder lies there"),
+    "storage": ({"storage_path": "elsewhere"}, "the folder is there"),
 }
 
 
@@ -116,7 +116,7 @@ def test_a_sweep_file_that_was_cut_short_is_written_anew(folder, caplog):
     file.write_text(whole[:200])
     assert SweepFolder.open(folder.path).edited() is None
     assert file.read_text() == whole
-    assert "was cut short" in caplog.text
+    assert "was truncated" in caplog.text
 
 
 def test_a_sweep_file_that_is_wrong_does_not_hide_the_sweep(folder):

@@ -28,14 +28,14 @@ def test_a_change_takes_the_place_of_what_there_was(changes, wanted):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({}, "budget: is as it was: name what there is to be more of"),
-        ({"num_samples": 10}, "budget: is as it was"),
+        ({}, "budget: is unchanged: name what to increase"),
+        ({"num_samples": 10}, "budget: is unchanged"),
         ({"num_sample": 12}, r"not 'num_sample'; did you mean 'num_samples'\?"),
         ({"num_samples": "many"}, "num_samples: must be a number, .* not 'many'"),
-        ({"num_samples": "none"}, "num_samples: must be a whole number"),
-        ({"epochs": "+5"}, r"epochs: has no limit, which '\+5' could be added to: give a number"),
+        ({"num_samples": "none"}, "num_samples: must be an integer"),
+        ({"epochs": "+5"}, r"epochs: has no limit that '\+5' could be added to: give a number"),
         ({"cpu_hours": -1}, "cpu_hours: must be more than 0"),
-        ({"num_samples": 3}, "num_samples: must be at least 4, as there are so many trials"),
+        ({"num_samples": 3}, "num_samples: must be at least 4, the number of trials so far"),
     ],
     ids=[
         "nothing",

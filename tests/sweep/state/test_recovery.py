@@ -170,7 +170,7 @@ def test_trials_that_the_diary_has_lost_are_those_that_their_folders_tell_of(swe
     assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[2]: Outcome.COMPLETED}
     assert not trials[3].has_ended
     assert where(trials[3]) == [1]
-    assert [told for told in found.lost if "of trial 2 only its own folder tells" in told]
+    assert [told for told in found.lost if "trial 2 is known only from its folder" in told]
 
 
 def test_a_trial_of_the_same_number_is_not_taken_up_twice(sweep):
@@ -185,7 +185,7 @@ def test_of_a_damaged_state_the_one_before_it_and_the_diary_are_used(sweep):
     assert trials[0].has_ended
     assert found.snapshot == snapshot_paths(sweep.path)[1]
     assert where(trials[1]) == [3]
-    assert "the state before it" in found.lost[0]
+    assert "the previous state" in found.lost[0]
 
 
 def test_without_an_archive_tunes_own_files_are_used(sweep):
@@ -207,7 +207,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(sweep):
     found, trials = recovered(sweep)
     assert where(trials[1]) == [2]
     (told,) = found.lost
-    assert "goes on from trial_00001/checkpoint_000001, iteration 2" in told
+    assert "resumes from trial_00001/checkpoint_000001, iteration 2" in told
 
 
 def test_a_byte_that_is_wrong_in_a_checkpoint_is_found(sweep):
@@ -224,7 +224,7 @@ def test_without_a_whole_checkpoint_a_trial_begins_again_and_says_so(sweep):
         cut(folder / "trial.npz", 10)
     found, trials = recovered(sweep)
     assert where(trials[1]) == []
-    assert "begins again" in found.lost[0]
+    assert "starts over" in found.lost[0]
 
 
 def test_a_checkpoint_before_the_newest_that_is_gone_is_forgotten(sweep):
@@ -269,7 +269,7 @@ def test_results_that_are_lost_are_told(sweep):
     path = sweep.path / "trial_00000" / "result.json"
     cut(path, len(path.read_bytes()) - 5)
     found, _ = recovered(sweep)
-    assert "ends at iteration 2, but the trial had come to 3" in found.lost[0]
+    assert "ends at iteration 2, but the trial had reached 3" in found.lost[0]
 
 
 def test_only_one_state_is_left_where_tune_looks_for_it(sweep):

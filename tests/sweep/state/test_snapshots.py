@@ -77,4 +77,4 @@ def test_a_disk_that_is_full_is_a_warning_and_the_states_before_stay(tmp_path, c
     (tmp_path / "snapshots" / "00000002.partial").mkdir()  # what cannot be written to
     put(snapshots)
     assert len(snapshot_paths(tmp_path)) == 1
-    assert "could not be kept" in caplog.text
+    assert "could not be saved" in caplog.text

@@ -294,8 +294,8 @@ def test_what_a_store_does_not_take_stays_on_disk_and_the_next_writer_delivers_i
     told = [r.getMessage() for r in caplog.records]
     assert told[0] == "MLflow is not available; training continues: down"
     assert told[1:] == [
-        "50 entries of the sweep are not written to MLflow (down); they are kept in "
-        f"{path}. Deliver them with:  sweep.py sync {path.parent}"
+        "50 entries of the sweep have not been written to MLflow (down); they are kept in "
+        f"{path}. Deliver them with:  tune-tf sync {path.parent}"
     ]
 
     store = Store()
@@ -354,7 +354,7 @@ def test_what_cannot_be_read_back_stays_on_disk_and_what_comes_later_is_delivere
     monkeypatch.undo()
     assert [step for _, step in read(path)] == [1, 2, 3, 4, 5, 6]
     assert "cannot be read back from disk" in caplog.text
-    assert "5 entries of the sweep are not written to MLflow" in caplog.text
+    assert "5 entries of the sweep have not been written to MLflow" in caplog.text
 
 
 def test_with_a_spool_nothing_has_to_be_taken_along(writer_of):
@@ -400,7 +400,7 @@ def test_with_a_full_disk_entries_wait_in_memory_and_go_to_disk_when_there_is_ro
     assert [step for _, step in read(path)] == list(range(42))
     of_the_disk = [r.getMessage() for r in caplog.records if "MLflow updates" in r.getMessage()]
     assert [text.partition(";")[0] for text in of_the_disk] == [
-        "MLflow updates cannot be spooled to disk and wait in memory",
+        "MLflow updates cannot be spooled to disk and are kept in memory",
         "MLflow updates are spooled to disk again",
     ]
 

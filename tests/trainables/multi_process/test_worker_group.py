@@ -87,7 +87,7 @@ def test_each_worker_is_a_process_of_its_own_until_the_end(start):
         pytest.param(
             "freezes",
             WorkerLostError,
-            r"worker 1 has given no sign of life",
+            r"worker 1 has not responded",
             marks=pytest.mark.slow,
             id="frozen",
         ),

@@ -287,7 +287,7 @@ def test_a_fold_that_ran_out_of_memory_is_not_tried_again_the_same_way(faulty):
 
 @pytest.mark.slow
 def test_another_checkpoint_is_refused(one_device):
-    assert re.match(r"CheckpointError: .* 'folds': it holds no subtasks", one_device["damaged"])
+    assert re.match(r"CheckpointError: .* 'folds': it has no subtasks", one_device["damaged"])
 
 
 @pytest.mark.slow

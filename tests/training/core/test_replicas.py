@@ -168,7 +168,7 @@ def test_a_second_optimizer_is_refused(replicas_of):
 
     workload = Given(build, draw(16))
 
-    with pytest.raises(WorkloadError, match=r"further optimizers \(critic_optimizer\)"):
+    with pytest.raises(WorkloadError, match=r"besides the compiled one \(critic_optimizer\)"):
         run_fresh(workload, replicas_of(2))
 
 
@@ -186,7 +186,7 @@ def test_a_train_step_of_its_own_cannot_take_pieces(replicas_of):
 def test_uneven_batches_are_refused_where_asked_for(num_rows, batch_size, replicas_of):
     workload = Given(classifier(), draw(num_rows), batch_size=batch_size)
 
-    with pytest.raises(WorkloadError, match="do not divide by the 2 replicas"):
+    with pytest.raises(WorkloadError, match="are not divisible by the 2 replicas"):
         run_fresh(workload, replicas_of(2), uneven="refuse")
 
 

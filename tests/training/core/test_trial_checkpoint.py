@@ -276,7 +276,7 @@ def test_slots_of_another_optimizer_are_refused_also_where_their_shapes_fit(
     saved = loop.state()
     begin(loop, SWITCHED, after)
 
-    with pytest.raises(CheckpointError, match="another structure"):
+    with pytest.raises(CheckpointError, match="a different structure"):
         loop.restore(saved)
 
 
@@ -316,7 +316,7 @@ def test_a_truncated_file_is_told(share, folders, tmp_path):
     whole = (folders(1) / FILE_NAME).read_bytes()
     (tmp_path / FILE_NAME).write_bytes(whole[: int(len(whole) * share)])
 
-    with pytest.raises(CheckpointError, match="is not a whole checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
         Checkpoint.read(tmp_path)
 
 
@@ -325,7 +325,7 @@ def test_a_flipped_byte_is_told(folders, tmp_path):
     damaged[len(damaged) // 2] ^= 0xFF
     (tmp_path / FILE_NAME).write_bytes(damaged)
 
-    with pytest.raises(CheckpointError, match="is not a whole checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
         Checkpoint.read(tmp_path)
 
 
@@ -340,7 +340,7 @@ def test_a_missing_file_is_told(tmp_path):
         pytest.param(
             {"width": 9}, r"has shape \(6, 9\), but the checkpoint holds \(6, 8\)", id="width"
         ),
-        pytest.param({"ema": True}, r"variables.*another structure", id="optimizer"),
+        pytest.param({"ema": True}, r"variables.*different structure", id="optimizer"),
     ],
 )
 def test_a_checkpoint_of_another_structure_is_told(other, message, replicas_of, folders):

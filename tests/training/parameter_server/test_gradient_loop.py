@@ -186,7 +186,7 @@ def without_a_loss(model, batch):
     ("step", "message"),
     [
         pytest.param(never, r"never calls model\.optimizer\.apply", id="never"),
-        pytest.param(twice, "more than once a batch", id="twice"),
+        pytest.param(twice, "more than once per batch", id="twice"),
         pytest.param(without_a_loss, "returned accuracy but no loss", id="no-loss"),
     ],
 )

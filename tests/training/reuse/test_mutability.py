@@ -25,7 +25,7 @@ def test_scalars_and_the_batch_size_can_change_and_shapes_and_optimizers_cannot(
 def test_a_parameter_that_others_depend_on_cannot_change():
     space = SearchSpace({"kind": Choice([1, 2]), "width": Int(8, 9, when={"kind": 2})})
     assert structural_parameters(DigitsMLP(), space, ["kind"]) == {
-        "kind": "others are active by its value: width"
+        "kind": "other parameters depend on its value: width"
     }
 
 

@@ -81,7 +81,7 @@ def test_a_hidden_value_is_found_and_its_trials_are_those_of_a_fresh_process(
 
             assert warm == bits(run_fresh(workload, replicas, {"scale": scale}))
     assert [record.message.split(":")[0] for record in caplog.records] == [
-        "A traced program of ByEnvironment did not see a change of scale"
+        "A traced program of ByEnvironment missed a change of scale"
     ]
 
 
@@ -92,7 +92,7 @@ def test_the_environment_can_ask_for_an_error(replicas_of, monkeypatch):
     loop = GraphLoop(workload, replicas_of(1))
     run(loop, workload, {"scale": 1})
 
-    with pytest.raises(WorkloadError, match="did not see a change of scale"):
+    with pytest.raises(WorkloadError, match="missed a change of scale"):
         run(loop, workload, {"scale": 3})
 
 

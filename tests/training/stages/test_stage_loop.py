@@ -238,7 +238,7 @@ def test_the_user_says_where_layers_go(loop_on_grid, whole):
 
 @pytest.mark.parametrize("name", ["own train_step, even", "train_step of the workload"])
 def test_a_train_step_of_its_own_is_refused(name, cut):
-    with pytest.raises(WorkloadError, match=r"has a train_step of its own.*kind 'mirrored'"):
+    with pytest.raises(WorkloadError, match=r"has a custom train_step.*kind 'mirrored'"):
         cut(CASES[name].workload, (1, 2, 1))
 
 

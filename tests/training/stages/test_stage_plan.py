@@ -74,7 +74,7 @@ def test_a_model_that_calls_its_layers_itself_has_no_graph():
     model = Custom()
     model(keras.ops.ones((1, 4)))
 
-    with pytest.raises(WorkloadError, match="Custom calls its layers in code of its own"):
+    with pytest.raises(WorkloadError, match="Custom calls its layers in custom code"):
         calls_of(model)
 
 
@@ -91,7 +91,11 @@ def test_a_model_that_calls_its_layers_itself_has_no_graph():
         ),
         pytest.param(shared, 2, {"between": 1}, "'twice' is shared across stages", id="shared"),
         pytest.param(
-            lambda: named("a", "b"), 2, {"a": 2}, "stage_of gave 2 for .* 'a'.* from 0 to 1", id="2"
+            lambda: named("a", "b"),
+            2,
+            {"a": 2},
+            "stage_of returned 2 for .* 'a'.* from 0 to 1",
+            id="2",
         ),
     ],
 )

@@ -92,9 +92,9 @@ def _models(forecast: "Forecast") -> "Table":
     headers = [
         "model",
         "parameters",
-        "memory at first",
+        "initial memory",
         "checkpoint",
-        "seconds an epoch",
+        "seconds per epoch",
         "first epoch",
     ]
     if has_gpus:
@@ -149,18 +149,18 @@ def _totals(forecast: "Forecast") -> "Table":
     add("wall time", forecast.wall_s, seconds_text)
     add(f"trials, {forecast.num_at_once} at a time", forecast.trials, count)
     add("epochs of all trials", forecast.epochs, count)
-    add("seconds an epoch", forecast.epoch_s, lambda value: f"{value:.3g}")
-    add("parameters of a model", forecast.num_parameters, count)
-    add("peak memory a trial", forecast.memory_bytes, bytes_text)
+    add("seconds per epoch", forecast.epoch_s, lambda value: f"{value:.3g}")
+    add("parameters per model", forecast.num_parameters, count)
+    add("peak memory per trial", forecast.memory_bytes, bytes_text)
     if forecast.gpu_memory_bytes is not None:
-        add("GPU memory a trial", forecast.gpu_memory_bytes, bytes_text)
+        add("GPU memory per trial", forecast.gpu_memory_bytes, bytes_text)
     add("CPU-hours reserved", forecast.cpu_hours, hours)
     if forecast.gpus:
         add("GPU-hours reserved", forecast.gpu_hours, hours)
     add("disk: the sweep's folder", forecast.disk_bytes, bytes_text)
     add("disk: MLflow", forecast.mlflow_bytes, bytes_text)
     fitting = forecast.num_fitting_memory
-    table.add_row("trials that free memory holds", f"{fitting:,}", "", "")
+    table.add_row("trials that fit in free memory", f"{fitting:,}", "", "")
     return table
 
 

@@ -69,7 +69,7 @@ def delivery_text(delivery: "Delivery") -> str:
         return "MLflow has all of the sweep; there was nothing to deliver."
     text = f"{delivery.num_delivered} entries delivered to MLflow"
     if delivery.num_refused:
-        text += f", which refuses {delivery.num_refused} values of them"
+        text += f", which rejected {delivery.num_refused} of their values"
     if delivery.num_left:
         return f"{text}; {delivery.num_left} are left: {delivery.error}"
     return f"{text}; nothing is left."

@@ -91,9 +91,9 @@ class _Unread:
     def __repr__(self) -> str:
         """Explain the remedy: compiled code shows this text, but may crash on an exception."""
         return (
-            "<a value of the config that was taken past the config's own methods, so that nobody "
-            "sees that it is read, as dict.get(config, name), obj.__dict__ = config and some "
-            "compiled libraries do it: take config[name], or hand over dict(config)>"
+            "<a value of the config that was read without the config's methods, so that the read "
+            "is not recorded, as dict.get(config, name), obj.__dict__ = config and some "
+            "compiled libraries do: use config[name], or pass dict(config)>"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -102,7 +102,7 @@ class _Unread:
         return self._refuse()
 
     def _refuse(self, *arguments: Any, **named: Any) -> Any:
-        raise WorkloadError(f"there is {self!r}")
+        raise WorkloadError(f"found {self!r}")
 
     __bool__ = __eq__ = __ne__ = __hash__ = __str__ = __format__ = __reduce_ex__ = _refuse
 

@@ -65,7 +65,7 @@ class SharedLoads:
             try:
                 return self._from_cache(config)
             except (RayActorError, ObjectLostError) as error:
-                _log.warning("The process that keeps this node's data was lost: %s", error)
+                _log.warning("The process that holds this node's data was lost: %s", error)
         return None
 
     def _from_cache(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:

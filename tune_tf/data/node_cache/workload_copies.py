@@ -134,8 +134,8 @@ class WorkloadCopies:
         if not uncopied <= self._warned:
             self._warned |= uncopied
             _log.warning(
-                "%s runs again for each trial, as %s cannot be pickled, and so not be told apart "
-                "from that of another trial: make it where it is used, or leave it out by "
+                "%s runs again for each trial, because %s cannot be pickled and so cannot be "
+                "compared between trials: create it where it is used, or leave it out in "
                 "__getstate__",
                 f"{self._class.__name__}.{method}",
                 ", ".join(f"self.{name}" for name in sorted(uncopied)),
@@ -292,5 +292,5 @@ def _check_class(
     if changed:
         raise WorkloadError(
             f"{method} changed {', '.join(changed)}, which belongs to the class and so to all "
-            "trials: set it on self, self.name = ..., which each trial has of its own"
+            "trials: set it on self (self.name = ...), which is separate for each trial"
         )

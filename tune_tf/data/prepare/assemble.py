@@ -69,6 +69,6 @@ class _Whole:
     def _unlike(self, run: RowRun) -> list[RecordFailure]:
         error = (
             f"ValueError: its row is {format_form(run.form)}, but the row of record "
-            f"{self._kept[0]} is {format_form(self._form)}; all rows must be of one shape and type"
+            f"{self._kept[0]} is {format_form(self._form)}; all rows must have one shape and type"
         )
         return [RecordFailure(int(number), error) for number in run.numbers]

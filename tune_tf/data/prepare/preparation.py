@@ -77,7 +77,7 @@ class PackedFunction:
         """
         fn: Callable[[Any], Nested] = pickle.loads(self.content)  # noqa: S301  of the same job
         if self.content_digest is not None and digest(fn) != self.content_digest:
-            raise ChangedFunctionError(f"{fn!r} is not as in the process that asked")
+            raise ChangedFunctionError(f"{fn!r} differs from that in the requesting process")
         return fn
 
 

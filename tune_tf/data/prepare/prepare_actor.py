@@ -18,7 +18,7 @@ _KEEP_S = 300.0
 
 _MAX_LOST = 3
 
-_CHANGED = "the function is another one in the process that prepares"
+_CHANGED = "the function differs in the process that prepares"
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def prepare_on_cluster(
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
             lost = error
     raise WorkerLostError(
-        f"the process that prepares data, or its node, was lost {1 + _MAX_LOST} times: look for "
-        "what ended it, such as too little memory"
+        f"the process that prepares data, or its node, was lost {1 + _MAX_LOST} times: find "
+        "out what ended it, such as too little memory"
     ) from lost
 
 

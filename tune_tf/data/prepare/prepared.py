@@ -87,9 +87,9 @@ def prepared(
             return _judged(preparation, *prepare_on_cluster(preparation))
     except ChangedFunctionError:
         _log.warning(
-            "the records are prepared in this process alone: the module of %s was changed since it "
-            "was imported, its file or a global value, which no other process sees; hand over such "
-            "values by functools.partial",
+            "the records are prepared in this process only: the module of %s (its file or a global "
+            "value) was changed after its import, which no other process sees; pass such values "
+            "with functools.partial",
             getattr(fn, "__qualname__", fn),
         )
     return _judged(preparation, _gathered_here(preparation), True)
@@ -101,7 +101,9 @@ def _preparation(
     errors = []
     if isinstance(records, str | bytes):
         errors.append(
-            ErrorDetail("records", f"must be several records, not one {type(records).__name__}")
+            ErrorDetail(
+                "records", f"must be a sequence of records, not one {type(records).__name__}"
+            )
         )
     if not callable(fn):
         errors.append(ErrorDetail("fn", f"must be a function of a record, not {type(fn).__name__}"))
@@ -109,11 +111,11 @@ def _preparation(
         text = f"{on_bad_record!r} is unknown: use {one_of(known)}"
         errors.append(ErrorDetail("on_bad_record", text + did_you_mean(on_bad_record, known)))
     if not isinstance(version, str):
-        errors.append(ErrorDetail("version", f"must be a text, not {type(version).__name__}"))
+        errors.append(ErrorDetail("version", f"must be text, not {type(version).__name__}"))
     if errors:
         raise InvalidSettingsError(errors)
     if not len(records):
-        raise WorkloadError("there are no records to prepare: look for why the list is empty")
+        raise WorkloadError("there are no records to prepare: find out why the list is empty")
     return Preparation(list(records), fn, on_bad_record == "raise", version)
 
 
@@ -141,8 +143,7 @@ def _judged(preparation: Preparation, found: AssembledRows, began: bool) -> Prep
     )
     if bad and preparation.stop_at_failure:
         error = WorkloadError(
-            f"{bad[0]}; mend the record or leave it away, or go on without such records by "
-            "on_bad_record: skip"
+            f"{bad[0]}; fix or remove the record, or skip such records with on_bad_record: skip"
         )
         if found.failures[0].trace:
             error.add_note(f"{RAISED_AT}\n{found.failures[0].trace}")

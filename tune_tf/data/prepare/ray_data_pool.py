@@ -95,8 +95,8 @@ def _by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
                 yield portion
     except ray.exceptions.RayActorError as error:
         raise WorkerLostError(
-            f"the process that prepares a record, {last} or one of the next ones, was lost "
-            f"{1 + _MAX_RETRIES} times: call the function for them in a process of its own to see "
+            f"the process that prepares record {last} or one of the next ones was lost "
+            f"{1 + _MAX_RETRIES} times: call the function for them in a separate process to see "
             "what ends it, such as a crash in a library or too little memory"
         ) from error
 

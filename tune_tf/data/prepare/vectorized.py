@@ -59,8 +59,8 @@ def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
         if new := sorted(name for name in looped - warned if not name.startswith(_DRAWS)):
             warned.update(new)
             _log.warning(
-                "%s is not vectorised as a whole: TensorFlow runs %s in a loop over the rows of a "
-                "batch; where that is too slow, use other operations",
+                "%s is not fully vectorised: TensorFlow runs %s in a loop over the rows of a "
+                "batch; if that is too slow, use other operations",
                 _name(fn),
                 ", ".join(new),
             )
@@ -79,8 +79,8 @@ def _check_rows(fn: Callable[..., Any], tensors: Any) -> None:
     lengths = {tensor.shape[0] for tensor in flat} - {None}
     if len(lengths) > 1:
         raise WorkloadError(
-            f"{_name(fn)} is applied to the rows of several arrays, which must have the same "
-            f"number, not {', '.join(map(str, sorted(lengths)))}"
+            f"{_name(fn)} is applied row by row, so all arrays must have the same number of "
+            f"rows, not {', '.join(map(str, sorted(lengths)))}"
         )
 
 

@@ -100,7 +100,7 @@ class ForecastBuilder:
             closing_bytes=self._disk.closing_bytes,
             mlflow_bytes=self._disk.mlflow_bytes,
             phases={
-                "starting and ending Ray": start_s,
+                "starting and stopping Ray": start_s,
                 "first processes: TensorFlow, data, MLflow": processes_s,
                 "trials": training_s,
                 "report and best model": self._closing_s,
@@ -246,31 +246,30 @@ class ForecastBuilder:
     def _assumptions(self) -> tuple[str, ...]:
         measured, config = self.measured, self.plan.config
         ended = "the trials of a process share programs by structure"
-        shares = ended if self.profiles.shares else "every trial is traced anew"
+        shares = ended if self.profiles.shares else "every trial is retraced"
         at_once = f"{measured.num_slots} at a time"
         if measured.num_slots < self._num_at_once:
-            at_once += f", where the sweep runs {self._num_at_once}: more may slow each other down"
+            at_once += f", where the sweep runs {self._num_at_once}, which may slow each other down"
         rows = ""
         if measured.scale > 1:
             rows = (
                 f" The first {measured.num_rows:,} of {measured.total_rows:,} training rows were "
-                "used; an iteration is taken to grow with the rows."
+                "used; an iteration is assumed to grow with the rows."
             )
         found = [
-            f"Trained: {len(self.trained)} configs in fresh processes, {at_once}, with what a "
-            f"trial reserves.{rows}",
-            "Smallest and largest are corners of the space, found by changing one parameter after "
-            f"the other; {len(self.profiles.drawn)} random models were built beside them.",
-            f"How many iterations the scheduler lets trials run: {len(self.runs.traces)} sweeps in "
+            f"Trained: {len(self.trained)} configs in fresh processes, {at_once}, with the "
+            f"resources of a trial.{rows}",
+            "Smallest and largest are corners of the space, found by changing one parameter at a "
+            f"time; {len(self.profiles.drawn)} random models were built as well.",
+            f"Iterations that the scheduler lets trials run: {len(self.runs.traces)} sweeps in "
             f"virtual time under {config.scheduler.name} with the sampler {self.runs.sampler}, on "
-            "made-up learning curves. Your curves will differ: that is most of the range.",
+            "synthetic learning curves. Your curves will differ: that is most of the range.",
             f"Tracing: {shares}.",
-            "Trials neither fail nor stop by themselves, and nothing else is started on the "
-            "machine.",
+            "Trials neither fail nor stop by themselves, and nothing else runs on the machine.",
         ]
         if self.runs.growth > 1:
             found.append(
-                "More trials than were simulated are taken to go on as those did: "
+                "Trials beyond the simulated ones are assumed to behave alike: "
                 f"{config.budget.num_samples:,} for {len(self.runs.traces[0].trials):,}."
             )
         return tuple(found)
@@ -280,19 +279,18 @@ class ForecastBuilder:
         found = []
         if fitting < self._num_at_once and machine.num_nodes == 1:
             found.append(
-                f"{self._num_at_once} trials at a time need about "
+                f"{self._num_at_once} concurrent trials need about "
                 f"{self._num_at_once * memory.likely / 1e9:.1f} GB of memory, of which "
                 f"{machine.available_bytes / 1e9:.1f} GB are free: set max_concurrent_trials to "
-                f"{max(1, fitting)}, or trials will be ended and started again"
+                f"{max(1, fitting)}, or trials will be killed and restarted"
             )
         first_s = self.measured.process_s + self.costs.trace_s
         first_s += self.first_rung * self._longest_epoch_s
         budget_s = config.budget.time_budget_s
         if budget_s is not None and budget_s < first_s:
             found.append(
-                f"budget.time_budget_s is {budget_s:g}, but the largest model takes "
-                f"{first_s:.0f} s to its first rung (iteration {self.first_rung}): no trial may be "
-                "compared with another"
+                f"budget.time_budget_s is {budget_s:g}, but the largest model takes {first_s:.0f} "
+                f"s to its first rung (iteration {self.first_rung}): trials may never be compared"
             )
         if machine.busy_cores > _BUSY * machine.num_cores:
             found.append(

@@ -134,7 +134,7 @@ def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
             what = Path(notes).read_text() if Path(notes).exists() else "a config of the space"
             raise UnavailableResourcesError(
                 f"the process that built the model of {what} was killed: it probably needs more "
-                "memory than there is; narrow the space"
+                "memory than is available; narrow the space"
             ) from error
     return found
 

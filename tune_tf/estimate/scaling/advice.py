@@ -100,9 +100,9 @@ def _of_family(members: Sequence[Measurement], device: str) -> str:
         return f"does not pay; {_gain(last, device)}"
     paying = [each for each in members if _pays(each)]
     if not paying:
-        return f"faster, but much of the devices is lost; {_gain(best, device)}"
+        return f"faster, but wastes much of the devices; {_gain(best, device)}"
     text = f"pays up to {_gain(paying[-1], device, joint=', which')}"
-    return text if paying[-1] is last else f"{text}; beyond, {_gain(last, device)}"
+    return text if paying[-1] is last else f"{text}; beyond that, {_gain(last, device)}"
 
 
 def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
@@ -121,14 +121,14 @@ def _of_choice(
         text = f"Choose {chosen.candidate.label}."
     else:
         text = (
-            f"Choose one {device} a trial, and let a sweep run as many trials at a time as there "
-            f"are {device}s: that uses them all."
+            f"Choose one {device} per trial, and let a sweep run as many concurrent trials as "
+            f"there are {device}s: that uses them all."
         )
     faster = fastest is not reference and fastest is not chosen
     if faster and _is_clear(fastest.speed_up / chosen.speed_up, fastest):
         faster_by = _times(fastest.speed_up / chosen.speed_up)
         text += (
-            f" If a single trial has to end sooner: {fastest.candidate.label} "
+            f" If a single trial must finish sooner: {fastest.candidate.label} "
             f"({fastest.candidate.family}), {faster_by} as fast, at {fastest.efficiency:.0%} of "
             f"what its {device}s could do."
         )
@@ -145,7 +145,7 @@ def _of_batches(reference: Measurement, good: Sequence[Measurement]) -> list[str
     text = f"A batch of {best.batch_size} trains {_times(best.speed_up)} the rows a second"
     if best.batch_size > reference.batch_size:
         text += (
-            "; it also makes fewer updates an epoch, so search the learning rate anew if you "
+            "; it also makes fewer updates per epoch, so search the learning rate again if you "
             "choose it"
         )
     return [f"{text}."]
@@ -163,7 +163,7 @@ def _of_data(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
             f"{reference.num_rows:,}: more data take longer in proportion."
         ]
     why = (
-        "an epoch has a cost of its own, which more rows share"
+        "an epoch has a fixed cost, which more rows share"
         if slower > 1
         else "fewer rows fit into caches nearer to the processor"
     )
@@ -181,12 +181,11 @@ def _of_input(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
     share = worst.input_share or 0
     if share <= _MUCH_INPUT:
         return [
-            f"Input is not what limits: at most {share:.0%} of the time goes by before rows are "
-            "there."
+            f"Input is not the bottleneck: preparing rows takes at most {share:.0%} of the time."
         ]
     return [
-        f"Up to {share:.0%} of the time goes by before rows are there ({worst.candidate.label}, "
-        f"batch {worst.batch_size}): larger batches, or less work in per_example, help more than "
+        f"Preparing rows takes up to {share:.0%} of the time ({worst.candidate.label}, batch "
+        f"{worst.batch_size}): larger batches, or less work in per_example, help more than "
         "devices."
     ]
 
@@ -199,7 +198,7 @@ def _of_others(good: Sequence[Measurement]) -> list[str]:
             "again when it is quiet."
         ]
     if statistics.median(each.noise for each in good) > _RESTLESS:
-        return ["The rounds differ much: measure again, when the machine is quiet."]
+        return ["The rounds vary widely: measure again when the machine is quiet."]
     return []
 
 

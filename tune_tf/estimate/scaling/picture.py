@@ -79,7 +79,7 @@ class ScalingPicture:
             color=MUTED,
             linestyle="--",
             linewidth=1.2,
-            label=f"so many times one {self._device[:-1]}",
+            label=f"linear speed-up from one {self._device[:-1]}",
         )
         for (colour, marker), (family, members) in zip(
             cycle(_STYLES), families.items(), strict=False

@@ -93,8 +93,8 @@ class ScalingProbe:
         if not self._group.wait(_ROOM_S):
             ray.util.remove_placement_group(self._group)
             raise UnavailableResourcesError(
-                f"the Ray cluster had no room for {request.bundles} within {_ROOM_S:g} s: end what "
-                "else runs there"
+                f"the Ray cluster had no capacity for {request.bundles} within {_ROOM_S:g} s: "
+                "stop what else runs there"
             )
         head = {} if request.head_bundle_is_empty else request.bundles[0]
         self._actor: Any = (

@@ -51,20 +51,21 @@ def table_of(measurements: Sequence[Measurement]) -> Iterator[tuple[str, list[Ta
 
 def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
     """Return sentences that explain numbers from the first ``used`` of ``total`` training rows."""
-    part = f" All data are the first {used:,} of {total:,} rows here." if used < total else ""
+    part = f" Here, all data are the first {used:,} of {total:,} rows." if used < total else ""
     return (
-        f"Each line was trained in processes of its own, warmed up, and then measured {rounds} "
+        f"Each line was trained in separate processes, warmed up, and then measured {rounds} "
         "times in turn with the others. rows/s is the median: training rows a second, without "
         f"validation.{part}",
-        "speed-up compares with one replica on one device in the same round; the number behind it "
-        "is how far the rounds lie from it. efficiency is the speed-up over the devices used.",
+        "speed-up compares with one replica on one device in the same round; the number after it "
+        "is how far the rounds deviate from it. efficiency is the speed-up divided by the "
+        "devices used.",
         "cores busy is CPU time a second. memory is the most that the processes on this machine "
-        "took, some 0.6 GB of each for TensorFlow itself. start is from a fresh process to the end "
-        "of the first epoch.",
-        "input is the share of time before a batch's rows are there. The data lie on the devices, "
-        "so nothing waits for a pipeline: the same loop was run once more without the model, and "
-        "that is what picking the rows and per_example take of an epoch, at most. For several "
-        "replicas it was taken for the part of one.",
+        "used, about 0.6 GB of each for TensorFlow itself. start is from a fresh process to the "
+        "end of the first epoch.",
+        "input is the share of time that preparing rows takes. The data are on the devices, so "
+        "nothing waits for a pipeline: the same loop was run again without the model, which "
+        "shows what selecting rows and per_example take of an epoch, at most. For several "
+        "replicas it was measured on the share of one.",
     )
 
 

@@ -47,13 +47,13 @@ class History(Plot):
         """Instructions for reading the plot."""
         hidden = len(self._drawn) - int(self._drawn.sum())
         text = (
-            "Each mark is a trial's last value at the time it ended; the line is the best so far. "
-            "While the line still moves at its end, more trials are likely to help."
+            "Each mark is a trial's last value at the time it ended; the line is the best so "
+            "far. If the line still moves at its end, more trials are likely to help."
         )
         if not self.record.feasible.all():
-            text += " Hollow marks do not keep the constraints."
+            text += " Hollow marks violate the constraints."
         if hidden:
-            text += f" Not shown, for want of a finite value: {counted(hidden, 'trial')}."
+            text += f" Not shown, without a finite value: {counted(hidden, 'trial')}."
         return text
 
     def draw(self, figure: Figure) -> None:

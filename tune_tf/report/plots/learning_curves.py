@@ -48,8 +48,8 @@ class LearningCurves(Plot):
         """Instructions for reading the plot."""
         return (
             "Each line is a trial, with a mark where it ended; the best trial is drawn bold. If "
-            "lines that were stopped early were still crossing those that went on, the scheduler "
-            "may have stopped too soon."
+            "lines that were stopped early were still crossing those that continued, the "
+            "scheduler may have stopped trials too soon."
         )
 
     def draw(self, figure: Figure) -> None:

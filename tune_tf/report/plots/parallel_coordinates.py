@@ -42,9 +42,9 @@ class ParallelCoordinates(Plot):
     def reading(self) -> str:
         """Instructions for reading the plot."""
         text = (
-            "Each line is a trial; the lighter, the better its last value, which stands on the "
-            "rightmost axis with the better end up. On the page, drag along an axis to keep only "
-            "the trials that pass there."
+            "Each line is a trial; the lighter the line, the better its last value, which is on "
+            "the rightmost axis with the better end up. On the page, drag along an axis to keep "
+            "only the trials that pass there."
         )
         if any(axis.missing.any() for axis in self._axes):
             text += " A line that passes below an axis, at “not set”, has no such parameter."

@@ -51,9 +51,9 @@ class ParetoFront(Plot):
     def reading(self) -> str:
         """Instructions for reading the plot."""
         return (
-            f"Each mark is a trial; ringed are the {counted(len(self._front), 'trial')} of the "
-            "front, which no other completed trial beats in every objective. Choose among those by "
-            "what each objective is worth to you."
+            f"Each mark is a trial; rings mark the {counted(len(self._front), 'trial')} of the "
+            "front, which no other completed trial beats in every objective. Choose among them "
+            "by what each objective is worth to you."
         )
 
     def draw(self, figure: Figure) -> None:

@@ -38,22 +38,22 @@ class RungsPlot(Plot):
             name = self.record.result.config.scheduler.name
             return f"the scheduler {name} has no rungs"
         if not any(trial.iterations >= self._rungs[0] for trial in self.record.trials):
-            return f"no trial came to the first rung, after {counted(self._rungs[0], 'iteration')}"
+            return f"no trial reached the first rung, after {counted(self._rungs[0], 'iteration')}"
         return None
 
     @property
     def reading(self) -> str:
         """Instructions for reading the plot."""
         return (
-            "A bar is the number of trials that came to a rung. The grey part went on to the next "
-            "one; the rest ended between the two, in the way its colour says."
+            "Each bar is the number of trials that reached a rung. The grey part continued to "
+            "the next one; the rest ended between the two, in the way its colour shows."
         )
 
     def _parts(self) -> list[tuple[str, str, list[int]]]:
         """Return the bar segments from below: name, colour, number of trials at each rung."""
         iterations = np.array([trial.iterations for trial in self.record.trials])
         ends = [*self._rungs[1:], np.inf]
-        parts = [("went on", PROMOTED_COLOUR, [int((iterations >= end).sum()) for end in ends])]
+        parts = [("continued", PROMOTED_COLOUR, [int((iterations >= end).sum()) for end in ends])]
         for outcome, indices in reversed(self.record.groups):
             of_kind = iterations[indices]
             counts = [
@@ -74,7 +74,7 @@ class RungsPlot(Plot):
             axes.text(float(place), total, f"{int(total):,}", ha="center", va="bottom", color=INK)
         axes.set_xticks(places, labels=[f"{rung}" for rung in self._rungs])
         axes.margins(y=0.1)
-        label_axes(axes, "rung (iterations)", "trials that came there")
+        label_axes(axes, "rung (iterations)", "trials that reached it")
         legend(axes, loc="upper right")
 
     def interactive(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class RungsPlot(Plot):
                 "tickvals": places,
                 "ticktext": [str(rung) for rung in self._rungs],
             },
-            "yaxis": {"title": {"text": "trials that came there"}},
+            "yaxis": {"title": {"text": "trials that reached it"}},
         }
         return {"data": data, "layout": layout}
 

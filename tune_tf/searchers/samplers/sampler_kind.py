@@ -99,8 +99,8 @@ class SamplerKind:
         if asked.num_objectives > 1 and not self.multi_objective:
             able = _list_names(others, lambda kind: kind.multi_objective)
             text = (
-                f"sampler {name!r} takes one objective, not {asked.num_objectives}: keep one, or "
-                f"use {able}"
+                f"sampler {name!r} supports one objective, not {asked.num_objectives}: keep one, "
+                f"or use {able}"
             )
             errors.append(ErrorDetail("", text))
         distributions = asked.outline.distributions
@@ -123,7 +123,7 @@ class SamplerKind:
             errors.extend(
                 ErrorDetail(
                     dotted(path),
-                    f"has a `when`, which sampler {name!r} cannot take: leave it out, or use "
+                    f"has a `when`, which sampler {name!r} does not support: remove it, or use "
                     f"{able}",
                 )
                 for path in distributions
@@ -149,7 +149,7 @@ class SamplerKind:
         if isinstance(distribution, CategoricalDistribution) and not self.choices:
             able = _list_names(others, lambda kind: kind.choices)
             texts.append(
-                f"is a choice, and sampler {name!r} takes numbers only: make it a range, or use "
+                f"is a choice, and sampler {name!r} supports numbers only: make it a range, or use "
                 f"{able}"
             )
         if isinstance(distribution, CategoricalDistribution):
@@ -157,14 +157,14 @@ class SamplerKind:
         if _is_log(distribution) and not self.logs:
             able = _list_names(others, lambda kind: kind.logs)
             texts.append(
-                f"is a logarithmic range, which sampler {name!r} cannot take: make it a choice "
-                f"among values, or use {able}"
+                f"is a logarithmic range, which sampler {name!r} does not support: make it a "
+                f"choice among values, or use {able}"
             )
         elif _is_continuous(distribution) and not self.continuous:
             able = _list_names(others, lambda kind: kind.continuous)
             texts.append(
-                f"has infinitely many values, and sampler {name!r} tries each: set a step, make "
-                f"it a choice, or use {able}"
+                f"has infinitely many values, and sampler {name!r} tries every one: set a step, "
+                f"make it a choice, or use {able}"
             )
         return texts
 

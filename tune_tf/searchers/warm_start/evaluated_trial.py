@@ -249,7 +249,7 @@ def _fit_params(
             continue
         constant = space.parameters.get(path) if isinstance(space, SearchSpace) else None
         if not isinstance(constant, Constant):
-            what = "is inactive here" if constant is not None else "is no parameter here"
+            what = "is inactive here" if constant is not None else "is not a parameter here"
             raise OutsideSpaceError(f"their {dotted(path)} {what}")
         if path in values and not _is_equal(value, constant.value):
             raise OutsideSpaceError(f"their {dotted(path)} is not {constant.value!r}")

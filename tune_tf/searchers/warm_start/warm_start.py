@@ -45,7 +45,7 @@ class WarmStart:
         """Validate the source."""
         errors = []
         if not isinstance(self.source, str | os.PathLike) or not str(self.source):
-            errors.append(f"warm_start_from must be a path or a text, not {self.source!r}")
+            errors.append(f"warm_start_from must be a path or string, not {self.source!r}")
         elif str(self.source) == _MLFLOW:
             errors.append("warm_start_from 'mlflow:' names no experiment: use mlflow:<name>")
         if errors:

@@ -156,12 +156,8 @@ class BudgetLimit(Callback):
         if self._num_without_gain < patience:
             return None
         metric = self._config.leading_objective.metric
-        better = (
-            "completed"
-            if self._best is None
-            else f"brought a better {metric} than {self._best:.6g}"
-        )
-        return f"of the last {self._num_without_gain} trials none {better}"
+        better = "completed" if self._best is None else f"improved {metric} beyond {self._best:.6g}"
+        return f"none of the last {self._num_without_gain} trials {better}"
 
     def _is_gain(self, trial: Trial) -> bool:
         objective, last = self._config.leading_objective, latest_result(trial)

@@ -60,6 +60,6 @@ def _interrupt() -> None:
         os.kill(os.getpid(), signal.SIGINT)
     else:
         _logger.warning(
-            "the sweep runs in a thread of its own, where it can only be ended for good: "
-            "tune-tf stop --end"
+            "the sweep runs in a separate thread, where it can only be ended for good: tune-tf "
+            "stop --end"
         )

@@ -98,11 +98,13 @@ class DiskGuard(Callback):
             return
         why = self._short()
         if why and self._why is None:
-            _log.warning("no new trial starts: %s. It goes on by itself when there is room", why)
+            _log.warning(
+                "no new trial starts: %s. The sweep continues by itself once there is space", why
+            )
             with contextlib.suppress(OSError):  # the disk may be too full to record it
                 self._on_pause(why)
         elif self._why and not why:
-            _log.warning("there is room on the disk again: new trials start")
+            _log.warning("there is space on the disk again: new trials start")
             self._on_resume()
         self._why = why
 

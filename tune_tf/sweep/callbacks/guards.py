@@ -66,8 +66,8 @@ def clear_errors(folder: SweepFolder) -> Iterator[None]:
         cause = error.__cause__ or error.__context__ if isinstance(error, tune.TuneError) else error
         if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
             raise DiskFullError(
-                f"the disk is full: {cause}; make room, then go on with: "
-                f"tune-tf resume {folder.path}"
+                f"the disk is full: {cause}; free some space, then resume the sweep: tune-tf "
+                f"resume {folder.path}"
             ) from error
         if isinstance(cause, TuneTfError) and cause is not error:
             raise cause from None

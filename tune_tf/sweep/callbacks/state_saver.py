@@ -58,17 +58,17 @@ class StateSaver(Callback):
             raise reason.error
         if reason.error is not None:
             raise SweepConflictError(
-                f"Ray Tune cannot take up the {len(self._expected)} trials of the sweep, and would "
-                f"run all again: {reason.error}. Nothing was started, and what the sweep has is "
-                "kept: resume it with the versions of Ray and tune_tf that ran it"
+                f"Ray Tune cannot restore the {len(self._expected)} trials of the sweep and would "
+                f"run them all again: {reason.error}. Nothing was started or lost: resume the "
+                "sweep with the versions of Ray and tune_tf that ran it"
             ) from reason.error
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Raise SweepConflictError if Tune has not restored all trials."""
         if missing := self._expected - {trial.trial_id for trial in trials}:
             raise SweepConflictError(
-                f"Ray Tune has not taken up {len(missing)} trials of the sweep, and would run them "
-                "again: nothing was started, and what the sweep has is kept"
+                f"Ray Tune did not restore {len(missing)} trials of the sweep and would run them "
+                "again: nothing was started or lost"
             )
         self._expected = frozenset()
 

@@ -74,7 +74,7 @@ def log_best_model(
         text = mask_secrets(str(error).replace(tracking_uri, "the store")).strip()
         reason = text.splitlines()[-1] if text else type(error).__name__
     _log.warning(
-        "%s: %s. `tune-tf resume %s` tries again; result.export_model('best.keras') has the model "
+        "%s: %s. `tune-tf resume %s` tries again; result.export_model('best.keras') exports it "
         "without MLflow.",
         problem,
         reason,
@@ -133,8 +133,8 @@ def logged_best(
     )
     if written.custom:
         _log.info(
-            "Loading the best model needs the user's own %s: import %s before, or give "
-            "custom_objects to mlflow.keras.load_model",
+            "Loading the best model needs the custom %s: import %s first, or pass custom_objects "
+            "to mlflow.keras.load_model",
             ", ".join(written.custom),
             result.config.workload.partition(":")[0],
         )

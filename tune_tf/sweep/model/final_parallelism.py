@@ -46,8 +46,8 @@ def final_parallelism(
         )
     raise InvalidSettingsError(
         [
-            f"the trials of {config.name} are spread as kind {spread.kind!r}, which cannot be made "
-            f"{num_replicas} replica(s): leave --replicas out"
+            f"the trials of {config.name} have parallelism of kind {spread.kind!r}, which cannot "
+            f"be scaled to {num_replicas} replica(s): leave out --replicas"
         ]
     )
 

@@ -160,7 +160,10 @@ def retrain_trial(
     epochs = num_epochs or chosen.iterations
     if not epochs:
         raise InvalidSettingsError(
-            [f"trial {chosen.number} has done no epoch: say with --epochs for how many to train"]
+            [
+                f"trial {chosen.number} has completed no epoch: set the number of epochs with "
+                "--epochs"
+            ]
         )
     workload = import_workload(config.workload, folder.base_dir, config.data)
     workload.check_data()

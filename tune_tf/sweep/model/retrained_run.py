@@ -74,7 +74,7 @@ def record_final_model(
         return _write_run(retrained, model, store)
     except (MlflowException, OSError) as error:
         text = mask_secrets(str(error).replace(store.tracking_uri, "the store")).strip()
-        raise StoreUnavailableError(f"MLflow has not taken the run: {text}") from error
+        raise StoreUnavailableError(f"MLflow did not accept the run: {text}") from error
 
 
 def _write_run(retrained: FinalModelRun, model: ModelFolder, store: MLflowStore) -> tuple[str, str]:

@@ -26,15 +26,15 @@ _FIXED = ("parallelism.kind", "mlflow.tracking_uri", "mlflow.experiment_name")
 """Fixed settings in these sections."""
 
 _WHY = {
-    "name": "the folder has it",
-    "storage_path": "the folder lies there",
+    "name": "the folder is named after it",
+    "storage_path": "the folder is there",
     "objective": "the study compares trials by it",
     "leading_metric": "the scheduler compares trials by it",
-    "constraints": "trials that have ended were told by them",
-    "space": "the study has trials of the old one; searcher.allow_changed_space lets it go on",
-    "searcher": "the sampler's state is of the old one",
-    "scheduler": "its state is of the old one",
-    "parallelism": "checkpoints are of the old kind",
+    "constraints": "ended trials were judged by them",
+    "space": "the study has trials of the old one; searcher.allow_changed_space lets it continue",
+    "searcher": "the sampler's state belongs to the old one",
+    "scheduler": "its state belongs to the old one",
+    "parallelism": "checkpoints belong to the old kind",
     "mlflow": "the sweep's runs are there",
 }
 _ELSE = "the trials would not be comparable"
@@ -85,10 +85,10 @@ def check_changes(
         for change in changes
     ]
     if not refused:
-        end = "go on with them by --allow-changes, or take them back"
+        end = "apply them with --allow-changes, or undo them"
     else:
         which = "that one cannot" if len(refused) == 1 else f"{len(refused)} of them cannot"
-        end = f"{which} be changed any more: take it back, or start another sweep"
+        end = f"{which} be changed any more: undo it, or start another sweep"
     text = "\n".join(lines)
     raise SweepConflictError(f"sweep.yaml of {sweep_id} was edited since it ran:\n{text}\n{end}")
 

@@ -199,7 +199,7 @@ class TuneState:
             ValueError: No existing trial can serve as a model.
         """
         if not self.trials:
-            raise ValueError("no trial is in the state of Ray Tune")
+            raise ValueError("the state of Ray Tune holds no trial")
         trial = self.trials[0].copy_for(page)
         self.trials.append(trial)
         self._counts["counter"] = max(self._counts["counter"], page.number + 1)
@@ -228,7 +228,7 @@ def _name_of(files: Mapping[str, bytes], beginning: str) -> str:
     for name in files:
         if name.startswith(beginning):
             return name
-    raise ValueError(f"the state of Ray Tune lacks {beginning}*")
+    raise ValueError(f"the state of Ray Tune has no {beginning}*")
 
 
 def _check_pickle(name: str, content: bytes) -> None:
@@ -238,7 +238,7 @@ def _check_pickle(name: str, content: bytes) -> None:
     except Exception as error:  # a truncated file can raise anything
         raise ValueError(f"{name} is damaged: {error}") from error
     if end + 1 != len(content):
-        raise ValueError(f"{name} is damaged: it goes on after its end")
+        raise ValueError(f"{name} is damaged: it has data after its end")
 
 
 def _saved(registered: Any) -> SavedCheckpoint:
@@ -249,7 +249,7 @@ def _saved(registered: Any) -> SavedCheckpoint:
 
 def _unpickled(value: Any) -> Any:
     if not isinstance(value, dict) or value.get("_type") != _PICKLED:
-        raise ValueError("the state of Ray Tune is of a form that is not known")
+        raise ValueError("the state of Ray Tune has an unknown format")
     return pickle.loads(bytes.fromhex(value["value"]))  # noqa: S301 - as Tune itself does
 
 

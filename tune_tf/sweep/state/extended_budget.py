@@ -38,14 +38,10 @@ def extended_budget(
     made = BudgetSettings.from_dict(values)
     if made == budget:
         raise InvalidSettingsError(
-            [
-                ErrorDetail(
-                    "budget", "is as it was: name what there is to be more of, like num_samples +20"
-                )
-            ]
+            [ErrorDetail("budget", "is unchanged: name what to increase, such as num_samples +20")]
         )
     if made.num_samples < num_trials:
-        text = f"must be at least {num_trials}, as there are so many trials, not {made.num_samples}"
+        text = f"must be at least {num_trials}, the number of trials so far, not {made.num_samples}"
         raise InvalidSettingsError([ErrorDetail("num_samples", text)])
     return made
 
@@ -62,10 +58,10 @@ def _changed(value: float | None, change: Any) -> Any:
             number = float(change)  # type: ignore[assignment]
         except ValueError:
             raise ValueError(
-                f"must be a number, '+' and a number for so much more, or none, not {change!r}"
+                f"must be a number, '+' and a number to add, or none, not {change!r}"
             ) from None
     if not change.startswith("+"):
         return number
     if value is None:
-        raise ValueError(f"has no limit, which {change!r} could be added to: give a number")
+        raise ValueError(f"has no limit that {change!r} could be added to: give a number")
     return value + number

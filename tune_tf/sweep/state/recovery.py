@@ -99,8 +99,8 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
             )
         elif trial.checkpoints and not storage.is_whole(storage.path(trial.checkpoints[0].folder)):
             lost.append(
-                f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, is "
-                "damaged or not there: its model cannot be exported"
+                f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, "
+                "is damaged or missing: its model cannot be exported"
             )
         lost += _lost_results(folder, trial)
     return Recovery(
@@ -126,7 +126,7 @@ def _add_unlogged_trials(folder: Path, storage: SweepStorage, pages: EventHistor
         if page is None:
             number = int(path.name.rpartition("_")[2])
             page = pages.trials[trial_id] = TrialEvents(trial_id, number, config)
-            yield f"the sweep's event log is damaged: of trial {number} only its own folder tells"
+            yield f"the sweep's event log is damaged: trial {number} is known only from its folder"
         outcome = Outcome.of_result(last) if last.get("done") else None
         if page.outcome is None and outcome is not None and _has_saved(storage, path.name, last):
             page.outcome, page.cause, page.last = outcome, last.get(STOP_CAUSE), last
@@ -192,8 +192,8 @@ def _newest_state(
             continue
         if damage:
             lost.append(
-                f"{damage[0]}; the sweep goes on from {path.name}, the state before it, and from "
-                "what its event log holds of the time since"
+                f"{damage[0]}; the sweep resumes from {path.name}, the previous state, and from "
+                "the events logged since"
             )
         return state, path
     for files in tune_state_files(storage, STATE_FILES):
@@ -203,18 +203,18 @@ def _newest_state(
             damage.append(str(error))
             continue
         if damage:
-            lost.append(f"{damage[0]}; the sweep goes on from Ray Tune's own files")
+            lost.append(f"{damage[0]}; the sweep resumes from Ray Tune's own files")
         return state, None
     if not pages.trials:
         return None, None  # killed before the first state was complete: nothing is lost
     ended = sum(page.outcome not in (None, Outcome.INTERRUPTED) for page in pages.trials.values())
-    problem = damage[0] if damage else "there is no whole state of Ray Tune"
+    problem = damage[0] if damage else "there is no complete state of Ray Tune"
     raise SweepConflictError(
-        f"{folder} cannot be resumed: {problem}, and there is none before it. What is lost is "
-        "which trials are to go on, and where; the results of its "
-        f"{len(pages.trials)} trials, {ended} of them ended, are in their folders, in the study "
-        "and in MLflow. Start another sweep that learns from them: "
-        f"tune-tf run FILE --set searcher.warm_start_from={folder}"
+        f"{folder} cannot be resumed: {problem}, and there is no earlier one. What is lost is "
+        f"which trials were to continue, and from where; the results of its {len(pages.trials)} "
+        f"trials, {ended} of them ended, are in their folders, in the study and in MLflow. Start "
+        "another sweep that learns from them: tune-tf run FILE --set "
+        f"searcher.warm_start_from={folder}"
     )
 
 
@@ -239,7 +239,7 @@ def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
     if there < wanted:
         yield (
             f"{trial.folder_name}/{RESULTS} is damaged: it ends at iteration {there}, but the "
-            f"trial had come to {wanted}"
+            f"trial had reached {wanted}"
         )
 
 
@@ -257,11 +257,11 @@ def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: l
     newest = str(known[0].folder) if known else storage.relative(there[-1]) if there else None
     if newest is None or (whole and str(whole[0].folder) == newest):
         return
-    problem = f"{newest}, the newest checkpoint, is damaged or not there: the trial "
+    problem = f"{newest}, the newest checkpoint, is damaged or missing: the trial "
     if whole:
-        lost.append(f"{problem}goes on from {whole[0].folder}, iteration {whole[0].iteration}")
+        lost.append(f"{problem}resumes from {whole[0].folder}, iteration {whole[0].iteration}")
     else:
-        lost.append(f"{problem}begins again")
+        lost.append(f"{problem}starts over")
 
 
 def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> SavedCheckpoint | None:

@@ -108,7 +108,7 @@ class Snapshots:
                 self._write(waiting[0])
                 self.written = waiting[1]
             except OSError as error:
-                _log.warning("the sweep's state could not be kept: %s", error)
+                _log.warning("the sweep's state could not be saved: %s", error)
 
     def _write(self, files: Mapping[str, bytes]) -> None:
         self._folder.mkdir(exist_ok=True)

@@ -169,6 +169,6 @@ def _connect_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
         filesystem, root = fs.FileSystem.from_uri(uri)
     except (ArrowException, OSError, ValueError) as error:
         raise InvalidSettingsError(
-            [f"storage_path: {uri!r} is none that pyarrow can reach: {error}"]
+            [f"storage_path: pyarrow cannot reach {uri!r}: {error}"]
         ) from error
     return filesystem, root.rstrip("/")

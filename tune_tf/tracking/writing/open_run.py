@@ -52,7 +52,7 @@ class Refusals:
         """Count rejected values, and warn of the first."""
         if not self.num_values:
             _logger.warning(
-                "MLflow refuses a value, which is left out of its runs: %s",
+                "MLflow rejected a value, which is left out of its runs: %s",
                 mask_secrets(str(error)),
             )
         self.num_values += num_values
@@ -199,7 +199,7 @@ class OpenRun:
             if Path(file).is_file():
                 self._attempt(partial(self._upload, path, file))
             else:
-                self._refusals.note(1, f"the file {file} is not there any more")
+                self._refusals.note(1, f"the file {file} no longer exists")
             del entry.files[path]
 
     def _upload(self, path: str, file: str) -> None:

@@ -243,7 +243,7 @@ def _open_lock(path: Path, *, make: bool = True) -> int:
             os.close(file)
             raise SweepConflictError(
                 f"{path.parent} is in use by a sweep that is still running"
-                f"{f' ({holder})' if holder else ''}: wait for its end, or end it first"
+                f"{f' ({holder})' if holder else ''}: wait for it to end, or stop it first"
             ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:

@@ -130,7 +130,7 @@ class UpdateQueue:
             if not self._disk_failed:
                 self._disk_failed = True
                 _logger.warning(
-                    "MLflow updates cannot be spooled to disk and wait in memory; training "
+                    "MLflow updates cannot be spooled to disk and are kept in memory; training "
                     "continues: %s",
                     error,
                 )

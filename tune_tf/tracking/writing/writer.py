@@ -351,8 +351,8 @@ class Writer:
         num_kept = self.num_left - self._queue.num_unwritten
         if (path := self._queue.spool_path) is not None and num_kept > 0:
             _logger.warning(
-                "%d entries of the sweep are not written to MLflow%s; they are kept in %s. "
-                "Deliver them with:  sweep.py sync %s",
+                "%d entries of the sweep have not been written to MLflow%s; they are kept in %s. "
+                "Deliver them with:  tune-tf sync %s",
                 num_kept,
                 f" ({self._last_error})" if self._down else "",
                 path,
@@ -362,12 +362,12 @@ class Writer:
             self.lost += self._sink.num_refused
         if self._queue.num_unwritten and self._thread.is_alive():
             _logger.warning(
-                "MLflow did not take all entries in time; the sweep's runs may be incomplete"
+                "MLflow did not accept all entries in time; the sweep's runs may be incomplete"
             )
         else:
             self.lost += sum(entry.size for entry in self.unwritten())
         if self.lost:
             _logger.warning(
-                "%d values could not be written to MLflow; the sweep's own results have them",
+                "%d values could not be written to MLflow; the sweep's own results contain them",
                 self.lost,
             )

@@ -25,7 +25,7 @@ from tune_tf.trainables.memory.memory_saving import (
 from tune_tf.tune_internals.killed_actors import treat_killed_actors_as_dead
 from tune_tf.workload import Workload
 
-_KILLED = "OutOfMemoryError: the kernel ended the trial's process for want of memory"
+_KILLED = "OutOfMemoryError: the kernel killed the trial's process for lack of memory"
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +59,7 @@ class OomRetries(tune.Callback):
     ) -> None:
         if isinstance(oom_retries, bool) or not isinstance(oom_retries, int) or oom_retries < 0:
             raise InvalidSettingsError(
-                [f"oom_retries must be a whole number of at least 0, not {oom_retries!r}"]
+                [f"oom_retries must be an integer of at least 0, not {oom_retries!r}"]
             )
         kind = workload if isinstance(workload, type) else type(workload)
         own_step = kind.train_step is not Workload.train_step
@@ -96,9 +96,9 @@ class OomRetries(tune.Callback):
         else:
             how = f"{more.micro_batches} micro-batches at an equal global batch"
         _log.warning(
-            "trial %s ran out of memory; it goes on %s with %s (retry %d of %d)",
+            "trial %s ran out of memory; restarting %s with %s (retry %d of %d)",
             trial,
-            "from its last checkpoint" if trial.checkpoint else "from the start",
+            "from its last checkpoint" if trial.checkpoint else "from the beginning",
             how,
             more.num_retries,
             self._oom_retries,

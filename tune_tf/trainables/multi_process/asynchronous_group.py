@@ -267,13 +267,12 @@ class AsynchronousGroup:
         if self._num_replaced > self._parallelism.max_replacements:
             self._fail(
                 WorkerLostError(
-                    f"{worker.name} was lost, after {self._parallelism.max_replacements} others "
-                    f"that were replaced (max_replacements): {error}"
+                    f"{worker.name} was lost after {self._parallelism.max_replacements} others had "
+                    f"been replaced (max_replacements): {error}"
                 )
             )
         _log.warning(
-            "%s was lost; its batch is done again, and a fresh process takes its place (%d of %d): "
-            "%s",
+            "%s was lost; its batch is repeated, and a fresh process replaces it (%d of %d): %s",
             worker.name,
             self._num_replaced,
             self._parallelism.max_replacements,

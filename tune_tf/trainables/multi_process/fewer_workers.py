@@ -36,7 +36,7 @@ class FewerWorkers(tune.Callback):
         if num_workers == len(bundles):
             return
         _log.warning(
-            "trial %s goes on with %d workers instead of %d", trial, num_workers, len(bundles)
+            "trial %s continues with %d workers instead of %d", trial, num_workers, len(bundles)
         )
         trial.update_resources(
             tune.PlacementGroupFactory([{}, *[share.bundle] * num_workers], reserved.strategy)

@@ -77,8 +77,8 @@ class HeartbeatMonitor:
         if self._heartbeats[name].silence_s(now) <= self._silent_s:
             return None
         return WorkerLostError(
-            f"{name} has given no sign of life for {self._silent_s:g} s: its node is down, cut off "
-            "or frozen"
+            f"{name} has not responded for {self._silent_s:g} s: its node is down, unreachable or "
+            "frozen"
         )
 
 

@@ -74,8 +74,8 @@ class PickledWorkload:
         except Exception as error:
             raise WorkloadError(
                 f"{where} cannot import the workload ({type(error).__name__}: {error}): its module "
-                "and all that it imports must be installed on every node, or be sent there by "
-                "Ray's runtime_env (working_dir, pip)"
+                "and everything that it imports must be installed on every node, or sent there "
+                "with Ray's runtime_env (working_dir, pip)"
             ) from error
         if not isinstance(made, Workload):
             raise WorkloadError(f"the workload must be a tune_tf.Workload, not {type(made)}")

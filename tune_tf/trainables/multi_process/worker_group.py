@@ -109,7 +109,7 @@ class WorkerGroup:
             except PortTakenError as error:
                 if attempt == _MEETINGS:
                     raise
-                _log.warning("%s; the workers start again on other ports", error)
+                _log.warning("%s; the workers restart on other ports", error)
             else:
                 return
 
@@ -127,7 +127,7 @@ class WorkerGroup:
             if timeout_s is not None and now - asked > timeout_s:
                 raise WorkerLostError(
                     f"the workers did not connect within {timeout_s:g} s: check that their nodes "
-                    "reach each other on any port"
+                    "can reach each other on any port"
                 )
             if watched:
                 for name, worker in self._by_name.items():

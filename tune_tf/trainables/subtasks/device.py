@@ -65,6 +65,6 @@ class SubtaskDevice:
         if silence_s <= silent_s:
             return None
         return WorkerLostError(
-            f"{self.name} has given no sign of life for {silent_s:g} s: its node is down, cut off "
-            "or frozen"
+            f"{self.name} has not responded for {silent_s:g} s: its node is down, unreachable or "
+            "frozen"
         )

@@ -280,7 +280,7 @@ class SubtaskPool:
             else:
                 self._thread.fail(kind(f"{label} failed {tries} time(s): {error}"))
             return
-        _log.warning("%s failed and is tried again in a fresh process: %s", label, error)
+        _log.warning("%s failed and is retried in a fresh process: %s", label, error)
         self._replace(device, error)
 
     def _is_untrained(self) -> bool:

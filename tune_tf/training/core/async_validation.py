@@ -52,7 +52,7 @@ class Validator:
         """
         if isinstance(rows.validation, Stream):
             raise WorkloadError(
-                "validation.asynchronous is for arrays, but Data.validation is a Pipeline: leave "
+                "validation.asynchronous needs arrays, but Data.validation is a Pipeline: leave "
                 "validation.asynchronous out, or return arrays"
             )
         if self._placed is None or rows is not self._source:
@@ -158,8 +158,8 @@ class AsyncValidationLoop:
         self._inner.start(config, replace(rows, validation=None, num_validation=0), seed)
         if self._inner.callbacks.watch_validation:
             raise WorkloadError(
-                "a callback with on_test_begin or on_test_end changes the model around its "
-                "validation, which validation.asynchronous does on a copy: leave one of them out"
+                "a callback with on_test_begin or on_test_end changes the model around validation, "
+                "but validation.asynchronous validates a copy: leave one of them out"
             )
 
     def epoch(self) -> Metrics:

@@ -155,7 +155,7 @@ class Checkpoint:
         except FileNotFoundError:
             raise CheckpointError(f"there is no checkpoint at {path}") from None
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from error
+            raise CheckpointError(f"{path} is not a complete checkpoint: {error}") from error
         digests = head["digests"]
         split, end = head["num_model"], len(arrays) - len(digests)
         others: Arrays = dict(zip(digests, arrays[end:], strict=True))

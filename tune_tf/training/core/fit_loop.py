@@ -147,7 +147,7 @@ class FitLoop:
         if isinstance(rows.train, Pipeline) or isinstance(rows.validation, Pipeline):
             raise WorkloadError(
                 "loop: fit does not support a Pipeline of tune_tf.data: leave loop out, or "
-                "return a tf.data.Dataset of your own"
+                "return your own tf.data.Dataset"
             )
         with self._workload_state.building(self._workload, self):
             model = build_model(self._workload, config, self._replicas, seed)

@@ -268,7 +268,7 @@ class GraphLoop:
                 return self._check_reuse(program, _FreshModel(model, found, config, rows, seed))
         if found.key is None:
             scalars = []
-            _log.info("Tracing this trial anew: %s", found.obstacle)
+            _log.info("Retracing this trial: %s", found.obstacle)
         program = self._make_program(model, scalars, config, rows, found)
         self._share(program, found.key, config)
         return program, found.key, True
@@ -529,7 +529,7 @@ class DryRunLoop(GraphLoop, abc.ABC):
     def _prepare(self, config: Config, rows: DeviceRows, seed: int) -> LoopTrial:
         if rows.is_streamed:
             raise WorkloadError(
-                "asynchronous workers pick rows by number, but Data holds a Pipeline: return "
+                "asynchronous workers pick rows by index, but Data holds a Pipeline: return "
                 "arrays, or use another kind of parallelism"
             )
         trial = super()._prepare(config, rows, seed)

@@ -58,9 +58,8 @@ class MultiWorkerReplicas(Replicas):
             if "program startup" not in str(error):
                 raise
             raise WorkloadError(
-                "the workload's module used TensorFlow while it was imported, and several workers "
-                "can be joined before the first operation only: move it into load_data or "
-                "build_model"
+                "the workload's module runs TensorFlow operations on import, but workers can only "
+                "be connected before the first one: move them into load_data or build_model"
             ) from error
         self.num = self._strategy.num_replicas_in_sync
         self._rank = rank

@@ -300,7 +300,7 @@ class Program:
         ):
             traced = body(*args)
         if before != _random_states():  # the drawn numbers are constants of the graph
-            self.unshareable_reason = "tracing drew random numbers of Python or NumPy"
+            self.unshareable_reason = "tracing drew random numbers from Python or NumPy"
         return traced
 
     def _run_epoch(
@@ -443,9 +443,9 @@ class Program:
         rest = self._num_rows % size
         if uneven == "refuse" and (size % replicas or rest % replicas):
             raise WorkloadError(
-                f"the global batch size {size} or the {rest} row(s) of the last batch do not "
-                f'divide by the {replicas} replicas, and uneven is "refuse": choose multiples, or '
-                'use Mirrored(uneven="split"), which weighs replicas by rows'
+                f"the global batch size {size} or the {rest} row(s) of the last batch are not "
+                f'divisible by the {replicas} replicas, and uneven is "refuse": choose multiples, '
+                'or use Mirrored(uneven="split"), which weights replicas by rows'
             )
         local = any(not layer.synchronized for layer in batch_norms(self.model))
         if 0 < rest < replicas and local:

@@ -93,8 +93,8 @@ def refuse_other_optimizers(model: keras.Model, who: str) -> None:
     ]
     if others:
         raise WorkloadError(
-            f"{type(model).__name__} has further optimizers ({', '.join(others)}) besides the "
-            f"compiled one, with which {who} cannot train exactly: use one replica"
+            f"{type(model).__name__} has optimizers besides the compiled one "
+            f"({', '.join(others)}), so {who} cannot train exactly: use one replica"
         )
 
 

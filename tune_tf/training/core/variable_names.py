@@ -68,8 +68,8 @@ def match_variables(
     if len(first) != len(second):
         raise CheckpointError(
             f"the checkpoint holds {len(stored)} variables, the model and its optimizer have "
-            f"{len(wanted)}: it was saved by a trial of another structure (another layer, "
-            "width or optimizer)"
+            f"{len(wanted)}: it was saved by a trial with a different structure (layer, width or "
+            "optimizer)"
         )
     found: list[int | None] = [None] * len(wanted)
     for index, i in zip(first, second, strict=True):
@@ -81,12 +81,12 @@ def match_variables(
             ]
             raise CheckpointError(
                 f"variable {new.path} has shape {shapes[0]}, but the checkpoint holds {shapes[1]} "
-                f"({old.path}): it was saved by a trial of another structure"
+                f"({old.path}): it was saved by a trial with a different structure"
             )
         if old.role != new.role:
             raise CheckpointError(
                 f"variable {new.path} is the {new.role}, but the checkpoint holds the {old.role} "
-                f"({old.path}): it was saved by a trial of another structure"
+                f"({old.path}): it was saved by a trial with a different structure"
             )
         found[i] = index
     return found

@@ -36,8 +36,8 @@ def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
         )
     if state := sorted({n.op for n in nodes_of(traced.graph) if _STATE.fullmatch(n.op)}):
         raise WorkloadError(
-            f"{name} uses {', '.join(state)}, which goes on from a state of its own, so that a "
-            "trial could not be restored or repeated: draw numbers by tf.random.stateless_* or "
-            "tf.image.stateless_random_* with the seed that it is given"
+            f"{name} uses {', '.join(state)}, which keeps its own state, so a trial could not be "
+            "restored or repeated: draw random numbers with tf.random.stateless_* or "
+            "tf.image.stateless_random_* and the seed passed to it"
         )
     return made

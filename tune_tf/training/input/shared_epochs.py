@@ -96,8 +96,8 @@ class SharedEpochs:
         ):
             if size > limit:
                 raise WorkloadError(
-                    f"the {what} of Data.{name} take {size / 1e9:.1f} GB, and a shared Pipeline "
-                    f"can take {limit / 1e9:.1f} GB: {remedy}"
+                    f"the {what} of Data.{name} take {size / 1e9:.1f} GB, but a shared Pipeline "
+                    f"can hold {limit / 1e9:.1f} GB: {remedy}"
                 )
         self._num_rows = pipeline.num_rows
         digest = hashlib.sha256(f"{keras.config.floatx()} {name}".encode())

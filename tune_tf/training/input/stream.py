@@ -47,8 +47,8 @@ class Stream:
     ) -> None:
         if name == "validation" and pipeline.augment is not None:
             raise WorkloadError(
-                "the Pipeline of Data.validation has augment, but rows to validate on stay as they "
-                "are: leave augment out there"
+                "the Pipeline of Data.validation has augment, but validation rows are never "
+                "augmented: leave augment out there"
             )
         self._pipeline = pipeline
         self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with AutoGraph
@@ -206,7 +206,7 @@ class Stream:
         if unknown:
             raise WorkloadError(
                 f"the {step} of Data.{self._name} returns a tensor of shape {unknown[0]}: a batch "
-                "needs rows of one known shape; resize them, or tell it by tf.ensure_shape"
+                "needs rows of one known shape; resize them, or set it with tf.ensure_shape"
             )
         try:
             _, rows = next(iter(first.batch(count)))

@@ -129,8 +129,8 @@ class GradientProgram(Program):
         if self._caught is not None:
             raise WorkloadError(
                 f"the train_step of {type(self._workload).__name__} or its model calls "
-                "model.optimizer.apply more than once a batch, and a parameter server takes one "
-                "gradient a batch: call it once, or use another kind of parallelism"
+                "model.optimizer.apply more than once per batch, but a parameter server takes one "
+                "gradient per batch: call it once, or use another kind of parallelism"
             )
         own = self.model.trainable_variables
         given = own if trainable_variables is None else trainable_variables
@@ -140,7 +140,7 @@ class GradientProgram(Program):
             raise WorkloadError(
                 f"the train_step of {type(self._workload).__name__} or its model applies gradients "
                 f"to {unknown} variable(s) that are not in model.trainable_variables: a parameter "
-                "server keeps those only"
+                "server keeps only those"
             )
         self._caught = [by_id.get(id(variable)) for variable in own]
 
@@ -149,8 +149,8 @@ class GradientProgram(Program):
         if caught is None:
             raise WorkloadError(
                 f"the train_step of {type(self._workload).__name__} or its model never calls "
-                "model.optimizer.apply (or apply_gradients), through which a worker learns the "
-                "gradients: call it once a batch, or use another kind of parallelism"
+                "model.optimizer.apply (or apply_gradients), from which a worker gets the "
+                "gradients: call it once per batch, or use another kind of parallelism"
             )
         return caught
 

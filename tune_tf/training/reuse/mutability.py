@@ -29,7 +29,7 @@ def structural_parameters(
         if dependent := [
             other for other, each in space.parameters.items() if path in each.condition
         ]:
-            found[path] = f"others are active by its value: {', '.join(dependent)}"
+            found[path] = f"other parameters depend on its value: {', '.join(dependent)}"
             continue
         values = _values(space.parameters[path], np.random.default_rng(seed))
         first = _names(workload, nested({**base, path: values[0]}))

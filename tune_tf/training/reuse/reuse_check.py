@@ -105,10 +105,10 @@ def difference_report(workload: str, parameters: Sequence[str], differences: Seq
     """
     changed = f"a change of {', '.join(parameters)}" if parameters else "another trial"
     message = (
-        f"A traced program of {workload} did not see {changed}: {'; '.join(differences[:3])}. "
-        "The trial is traced anew, and so are all of its structure from now on. Something that the "
-        "model or train_step reads cannot be seen from outside (a file, an environment variable, "
-        "an attribute by a computed name): tell it by Workload.structure(config)"
+        f"A traced program of {workload} missed {changed}: {'; '.join(differences[:3])}. The trial "
+        "is retraced, and so are all trials with its structure from now on. The model or "
+        "train_step reads something that is not visible from outside (a file, an environment "
+        "variable, an attribute by a computed name): return it from Workload.structure(config)"
     )
     if os.environ.get(SWITCH) == "raise":
         raise WorkloadError(message)
@@ -143,7 +143,7 @@ def _weights(program: "Program") -> "list[np.ndarray[Any, Any]]":
 
 def _different_metrics(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
     return [
-        f"{name} is {value} in place of {other.metrics.get(name)}"
+        f"{name} is {value} instead of {other.metrics.get(name)}"
         for name, value in one.metrics.items()
         if not np.allclose(value, other.metrics.get(name, np.nan), tolerance, 1e-6, equal_nan=True)
     ]
@@ -161,7 +161,7 @@ def _different(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str
             continue  # both diverge
         allowed = tolerance * _norm(should_be - begun) + 4 * precision * _norm(should_be)
         if _norm(is_ - should_be) > allowed + 1e-9:
-            found.append(f"variable {number} gets another value")
+            found.append(f"variable {number} gets a different value")
     return found
 
 

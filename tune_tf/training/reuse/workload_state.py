@@ -79,8 +79,8 @@ class WorkloadReset:
         if self._values and other is not None and other is not user and other.is_training:
             raise WorkloadError(
                 f"{self._name} keeps {len(self._values)} variables on self (a base model, say), "
-                "and several models with them would train in one process, changing each other: "
-                "make all layers in build_model, or leave out folds and asynchronous validation"
+                "which several models in one process would train at once: create all layers in "
+                "build_model, or leave out folds and asynchronous validation"
             )
         self._user = weakref.ref(user)
         for change in self._changes.values():
@@ -141,9 +141,9 @@ class WorkloadReset:
             names = ", ".join(map(_name_of, shared[:3]))
             raise WorkloadError(
                 f"{self._name} uses {len(shared)} variable(s) of an earlier trial ({names}), which "
-                "would begin with what that trial has learnt: make all layers in build_model, or "
-                "make those that trials share in __init__ and keep them on self, where each trial "
-                "finds their first values"
+                "would start with what that trial learned: create all layers in build_model, or "
+                "create those that trials share in __init__ and keep them on self, where each "
+                "trial finds their initial values"
             )
 
 

@@ -42,8 +42,8 @@ def calls_of(model: keras.Model) -> list[Call]:
     """
     if not _has_graph(model):
         raise WorkloadError(
-            f"{type(model).__name__} calls its layers in code of its own, so there is no graph of "
-            "them that could be cut into stages: return a keras.Sequential or a functional model "
+            f"{type(model).__name__} calls its layers in custom code, so there is no layer graph "
+            "to cut into stages: return a keras.Sequential or a functional model "
             "(keras.Model(inputs, outputs))"
         )
     calls: list[Call] = []

@@ -119,8 +119,8 @@ def _wanted(call: Call, num_stages: int, stage_of: StageOf) -> int | None:
         return None
     if isinstance(stage, bool) or not isinstance(stage, int) or not 0 <= stage < num_stages:
         raise WorkloadError(
-            f"stage_of gave {stage!r} for the layer {call.operation.name!r}: a stage is a number "
-            f"from 0 to {num_stages - 1}, or None for that of the layers before"
+            f"stage_of returned {stage!r} for the layer {call.operation.name!r}: a stage is an "
+            f"integer from 0 to {num_stages - 1}, or None for that of the preceding layers"
         )
     return stage
 
@@ -140,13 +140,13 @@ def _as_wanted(
             if stage < needed:
                 raise WorkloadError(
                     f"the layer {name!r} is shared across stages: it is called on stage {stage} "
-                    f"and again on what stage {needed} makes; place it and all between its calls "
-                    "on one stage"
+                    f"and again on the output of stage {needed}; place it and all layers between "
+                    "its calls on one stage"
                 )
         elif stage < needed:
             raise WorkloadError(
                 f"the model cannot be cut at the layer {name!r}: stage_of puts it on stage "
-                f"{stage}, but it needs what stage {needed} makes; stages come one after another"
+                f"{stage}, but it needs the output of stage {needed}; stages run in order"
             )
         placed[id(call.operation)] = stage
         made_on |= {id(tensor): stage for tensor in call.outputs}

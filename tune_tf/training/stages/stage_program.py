@@ -63,9 +63,9 @@ class StageProgram(Program):
         ):
             if own:
                 raise WorkloadError(
-                    f"{type(self._workload).__name__} or its model has a {name} of its own, which "
-                    "calls the model as a whole and so cannot go through stages: leave it out, or "
-                    "use kind 'mirrored'"
+                    f"{type(self._workload).__name__} or its model has a custom {name}, which "
+                    "calls the whole model and so cannot run in stages: leave it out, or use kind "
+                    "'mirrored'"
                 )
         self._micro_batches = micro_batches
         self._tracker = loss_metric(self.model)

@@ -60,7 +60,7 @@ def from_hypermodel(
         except TypeError as error:
             raise InvalidSettingsError(
                 [
-                    f"{hypermodel.__name__} cannot be made without arguments ({error}): give an "
+                    f"{hypermodel.__name__} cannot be created without arguments ({error}): pass an "
                     "instance"
                 ]
             ) from error
@@ -167,7 +167,7 @@ class HypermodelWorkload(Workload):
         _spare_gpus()
         probing = Probing(self._declare, self._probes)
         if not probing.found:
-            text = "the hypermodel declares no hyperparameters (with tunable=False it shows none)"
+            text = "the hypermodel declares no hyperparameters (with tunable=False it exposes none)"
             raise InvalidSettingsError([f"{text}: there is nothing to search"])
         return hypermodel_space(
             probing.found, {key: probing.inferred(key) for key in probing.found}

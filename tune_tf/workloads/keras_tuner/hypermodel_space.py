@@ -67,7 +67,7 @@ def hypermodel_space(
         if joined is None:
             text = (
                 "is declared with different values, or in different scopes, that can be active "
-                "together: it then has one value for both; give each a name of its own"
+                "together: it then has one value for both; give each a separate name"
             )
             errors.append(ErrorDetail(hp.name, text))
             continue

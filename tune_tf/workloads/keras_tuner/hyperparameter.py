@@ -80,7 +80,7 @@ class Hyperparameter:
                 return (low, high) if low < high else (low,)
             case Constant(value):
                 return (value,)
-        raise TypeError(f"{type(self.parameter).__name__} comes from no hyperparameter")
+        raise TypeError(f"{type(self.parameter).__name__} does not come from a hyperparameter")
 
     @property
     def all_values(self) -> tuple[Any, ...] | None:
@@ -125,8 +125,8 @@ def _range(hp: Any, *, whole: bool) -> Parameter:
         return Choice(list(dict.fromkeys(int(v) if whole else float(v) for v in hp.values)))
     if hp.sampling == "reverse_log":
         warnings.warn(
-            f"hyperparameter {hp.name!r}: sampling='reverse_log' is searched evenly from {low} to "
-            f"{high}, which holds the same values; with 'log' or 'linear' nothing changes",
+            f"hyperparameter {hp.name!r}: sampling='reverse_log' is searched uniformly from {low} "
+            f"to {high}, which holds the same values; 'log' and 'linear' are searched as declared",
             stacklevel=2,
         )
     if step is None or low == high:

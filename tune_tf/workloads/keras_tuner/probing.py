@@ -185,8 +185,8 @@ class Probing:
             if known.parameter != hp.parameter and key not in self._warned:
                 self._warned.add(key)
                 _log.warning(
-                    "hyperparameter %r has values that depend on others; searched are those of its "
-                    "first declaration, %s, as KerasTuner does it",
+                    "hyperparameter %r has values that depend on others; those of its first "
+                    "declaration, %s, are searched, as in KerasTuner",
                     hp.name,
                     known.parameter,
                 )

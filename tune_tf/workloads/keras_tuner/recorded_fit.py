@@ -11,9 +11,9 @@ from typing import Any
 from tune_tf.errors import WorkloadError
 
 OWN_LOOP = (
-    "only a fit that prepares the arguments of one `return model.fit(...)` can be taken over. For "
-    "an update of your own write a tune_tf.Workload with `train_step`; what keras.Model.fit does "
-    'by itself, such as callbacks for batches or tf.data, works with loop="fit"'
+    "only a fit that prepares the arguments of one `return model.fit(...)` can be converted. For "
+    "a custom update write a tune_tf.Workload with `train_step`; what keras.Model.fit does itself, "
+    'such as batch callbacks or tf.data, works with loop="fit"'
 )
 
 
@@ -77,8 +77,8 @@ class FitRecorder:
         given = ", ".join(f"{name}={value!r}" for name, value in without.items() if value)
         if given:
             raise WorkloadError(
-                f"{self._owner}: fit gives {given} to model.fit, which has no counterpart: a trial "
-                "trains and validates on all rows every epoch; put the rows to validate on into "
+                f"{self._owner}: fit passes {given} to model.fit, which has no counterpart: a "
+                "trial trains and validates on all rows every epoch; put the validation rows into "
                 "Data(validation=...) and leave the rest out"
             )
         several = isinstance(callbacks, list | tuple)
@@ -108,7 +108,7 @@ class FitRecorder:
             raise WorkloadError(f"{self._owner}: fit calls model.fit {times}; {OWN_LOOP}")
         if returned is not self._history:
             raise WorkloadError(
-                f"{self._owner}: fit returns {returned!r} instead of what model.fit returned; a "
+                f"{self._owner}: fit returns {returned!r} instead of the result of model.fit; a "
                 f"trial reports every metric, and the objective names one; {OWN_LOOP}"
             )
         return self._taken[0]
@@ -134,6 +134,6 @@ class _History:
         if name.startswith("__"):
             raise AttributeError(name)
         raise WorkloadError(
-            f"{self._owner}: fit uses .{name} of what model.fit returned; a trial reports every "
+            f"{self._owner}: fit uses .{name} of the result of model.fit; a trial reports every "
             f"metric, and the objective names one; {OWN_LOOP}"
         )

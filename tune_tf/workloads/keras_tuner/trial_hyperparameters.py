@@ -59,9 +59,9 @@ class TrialValues(MutableMapping[str, Any]):
         """Store a value that KerasTuner sets: the default of a hyperparameter missed by probing."""
         if name not in self._known:
             _log.warning(
-                "hyperparameter %r is not in the search space and keeps its default %r: it did not "
-                "show when the hypermodel was probed; give from_hypermodel(probes=[{...}]) with "
-                "values under which it does",
+                "hyperparameter %r is not in the search space and keeps its default %r: it was not "
+                "declared when the hypermodel was probed; pass from_hypermodel(probes=[{...}]) "
+                "with values under which it is",
                 name,
                 value,
             )

@@ -84,8 +84,8 @@ class CategoricalColumns:
         for name, known in found.items():
             if len(known) > max(_FEW, len(table) / 2):
                 _log.warning(
-                    "column %r holds %d different texts in %d training rows, which tells rows "
-                    "apart rather than kinds of them: put it under data.ignore, or under "
+                    "column %r holds %d distinct texts in %d training rows, so it identifies "
+                    "rows rather than categories: put it under data.ignore, or under "
                     "data.numeric if it holds numbers",
                     name,
                     len(known),
@@ -145,7 +145,7 @@ def numbers_of(table: "pd.DataFrame", names: tuple[str, ...], path: str) -> "np.
         if wrong.any():
             raise WorkloadError(
                 f"{path}: column {name!r} must hold finite numbers, but {format_rows(wrong, 1)} "
-                f"hold(s) {column[wrong].tolist()[0]!r}: mend them, or put the column under "
+                f"hold(s) {column[wrong].tolist()[0]!r}: fix them, or put the column under "
                 "categorical or ignore"
             )
         values[:, position] = numbers

@@ -74,6 +74,6 @@ def _ragged(path: Path, separator: str) -> str | None:
             if values and len(values) != len(header):
                 return (
                     f"line {reader.line_num} has {len(values)} value(s) but the header has "
-                    f"{len(header)}: mend the line, or name another separator"
+                    f"{len(header)}: fix the line, or set another separator"
                 )
     return None
