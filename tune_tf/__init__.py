@@ -87,7 +87,7 @@ __all__ = [
     "extend_sweep",
     "forecast_sweep",
     "from_hypermodel",
-    "list_command",
+    "list_sweeps",
     "mlflow_run",
     "resume_sweep",
     "run_sweep",

@@ -84,7 +84,9 @@ def test_an_id_does_not_count_in_another_store(monkeypatch, store_uri, tmp_path,
 def test_an_id_that_the_store_does_not_have_is_refused(known, monkeypatch, store_uri):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store_uri)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", known)
-    with pytest.raises(InvalidSettingsError, match=f"MLFLOW_EXPERIMENT_ID='{known}' is not to be"):
+    with pytest.raises(
+        InvalidSettingsError, match=f"MLFLOW_EXPERIMENT_ID='{known}' cannot be read"
+    ):
         MLflowCallback()
 
 

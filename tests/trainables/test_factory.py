@@ -45,7 +45,7 @@ class NeedsArguments(Nothing):
         pytest.param(NeedsArguments, {}, "NeedsArguments.*instance", id="class with arguments"),
         pytest.param(Nothing, {"loop": "eager"}, "one of 'graph', 'fit', not 'eager'", id="loop"),
         pytest.param(
-            Augmented, {"loop": "fit"}, r"no place for Augmented\.per_example", id="fit by example"
+            Augmented, {"loop": "fit"}, r"not support Augmented\.per_example", id="fit by example"
         ),
         pytest.param(
             Nothing,

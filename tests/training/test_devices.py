@@ -182,7 +182,9 @@ def test_devices_claimed_again_are_not_set_again(claim):
     [
         pytest.param({"gpus": ()}, r"sees 0 .*CUDA_VISIBLE_DEVICES.*nvidia-smi", id="invisible"),
         pytest.param({"card_mib": 2048}, r"0 MiB are left, .* reserve at least 0\.38", id="small"),
-        pytest.param({"used": True}, "limit of 3584 MiB could not be set: .* before", id="used"),
+        pytest.param(
+            {"used": True}, "limit of 3584 MiB could not be set: .* already used", id="used"
+        ),
     ],
 )
 def test_a_fraction_that_cannot_be_enforced_is_refused(claim, arguments, message):

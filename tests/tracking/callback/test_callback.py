@@ -121,7 +121,7 @@ def test_a_store_that_cannot_be_opened_does_not_end_the_sweep(
     start(callback, trial)
     report(callback, trial, 1)
     callback.on_experiment_end([trial])
-    assert "training goes on: no route to host" in caplog.text
+    assert "training continues: no route to host" in caplog.text
     assert "values could not be written to MLflow" in caplog.text
 
 
