@@ -1,6 +1,7 @@
 """A model that is cut into stages gives the numbers of one device, in every layout."""
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -184,6 +185,16 @@ def test_the_second_trial_costs_no_trace_and_is_as_in_a_fresh_process(loop_on_gr
     assert loop.num_programs == 1
     fresh = run(loop_on_grid(SKIPPING, 2, 2, 2), SKIPPING, {"learning_rate": 0.02}, seed=2)
     assert furthest(warm, fresh) == 0
+
+
+def test_the_numbers_do_not_depend_on_the_models_built_before(loop_on_grid):
+    def train():
+        return run(loop_on_grid(SKIPPING, 1, 2, 2), SKIPPING)
+
+    with ThreadPoolExecutor(max_workers=1) as thread:  # Keras counts automatic names by thread
+        first, second = (thread.submit(train).result() for _ in range(2))
+
+    assert furthest(first, second) == 0
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,14 @@ from tune_tf.training.stages.model_graph import Call, calls_of
 class _Stage:
     """Calls of one device as a separate model that shares the layers."""
 
-    def __init__(self, inputs: Any, taken: Sequence[Any], made: Sequence[Any], device: str) -> None:
+    def __init__(
+        self, number: int, inputs: Any, taken: Sequence[Any], made: Sequence[Any], device: str
+    ) -> None:
         self.device = device
         self.taken = tuple(id(tensor) for tensor in taken)
         self.made = tuple(id(tensor) for tensor in made)
-        self.model = keras.Model(inputs, list(made))
+        # TensorFlow's graph optimizer orders sums by node names, which an automatic name changes.
+        self.model = keras.Model(inputs, list(made), name=f"stage_{number}")
 
     def __call__(self, inputs: Any, *, training: bool) -> list[Any]:
         return list(keras.tree.flatten(self.model(inputs, training=training)))
@@ -165,6 +168,7 @@ def _stages(
         inputs = _inputs(model) if number == 0 else [tensors[key] for key in taken]
         stages.append(
             _Stage(
+                number,
                 inputs,
                 [tensors[key] for key in taken],
                 [tensors[key] for key in made],
