@@ -1,4 +1,4 @@
-"""Two workers of which one is 5 times slower: asynchronous updates against synchronous ones.
+"""Asynchronous against synchronous updates, with one of two workers five times slower.
 
 Both train the same model on the same rows in batches of the same size. What is counted are
 gradients of a whole batch that were applied, in a second of training. The slow worker sleeps, after
@@ -18,7 +18,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import keras
 import ray
 from measuring.interleaved import take_turns
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf import Asynchronous, Data, MultiWorker, Workload, trainable
 from tune_tf.workload import Config
@@ -33,7 +33,7 @@ _TARGETS = {"gradients_per_s_over_synchronous": Target(1.5)}
 
 
 class DigitsWithASlowWorker(Workload):
-    """The digits, with a step that takes longer in the one process that was there first.
+    """Digits workload with a slow training step in the process that started first.
 
     Args:
         folder: Where that process leaves its id; one of their own for each trial.
@@ -71,7 +71,7 @@ class DigitsWithASlowWorker(Workload):
         return model
 
     def train_step(self, model: keras.Model, batch: Any) -> dict[str, Any]:
-        """Update by a tape; let a slow worker wait before."""
+        """Update by a GradientTape; a slow worker waits first."""
         import tensorflow as tf
 
         x, y = batch
@@ -110,7 +110,7 @@ class DigitsWithASlowWorker(Workload):
 
 
 class _Trial:
-    """A trial that trains for some epochs a turn, after one that traces.
+    """Trial that trains some epochs per turn, after one that traces.
 
     Args:
         parallelism: How it is spread.
@@ -124,7 +124,7 @@ class _Trial:
         self.results = [self.trial.train()]
 
     def prepare(self) -> None:
-        """Have nothing to prepare."""
+        """Do nothing."""
 
     def run(self) -> None:
         """Train."""
@@ -144,7 +144,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Train both by turns and print the ratio of their gradients in a second."""
+    """Train both in turns and print the ratio of their gradients per second."""
     arguments = _arguments()
     asynchronous = Asynchronous(_NUM_WORKERS, max_staleness=arguments.max_staleness)
     ray.init(
@@ -166,27 +166,27 @@ def main() -> None:
     gradients = _NUM_BATCHES * arguments.num_epochs
     rate = {name: gradients / timings.median_s(name) for name in trials}
     loss = {name: each.results[-1]["loss"] for name, each in trials.items()}
-    told = trials["asynchronous"].results[1:]
+    reported = trials["asynchronous"].results[1:]
     stale = {
-        "staleness_mean": statistics.fmean(each["async/staleness_mean"] for each in told),
-        "staleness_max": max(each["async/staleness_max"] for each in told),
-        "gradients_stale": sum(each["async/gradients_stale"] for each in told),
-        "gradients_late": sum(each["async/gradients_late"] for each in told),
+        "staleness_mean": statistics.fmean(each["async/staleness_mean"] for each in reported),
+        "staleness_max": max(each["async/staleness_max"] for each in reported),
+        "gradients_stale": sum(each["async/gradients_stale"] for each in reported),
+        "gradients_late": sum(each["async/gradients_late"] for each in reported),
     }
     rows = [(name, f"{rate[name]:.1f}", f"{loss[name]:.4f}") for name in trials]
-    print_table(("updates", "gradients/s", f"loss after {len(told) + 1} epochs"), rows)
+    print_table(("updates", "gradients/s", f"loss after {len(reported) + 1} epochs"), rows)
     print(f"gradients/s over synchronous: {ratio}")
     print(
         "staleness: mean {staleness_mean:.2f}, at most {staleness_max}; dropped: "
         "{gradients_stale} too old, {gradients_late} done by the other before".format(**stale)
     )
-    print_verdict(
+    print_summary(
         "asynchronous",
         {"gradients_per_s_over_synchronous": ratio.median},
         _TARGETS,
         gradients_per_s={name: round(value, 1) for name, value in rate.items()},
         loss={name: round(value, 4) for name, value in loss.items()},
-        num_gradients=len(told) * _NUM_BATCHES,
+        num_gradients=len(reported) * _NUM_BATCHES,
         times_slower=_TIMES_SLOWER,
         **stale,
     )

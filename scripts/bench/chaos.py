@@ -1,4 +1,4 @@
-"""What a sweep comes to under many kills of all that it is made of.
+"""Results of a sweep whose processes are killed many times.
 
 A sweep runs once without faults. Then it runs again and again, each time with other kills at other
 moments: of the driver, of trials' processes, of Ray's own process of the machine, and of the MLflow
@@ -19,7 +19,7 @@ import urllib.request
 from pathlib import Path
 
 import mlflow
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf.testing.chaos import ChaosDrill, assert_same_as_undisturbed, draw_kills
 
@@ -46,7 +46,7 @@ mlflow: {mlflow}
 
 
 class _Server:
-    """An MLflow server on a SQLite file, of its own process group."""
+    """MLflow server on a SQLite file, in its own process group."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.uri = f"http://127.0.0.1:{port}"
@@ -83,7 +83,7 @@ class _Server:
 
 
 def main() -> None:
-    """Run the rounds; print a line each, and how many were wrong."""
+    """Run the rounds; print a line for each, and the number of wrong ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--trials", type=int, default=24)
@@ -108,20 +108,20 @@ def main() -> None:
                 seed, start = given.seed + number, time.monotonic()
                 tracked = f"{{tracking_uri: {server.uri!r}, experiment_name: round-{number}}}"
                 drill = _drill(root / f"round-{number}", given.trials, tracked, server, seed)
-                told = "as without faults"
+                reported = "as without faults"
                 try:
                     faulty = drill.run(draw_kills(counts, seed))
                     assert_same_as_undisturbed(faulty, quiet, mlflow.MlflowClient(server.uri))
                 except AssertionError as error:
                     wrong += 1
-                    told = str(error)
+                    reported = str(error)
                 took = f"{time.monotonic() - start:.0f}"
-                rows.append((str(number), str(sum(counts.values())), took, told[:100]))
+                rows.append((str(number), str(sum(counts.values())), took, reported[:100]))
         finally:
             server.kill()
     print_table(("round", "kills", "seconds", "what came of it"), rows)
     values = {"rounds_wrong": float(wrong), "seconds": time.monotonic() - began}
-    print_verdict("chaos", values, _TARGETS, kills=counts, trials=given.trials)
+    print_summary("chaos", values, _TARGETS, kills=counts, trials=given.trials)
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""Data of trials on one node: prepared and loaded once, mapped into all, streamed where too large.
+"""Data shared by trials on one node: prepared once, memory-mapped, streamed if too large.
 
 Four questions, the first two against what a user would otherwise do: the wall of eight trials that
 decode pictures, the private memory of four trials on one large array, the time from the start of a
@@ -30,7 +30,7 @@ from baselines.drawn_pictures import draw_pictures
 from baselines.private_pictures import PrivatePictures
 from measuring.interleaved import take_turns
 from measuring.rate_sweep import NUM_CPUS, NUM_TRIALS, RateSweep
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 from PIL import Image
 from ray import tune
 
@@ -76,7 +76,7 @@ def classifier(config: Config) -> keras.Model:
 
 
 class Pictures(Workload):
-    """Pictures that are decoded once for all trials.
+    """Workload whose pictures are decoded once for all trials.
 
     Args:
         paths: The files.
@@ -96,16 +96,16 @@ class Pictures(Workload):
         return classifier(config)
 
     def shuffle(self, config: Config) -> bool:
-        """Return False, as the other one trains."""
+        """Return False, like the baseline."""
         return False
 
     def global_batch_size(self, config: Config) -> int:
-        """Return that of the other one."""
+        """Return the batch size of the baseline."""
         return 64
 
 
 class _Counted(RateSweep):
-    """Notes how often each run prepared the pictures."""
+    """Sweep that records how often the pictures were prepared."""
 
     def __init__(self, make: Any, **settings: Any) -> None:
         super().__init__(make, **settings)
@@ -147,7 +147,7 @@ def _pictures(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 class Large(Workload):
-    """A large array.
+    """Workload with a large array.
 
     Args:
         num_bytes: Its size.
@@ -176,7 +176,7 @@ class Large(Workload):
 
 
 class Reused:
-    """A process that trains one trial after another, as Tune drives it.
+    """Process that trains consecutive trials, as Tune does.
 
     Args:
         kind: Their trainable.
@@ -191,7 +191,7 @@ class Reused:
         return float(psutil.Process().memory_full_info().uss)
 
     def restart(self, number: int) -> float:
-        """Begin another trial; return the seconds to the end of its first epoch."""
+        """Start another trial; return the seconds to the end of its first epoch."""
         began = time.perf_counter()
         self._trial.reset({"number": number})
         self._trial.train()
@@ -199,7 +199,7 @@ class Reused:
 
 
 class Sliced:
-    """A process that trains on ``tf.data.Dataset.from_tensor_slices``, as documented everywhere.
+    """Process that trains on ``tf.data.Dataset.from_tensor_slices``.
 
     Args:
         workload: What it trains.
@@ -220,7 +220,7 @@ class Sliced:
 
 
 def _private_bytes(processes: list[Any]) -> float:
-    """Return the private memory of processes that train at the same time, after two epochs."""
+    """Return the private memory of processes that train concurrently, after two epochs."""
     ray.get([process.train.remote() for process in processes])
     used = sum(ray.get([process.train.remote() for process in processes]))
     for process in processes:
@@ -266,7 +266,7 @@ def _first_batch(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def _streaming(path: str, limit_bytes: int) -> None:
-    """Train on a file with little memory, in a process of its own, and print how that went."""
+    """Stream a file with little memory in this process, and print its memory growth."""
 
     class Streamed(Large):
         def load_data(self, config: Config) -> Data:
@@ -303,10 +303,12 @@ def _stream(arguments: argparse.Namespace) -> dict[str, float]:
             text=True,
             check=True,
         )
-    told = json.loads(ran.stdout.splitlines()[-1])
-    share = told["growth"] / limit
-    print(f"streaming three times the limit: grew by {share:.1%} of it, waited {told['wait']:.0%}")
-    return {"stream/growth_over_limit": share, "stream/input_wait": told["wait"]}
+    measured = json.loads(ran.stdout.splitlines()[-1])
+    share, wait = measured["growth"] / limit, measured["wait"]
+    print(
+        f"streaming three times the limit: grew by {share:.1%} of it, waited {measured['wait']:.0%}"
+    )
+    return {"stream/growth_over_limit": share, "stream/input_wait": wait}
 
 
 def _arguments() -> argparse.Namespace:
@@ -323,7 +325,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Answer the four questions and print the verdict."""
+    """Run all parts and print the summary."""
     arguments = _arguments()
     if arguments.stream:
         _streaming(arguments.stream[0], int(arguments.stream[1]))
@@ -340,7 +342,7 @@ def main() -> None:
         values |= measure(arguments)
     ray.shutdown()
     values |= _stream(arguments)
-    print_verdict("data", values, _TARGETS)
+    print_summary("data", values, _TARGETS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a sweep's driver costs a trial, and whether it grows: 1,000 trials of 0.1 s.
+"""Time and memory of a sweep's driver over 1,000 trials of 0.1 s.
 
 The same Trainable runs under `run_sweep` with search, tracking and an event log, and under plain
 `tune.run` with Ray's OptunaSearch and MLflowLoggerCallback; then both without tracking. Each run is
@@ -27,7 +27,7 @@ import numpy as np
 import psutil
 import ray
 from measuring.interleaved import ratio_of
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 from ray import tune
 from ray.air.integrations.mlflow import MLflowLoggerCallback
 from ray.tune.search.optuna import OptunaSearch
@@ -47,12 +47,12 @@ _MB = 2**20
 
 class _Pause(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Take as long as a short trial does."""
+        """Sleep as long as a short epoch takes."""
         time.sleep(_TRIAL_S)
 
 
 class Short(Workload):
-    """A trial of one epoch that takes a tenth of a second."""
+    """Trial of one epoch that takes a tenth of a second."""
 
     def load_data(self, config: dict[str, Any]) -> Data:
         """Return a few rows."""
@@ -61,7 +61,7 @@ class Short(Workload):
         return Data(train=(x, y), validation=(x, y))
 
     def build_model(self, config: dict[str, Any]) -> keras.Model:
-        """Return a line."""
+        """Return a linear model."""
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(config["learning_rate"]), loss="mse")
         return model
@@ -72,7 +72,7 @@ class Short(Workload):
 
 
 class _Watch(tune.Callback):
-    """Notes the time and the driver's memory at one tenth of the trials and at the last."""
+    """Callback that records time and memory at a tenth of the trials and at the end."""
 
     def __init__(self, num_trials: int) -> None:
         self._marks = {num_trials // 10: "begin", num_trials: "end"}
@@ -127,7 +127,7 @@ def _plain(folder: Path, watch: _Watch, num_trials: int, *, tracked: bool) -> No
 
 
 def _run(arm: str, num_trials: int) -> None:
-    """Run one arm in this process; print what it cost as JSON."""
+    """Run one arm in this process; print its cost as JSON."""
     watch = _Watch(num_trials)
     drive = _ours if arm.startswith("ours") else _plain
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
@@ -152,7 +152,7 @@ def _measured(arm: str, num_trials: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run all arms by turns, and compare them."""
+    """Run all arms in turns, and compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--num-trials", type=int, default=1000)
     parser.add_argument("--num-rounds", type=int, default=1)
@@ -181,7 +181,7 @@ def main() -> None:
         pairs = zip(overhead[ours], overhead[plain], strict=True)
         return ratio_of([a / b for a, b in pairs]).median
 
-    print_verdict(
+    print_summary(
         "driver",
         {
             "overhead_ours_over_plain": ratio("ours", "plain"),

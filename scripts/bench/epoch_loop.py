@@ -1,4 +1,4 @@
-"""One epoch, training and validation: tune_tf's graph call against ``model.fit`` and an expert's.
+"""Duration of an epoch: tune_tf's graph call against ``model.fit`` and a hand-written one.
 
 All contestants train the same model from the same weights on the same rows in the same order and
 batches, by turns in one process, and must arrive at the same losses.
@@ -24,7 +24,7 @@ from baselines.digits_epochs import (
 from baselines.expert_epochs import ExpertEpochs
 from baselines.fit_epochs import Arrays, FitEpochs, TunedFitEpochs
 from measuring.interleaved import Contestant, Timings, take_turns
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf import Workload
 from tune_tf.training.core.replicas import Replicas
@@ -47,7 +47,7 @@ _TARGETS = {
 
 
 class _Case:
-    """A model and a batch size, with everyone who trains it."""
+    """Model and batch size, with their contestants."""
 
     def __init__(self, inner: Workload, config: Config, *, jit_compile: bool) -> None:
         self._config = config
@@ -160,7 +160,7 @@ def main() -> None:
         rows += told
     print()
     print_table(("case", "time over time", "median [quartiles]"), rows)
-    print_verdict("epoch_loop", ratios, _TARGETS, tolerance=TOLERANCE)
+    print_summary("epoch_loop", ratios, _TARGETS, tolerance=TOLERANCE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Folds of unequal length on two devices: the trial's wall against the best packing of its folds.
+"""Wall time of unequal folds on two devices against their best packing.
 
 A packing gives every fold as a whole to one device, and takes as long as the busier one; the best
 is found by trying all. What a fold takes is the sum of its epochs, measured in the trial itself, so
@@ -24,7 +24,7 @@ import keras
 import numpy as np
 import ray
 from measuring.interleaved import ratio_of
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf import Data, Folds, Workload, trainable
 from tune_tf.workload import Config
@@ -42,7 +42,7 @@ _HELD_OUT = {
 
 
 class _Notes(keras.callbacks.Callback):
-    """Notes how long each epoch takes, with the loss by which it is known again.
+    """Callback that records the duration of each epoch with its loss, which identifies it.
 
     Args:
         folder: Where, in a file for each process.
@@ -54,18 +54,18 @@ class _Notes(keras.callbacks.Callback):
         self._began = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Start the clock."""
+        """Record the start."""
         self._began = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Write the note."""
+        """Write the duration."""
         seconds = time.perf_counter() - self._began
         with Path(self._folder, str(os.getpid())).open("a") as file:
             file.write(f"{epoch + 1} {logs['loss']!r} {seconds!r}\n")
 
 
 class _Groups(Workload):
-    """Rows in groups, one for each fold; every epoch leaves a note of its length.
+    """Workload with one group of rows per fold, which records the duration of each epoch.
 
     Args:
         shares: Of the rows, by group.
@@ -98,12 +98,12 @@ class _Groups(Workload):
         return model
 
     def callbacks(self, config: Config) -> list[keras.callbacks.Callback]:
-        """Return what takes the notes."""
+        """Return the recorder of durations."""
         return [_Notes(self._folder)]
 
 
 def _seconds_by_fold(folder: Path, results: Sequence[dict[str, Any]]) -> list[float]:
-    """Return how long each fold trained for the results, told apart by its losses."""
+    """Return the training seconds of each fold, identified by its losses."""
     notes: dict[tuple[int, float], float] = {}
     for file in folder.iterdir():
         for line in file.read_text().splitlines():
@@ -203,7 +203,7 @@ def main() -> None:
         ("folds", "their seconds", "best packing", "wall", "wall / packing", "wall / equal shares"),
         rows,
     )
-    print_verdict("folds", values, _TARGETS)
+    print_summary("folds", values, _TARGETS)
 
 
 if __name__ == "__main__":

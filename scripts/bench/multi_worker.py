@@ -1,4 +1,4 @@
-"""A trial of two workers: tune_tf's MultiWorkerTrainable against Ray's TensorflowTrainer.
+"""Duration of a trial of two workers: MultiWorkerTrainable against Ray's TensorflowTrainer.
 
 Both train the same model with the same GradientTape step from the same weights on the same rows in
 the same batches, under Ray on this machine, and must arrive at the same losses. What is timed is
@@ -24,7 +24,7 @@ import numpy as np
 import ray
 from baselines import tensorflow_trainer
 from measuring.interleaved import take_turns
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 from ray import tune
 from ray.train import RunConfig, ScalingConfig
 from ray.train.tensorflow import TensorflowTrainer
@@ -42,7 +42,7 @@ _TARGETS = {"wall_over_tensorflow_trainer": Target(0.5, "at most")}
 
 
 class DigitsByTape(Workload):
-    """The digits with a step of its own, which tells when a process has done its first batch.
+    """Digits workload with a custom step that records when a process finished its first batch.
 
     Args:
         folder: Where each process leaves the time.
@@ -77,7 +77,7 @@ class DigitsByTape(Workload):
         return model
 
     def train_step(self, model: keras.Model, batch: Any) -> dict[str, Any]:
-        """Update by a tape, and note the time of the first batch."""
+        """Update by a GradientTape, and record the time of the first batch."""
         import tensorflow as tf
 
         x, y = batch
@@ -104,7 +104,7 @@ class DigitsByTape(Workload):
 
 
 class _Run:
-    """Something that trains, with what it reported and how long its first batch took."""
+    """Contestant with its reports and the duration of its first batch."""
 
     def __init__(self, num_epochs: int) -> None:
         self.num_epochs = num_epochs
@@ -126,7 +126,7 @@ class _Run:
 
 
 class _Losses(tune.Callback):
-    """Keeps the losses of a trial."""
+    """Callback that keeps the losses of a trial."""
 
     def __init__(self) -> None:
         self.losses: list[tuple[float, float]] = []
@@ -138,7 +138,7 @@ class _Losses(tune.Callback):
 
 
 class _Ours(_Run):
-    """A trial under ``tune.run``."""
+    """Trial under ``tune.run``."""
 
     def train(self, workload: Workload) -> list[tuple[float, float]]:
         kept = _Losses()
@@ -154,7 +154,7 @@ class _Ours(_Run):
 
 
 class _Theirs(_Run):
-    """The documented way to train on several workers with Ray."""
+    """Trial under Ray's ``TensorflowTrainer``, as documented."""
 
     def train(self, workload: Workload) -> list[tuple[float, float]]:
         losses = Path(tempfile.mkdtemp(), "losses.json")
@@ -208,7 +208,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run both by turns and print the ratio of their walls."""
+    """Run both in turns and print the ratio of their wall times."""
     arguments = _arguments()
     ray.init(
         address="local",
@@ -230,7 +230,7 @@ def main() -> None:
     print(f"losses equal to those of one device within {worst:.1e}")
     print_table(("contestant", "wall", "start to first batch"), rows)
     print(f"wall of tune_tf over TensorflowTrainer: {ratio}")
-    print_verdict(
+    print_summary(
         "multi_worker",
         {
             "wall_over_tensorflow_trainer": ratio.median,

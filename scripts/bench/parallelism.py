@@ -1,4 +1,4 @@
-"""One epoch under every parallelism: against one device, and against an expert's hand-written step.
+"""Duration of an epoch under each parallelism, against one device and a hand-written step.
 
 The same digits model, weights, rows and order. Within one process the kinds take turns on logical
 parts of the CPU; those of several processes take turns as Trainables on a Ray cluster here. On the
@@ -27,7 +27,7 @@ from baselines.digits_epochs import (
 from baselines.expert_replicas import ExpertReplicas
 from baselines.expert_stages import ExpertStages
 from measuring.interleaved import Contestant, Timings, take_turns
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf import Asynchronous, Hybrid, Mirrored, MultiWorker, Workload, trainable
 from tune_tf.data import rows_of
@@ -70,7 +70,7 @@ class OurStages(OurEpochs):
 
 
 def _cut(workload: Workload, config: Config, num_stages: int) -> list[int]:
-    """Return the number of the first layer of each stage, as tune_tf cuts the model."""
+    """Return the number of the first layer of each stage, as tune_tf splits the model."""
     model = built(workload, config, tf.distribute.get_strategy())
     calls = calls_of(model)
     plan = stage_plan(calls, num_stages, lambda layer: None)
@@ -115,7 +115,7 @@ def _contestants(model: str, batch_size: int) -> dict[str, Contestant]:
 
 
 class _OfProcesses:
-    """A trial whose processes are on a Ray cluster, or that is in one itself.
+    """Trial in processes of a Ray cluster.
 
     Args:
         parallelism: How it is spread.
@@ -147,7 +147,7 @@ class _OfProcesses:
 
 
 def _measure_processes(arguments: argparse.Namespace) -> tuple[Timings, dict[str, _OfProcesses]]:
-    """Time an epoch of the kinds that have processes of their own, and of one device in one."""
+    """Time an epoch of the multi-process kinds, and of one device in a process."""
     ray.init(
         address="local",
         num_cpus=8,  # all are there all the time
@@ -210,7 +210,7 @@ def main() -> None:
         rows.append(("mlp_b64", kind, str(over_single), "-"))
     print()
     print_table(("case", "kind", "ours / one device", "ours / expert"), rows)
-    print_verdict("parallelism", ratios, targets, tolerance=TOLERANCE)
+    print_summary("parallelism", ratios, targets, tolerance=TOLERANCE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How far off is the forecast of a sweep?
+"""Error of the forecast of a sweep.
 
 Forecasts a sweep over the digits and one over a table (scikit-learn's wines, written as CSV), runs
 each, and compares. The forecast is made in one process and the sweep runs in another, as a user
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 _ROOT = Path(__file__).parents[2]
 _QUICK = ("budget.num_samples=4", "scheduler.max_t=3")
@@ -35,8 +35,8 @@ def write_wines(folder: Path) -> Path:
     return path
 
 
-def told_by(verb: str, file: Path, settings: list[str], cwd: Path) -> dict[str, Any]:
-    """Return what a verb prints as JSON, run as a user runs it."""
+def json_of(verb: str, file: Path, settings: list[str], cwd: Path) -> dict[str, Any]:
+    """Run a verb and return its JSON output."""
     command = [sys.executable, str(_ROOT / "scripts" / "sweep.py"), verb, str(file), "--json"]
     done = subprocess.run(
         [*command, *(["--set", *settings] if settings else [])],
@@ -50,7 +50,7 @@ def told_by(verb: str, file: Path, settings: list[str], cwd: Path) -> dict[str, 
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few trials, one round")
@@ -69,8 +69,8 @@ def main() -> None:
         for number in range(rounds):
             for sweep, file in files.items():
                 loads.append(os.getloadavg()[0])
-                told_by("plan", file, settings, folder)
-                for what, each in told_by("run", file, settings, folder)["forecast"].items():
+                json_of("plan", file, settings, folder)
+                for what, each in json_of("run", file, settings, folder)["forecast"].items():
                     key = f"{sweep}_{_short(what)}"
                     ratios.setdefault(key, []).append(each["ratio"])
                     rows.append(
@@ -92,11 +92,11 @@ def main() -> None:
             name = f"{sweep}_{what}"
             values[f"{name}_off"] = abs(statistics.median(ratios[name]) - 1)
             targets[f"{name}_off"] = target
-    print_verdict("plan", values, targets, load_averages=[round(load, 2) for load in loads])
+    print_summary("plan", values, targets, load_averages=[round(load, 2) for load in loads])
 
 
 def _short(what: str) -> str:
-    """Return one word for a number that is compared."""
+    """Return a short label of a compared number."""
     return {"wall time": "wall", "peak memory of a trial": "memory"}.get(
         what, what.rsplit(maxsplit=1)[-1]
     )

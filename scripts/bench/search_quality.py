@@ -1,4 +1,4 @@
-"""How many epochs until a sweep has found one of the best 0.1 % of all configs, in virtual time.
+"""Epochs until a sweep finds one of the best 0.1% of all configs, in virtual time.
 
 Contestants are pairings of a searcher and asynchronous halving (one in three goes on, 1 to 27
 epochs), 2,700 epochs each, with 1, 4 and 16 workers. A config is found when a trial has run to its
@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import optuna
 from measuring.comparison import Epochs, compare, is_worse, p_value
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 from optuna.samplers import RandomSampler
 
 from tune_tf.simulation import (
@@ -47,7 +47,7 @@ _NUM_SEEDS = 20
 
 
 class _Task(NamedTuple):
-    """One simulated sweep; all that a worker process needs to run it."""
+    """Simulated sweep, as passed to a worker process."""
 
     problem: str
     num_workers: int
@@ -57,7 +57,7 @@ class _Task(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What came of it.
+    """Outcome of a simulated sweep.
 
     Args:
         task: The task.
@@ -109,7 +109,7 @@ def _run_all(tasks: Sequence[_Task], num_processes: int) -> Iterator[_Outcome]:
 
 
 def _assert_same_decisions(problem: Problem, num_workers: int, budget_epochs: int) -> None:
-    """Check that ours and Ray's decide alike on every result, given the same random configs."""
+    """Check that our scheduler and Ray's make the same decisions for the same random configs."""
     pairings = (
         # A sampler of the user's own is let repeat itself, as Ray's is.
         make_pairing(problem, RandomSampler(0)),
@@ -163,12 +163,12 @@ class _Results:
         self._by_cell = dict(by_cell)
 
     def epochs(self, contestant: str, problem: str, num_workers: int) -> Epochs:
-        """Return the epochs by seed, the budget where nothing was found."""
+        """Return the epochs by seed, or the budget if nothing was found."""
         cell = self._by_cell[contestant, problem, num_workers]
         return np.array([each.epochs or each.task.budget_epochs for each in cell], dtype=float)
 
     def told(self, contestant: str, problem: str, num_workers: int) -> str:
-        """Return the geometric mean of the epochs, and the share of seeds that found it."""
+        """Return the geometric mean of the epochs and the share of successful seeds as text."""
         cell = self._by_cell[contestant, problem, num_workers]
         mean = np.exp(np.log(self.epochs(contestant, problem, num_workers)).mean())
         hits = sum(each.epochs is not None for each in cell) / len(cell)
@@ -176,7 +176,7 @@ class _Results:
 
 
 def _speed(outcomes: Sequence[_Outcome], contestant: str) -> float:
-    """Return the virtual seconds that a contestant's sweeps take in a real one."""
+    """Return the simulated seconds per second of a contestant's sweeps."""
     own = [each for each in outcomes if each.task.contestant == contestant]
     return sum(each.virtual_s for each in own) / sum(each.real_s for each in own)
 
@@ -270,7 +270,7 @@ def main() -> None:
     real_s = sum(each.real_s for each in outcomes)
     epochs = sum(each.epochs or each.task.budget_epochs for each in outcomes)
     print(f"\n{real_s:.0f} core seconds, {1000 * real_s / epochs:.2f} ms an epoch")
-    print_verdict(
+    print_summary(
         "search_quality",
         values,
         targets,

@@ -1,4 +1,4 @@
-"""What the searcher costs: over plain Optuna a suggestion, and TPE over random a sweep.
+"""Overhead of the searcher per suggestion over plain Optuna, and of TPE over random per sweep.
 
 First, a searcher and a plain Optuna study with the same sampler and seed are asked by turns and
 told the same; both must propose the same configs. Then 50 equal trials run on two slots under
@@ -19,7 +19,7 @@ from typing import Any
 
 import optuna
 from measuring.interleaved import Contestant, ratio_of, take_turns
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf.objective import Objective
 from tune_tf.searchers import OptunaSearcher
@@ -63,7 +63,7 @@ def _loss_of(config: Mapping[str, Any]) -> float:
 
 @dataclass
 class _Plain:
-    """Optuna as it is."""
+    """Plain Optuna."""
 
     sampler: optuna.samplers.BaseSampler
     seconds: list[float] = field(default_factory=list)
@@ -86,7 +86,7 @@ class _Plain:
 
 @dataclass
 class _Ours:
-    """The searcher, driven with the calls that Tune makes."""
+    """Searcher, driven by the calls that Tune makes."""
 
     sampler: str
     seconds: list[float] = field(default_factory=list)
@@ -140,7 +140,7 @@ def _measure_suggestions(num_suggestions: int) -> dict[str, float]:
 
 
 class _Sweep(Contestant):
-    """One sweep of equal trials.
+    """Sweep of equal trials.
 
     Args:
         sampler: Name of the sampler.
@@ -152,7 +152,7 @@ class _Sweep(Contestant):
         self._sampler, self._num_trials, self._step_s = sampler, num_trials, step_s
 
     def prepare(self) -> None:
-        """Make the searcher."""
+        """Create the searcher."""
         self._searcher = OptunaSearcher(_SPACE, _LOSS, self._sampler, seed=1)
 
     def run(self) -> None:
@@ -244,12 +244,12 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run both parts and print what came of them."""
+    """Run both parts and print the summary."""
     arguments = _arguments()
     values = _measure_suggestions(arguments.num_suggestions)
     if not arguments.skip_sweeps:
         values |= _measure_sweeps(arguments.num_trials, arguments.num_rounds, arguments.step_s)
-    print_verdict("searcher_tax", values, _TARGETS)
+    print_summary("searcher_tax", values, _TARGETS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Trials whose rows cost much in every epoch: made once a node, or once a trial.
+"""Expensive rows computed once per node against once per trial.
 
 Eight trials decode the same JPEGs in each of their epochs, as where decoded pictures have no room
 and random changes come before resizing. Both sides read them by a pipeline of tf.data; one shares
@@ -21,7 +21,7 @@ import ray
 from baselines.drawn_pictures import draw_pictures
 from measuring.interleaved import take_turns
 from measuring.rate_sweep import NUM_CPUS, NUM_TRIALS, RateSweep
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf import Data, Workload, trainable
 from tune_tf.data import Pipeline
@@ -34,7 +34,7 @@ _TARGETS = {"private_over_shared": Target(2.5)}
 
 
 class Decoded(Workload):
-    """Pictures that are decoded in every epoch.
+    """Workload whose pictures are decoded in every epoch.
 
     Args:
         paths: The files.
@@ -45,7 +45,7 @@ class Decoded(Workload):
         self._paths, self._shared = np.array(paths), shared
 
     def load_data(self, config: Config) -> Data:
-        """Return the files to read from."""
+        """Return the paths of the pictures."""
         import tensorflow as tf
 
         def decoded(path: Any, label: Any) -> Any:
@@ -72,7 +72,7 @@ class Decoded(Workload):
         return model
 
     def shuffle(self, config: Config) -> bool:
-        """Return False: both sides are to see the rows in one order."""
+        """Return False, so that both see the rows in the same order."""
         return False
 
     def global_batch_size(self, config: Config) -> int:
@@ -81,7 +81,7 @@ class Decoded(Workload):
 
 
 def main() -> None:
-    """Time both sides in turns and print the verdict."""
+    """Time both in turns and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smoke run: few and small")
     parser.add_argument("--num-rounds", type=int, default=3, help="sweeps of each contestant")
@@ -115,7 +115,7 @@ def main() -> None:
         (f"{NUM_TRIALS} trials of {_NUM_EPOCHS} epochs", "median"),
         [(name, f"{timings.median_s(name):.1f} s") for name in sweeps] + [("ratio", str(ratio))],
     )
-    print_verdict("shared_epochs", {"private_over_shared": ratio.median}, _TARGETS)
+    print_summary("shared_epochs", {"private_over_shared": ratio.median}, _TARGETS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One epoch on several replicas: tune_tf's loop against ``model.fit`` and an expert's.
+"""Duration of an epoch on several replicas: tune_tf against ``model.fit`` and a hand-written loop.
 
 Under the same strategy, from the same weights, on the same rows in the same order and batches, by
 turns in one process; all must arrive at the same losses. Replicas stand on the GPUs, 1 to all of
@@ -24,7 +24,7 @@ from baselines.digits_epochs import (
 from baselines.expert_replicas import ExpertReplicas
 from baselines.fit_epochs import FitEpochs
 from measuring.interleaved import Contestant, take_turns
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf import Workload
 from tune_tf.training.core.replicas import Replicas
@@ -48,7 +48,7 @@ _TARGETS = {
 
 
 def _strategy(devices: Devices) -> tf.distribute.Strategy:
-    """Return what a user would train under; one replica needs no strategy, which is fastest."""
+    """Return the strategy of a user; None for one replica, which is fastest."""
     if devices.num_replicas == 1:
         return tf.distribute.get_strategy()
     reduction = tf.distribute.ReductionToOneDevice() if devices.on_cpu else None
@@ -106,7 +106,7 @@ def main() -> None:
             rows.append((label, f"{slower} / tune_tf", str(ratio), f"{images_per_s[label]}"))
     print()
     print_table(("case", "time over time", "median [quartiles]", "our images/s"), rows)
-    print_verdict(
+    print_summary(
         "strategies",
         ratios,
         _TARGETS,

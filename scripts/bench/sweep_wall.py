@@ -1,4 +1,4 @@
-"""The same sweep, wall time: tune_tf against Ray Tune, documented or hand-tuned, and KerasTuner.
+"""Wall time of a sweep: tune_tf against documented and hand-tuned Ray Tune, and KerasTuner.
 
 Every contestant is a script of its own in ``contestants/``, run in a fresh process with fresh
 folders. tune_tf runs before and after each other one, and the mean of the two counts, because the
@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "contestants"))
 
 from measuring.interleaved import ratio_of
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 from outcome import SweepOutcome
 
 _CONTESTANTS = Path(__file__).parent / "contestants"
@@ -36,7 +36,7 @@ _ACCURACY_TOLERANCE = 0.02
 
 @dataclass(frozen=True)
 class _Entry:
-    """A contestant and its job.
+    """Contestant and its job.
 
     Args:
         script: File name in ``contestants``, without the ending.
@@ -53,7 +53,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Match:
-    """A contestant against tune_tf on the same job.
+    """Comparison of a contestant with tune_tf on the same job.
 
     Args:
         theirs: The contestant.
@@ -114,7 +114,7 @@ def _run(entry: _Entry, seed: int) -> SweepOutcome:
         )
     if process.returncode:
         raise RuntimeError(f"{_named(entry)} failed:\n{process.stderr[-4000:]}")
-    outcome = SweepOutcome.heard(process.stdout)
+    outcome = SweepOutcome.parse(process.stdout)
     print(
         f"{outcome.wall_s:.1f} s, {outcome.num_trials} trials, {outcome.num_epochs} epochs, "
         f"{outcome.num_processes} processes, best {outcome.best_val_accuracy:.4f}",
@@ -129,7 +129,7 @@ def _named(entry: _Entry) -> str:
 
 
 def _assert_same_job() -> None:
-    """Check that the contestants' plain code makes the rows and the model of our workload."""
+    """Check that the contestants' code makes the rows and the model of our workload."""
     code = (
         "import numpy, keras, digits_mlp\n"
         "from tune_tf.workloads.digits import DigitsMLP\n"
@@ -156,7 +156,7 @@ def _assert_same_job() -> None:
 
 
 def _print_breakdown(outcomes: Sequence[SweepOutcome]) -> None:
-    """Print where tune_tf's wall time went, from mark to mark."""
+    """Print tune_tf's wall time between marks."""
     rows = []
     for outcome in outcomes:
         before, job = 0.0, f"{outcome.num_trials} trials, {outcome.num_epochs} epochs"
@@ -179,7 +179,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run everyone and print the ratios."""
+    """Run all contestants and print the ratios."""
     arguments = _arguments()
     matches = {
         name: match
@@ -225,7 +225,7 @@ def main() -> None:
     epochs = {_named(entry): [each.num_epochs for each in of] for entry, of in outcomes.items()}
     if arguments.breakdown:
         _print_breakdown([o for match in matches.values() for o in outcomes.pop(match.ours, [])])
-    print_verdict("sweep_wall", values, _TARGETS, best_val_accuracy=best, num_epochs=epochs)
+    print_summary("sweep_wall", values, _TARGETS, best_val_accuracy=best, num_epochs=epochs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What tracking costs a sweep, and whether all of it arrives.
+"""Overhead and completeness of tracking.
 
 First, one trial reports 20 metrics to this package's callback and to Ray's own MLflow callback,
 both on SQLite, in one run of Tune: how long does each hold up the driver? Then equal sweeps with
@@ -27,8 +27,8 @@ import psutil
 import ray
 from measuring.interleaved import ratio_of, take_turns
 from measuring.report_page import measure_report
+from measuring.summary import Target, print_summary, print_table
 from measuring.tracking_server import tracking_server
-from measuring.verdict import Target, print_table, print_verdict
 from ray import tune
 from ray.air.integrations.mlflow import MLflowLoggerCallback
 
@@ -54,19 +54,19 @@ _LEARNING = {"learning_rate": {"loguniform": [1e-4, 1e-1]}, "batch_size": 32}
 
 
 def _value(trial: int, step: int, metric: int) -> float:
-    """Return a value that no other point has."""
+    """Return a value unique to a point."""
     return trial + step / 1_000 + metric / 1_000_000
 
 
 class _Reporting(tune.Trainable):
-    """Reports numbers and does nothing else."""
+    """Trainable that only reports numbers."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Keep the trial's number and the number of metrics."""
         self.reset_config(config)
 
     def reset_config(self, config: dict[str, Any]) -> bool:
-        """Take another trial's config."""
+        """Start another trial."""
         self._trial, self._num_metrics = config["trial"], config["num_metrics"]
         return True
 
@@ -79,15 +79,15 @@ class _Reporting(tune.Trainable):
         }
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        """Return nothing to go on from."""
+        """Return an empty checkpoint."""
         return {}
 
     def load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on from nothing."""
+        """Restore nothing."""
 
 
 class _Timed:
-    """Beside a callback of Tune's: how long its part of each result took."""
+    """Mixin that times a Tune callback's handling of results."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -101,7 +101,7 @@ class _Timed:
 
 
 class _Ours(_Timed, MLflowCallback):
-    """Ours, timed."""
+    """Our callback, timed."""
 
 
 class _Rays(_Timed, MLflowLoggerCallback):
@@ -109,7 +109,7 @@ class _Rays(_Timed, MLflowLoggerCallback):
 
 
 def _points(database: Path, experiment: str) -> dict[tuple[str, str, int], list[float]]:
-    """Return what a store holds: run's name, metric and step to all values."""
+    """Return all values in a store by run name, metric and step."""
     query = """
         select runs.name, metrics.key, metrics.step, metrics.value from metrics
         join runs using (run_uuid) join experiments using (experiment_id)
@@ -123,7 +123,7 @@ def _points(database: Path, experiment: str) -> dict[tuple[str, str, int], list[
 
 
 def _blocked(folder: Path, num_results: int) -> dict[str, float]:
-    """Let both callbacks hear the same trial; compare what they hold the driver up."""
+    """Pass the same trial to both callbacks; compare how long they block the driver."""
     ours = _Ours(f"sqlite:///{folder}/ours.db", "blocked", objective=_OBJECTIVE)
     rays = _Rays(tracking_uri=f"sqlite:///{folder}/rays.db", experiment_name="blocked")
     tune.run(
@@ -157,7 +157,7 @@ def _blocked(folder: Path, num_results: int) -> dict[str, float]:
 
 
 class _Sweep:
-    """Equal trials, with tracking or without.
+    """Sweep of equal trials, with or without tracking.
 
     Args:
         folder: Where the sweeps go.
@@ -203,7 +203,7 @@ class _Sweep:
 def _sweep_wall(
     folder: Path, workload: str, num_trials: int, max_t: int, num_rounds: int
 ) -> dict[str, float]:
-    """Run sweeps with tracking and without by turns; return the ratios and the seconds."""
+    """Run sweeps with and without tracking in turns; return the ratios and the seconds."""
     uri = f"sqlite:///{folder}/sweeps.db"
     bare = {"tracking_uri": uri, "experiment_name": "bare", "log_best_model": False}
     whole = {"tracking_uri": uri, "experiment_name": "whole"}
@@ -229,7 +229,7 @@ def _sweep_wall(
 
 
 class _Memory(tune.Callback):
-    """The driver's memory while results come in.
+    """Callback that samples the driver's memory.
 
     Args:
         num_results: How many will come.
@@ -243,20 +243,20 @@ class _Memory(tune.Callback):
         self._marks: list[float] = []
 
     def on_trial_result(self, *arguments: Any, **info: Any) -> None:
-        """Note the memory now and then, once a fifth of the results is there."""
+        """Sample the memory after a fifth of the results."""
         self._count += 1
         if self._count >= self._num_results / 5 and self._count % self._every == 0:
             self._marks.append(self._process.memory_info().rss / 1e6)
 
     @property
     def growth_mb(self) -> float:
-        """From the first tenth of the notes to the last."""
+        """Growth from the first tenth of the samples to the last."""
         tenth = max(1, len(self._marks) // 10)
         return statistics.fmean(self._marks[-tenth:]) - statistics.fmean(self._marks[:tenth])
 
 
 def _many(folder: Path, size: tuple[int, int, int], *own: tune.Callback) -> tuple[float, float]:
-    """Run trials that only report; return seconds and the driver's growth in MB."""
+    """Run trials that only report; return the seconds and the driver's memory growth in MB."""
     num_trials, num_results, num_metrics = size
     memory = _Memory(num_trials * num_results)
     started = time.perf_counter()
@@ -275,7 +275,7 @@ def _many(folder: Path, size: tuple[int, int, int], *own: tune.Callback) -> tupl
 
 
 def _server(folder: Path, size: tuple[int, int, int]) -> dict[str, float]:
-    """Report to a server over HTTP; look every point up in its database."""
+    """Report to a server over HTTP; check each point in its database."""
     num_trials, num_results, num_metrics = size
     off_s, off_mb = _many(folder, size)
     with tracking_server(folder) as (uri, database):
@@ -331,7 +331,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run all parts and print what came of them."""
+    """Run all parts and print the summary."""
     arguments = _arguments()
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     jobs = (("DigitsCNN", arguments.max_t), ("DigitsMLP", arguments.short_max_t))
@@ -346,7 +346,7 @@ def main() -> None:
                 values |= {f"{job}_{name}": value for name, value in walls.items()}
             values |= _server(folder, tuple(arguments.size))
         values |= measure_report(folder, *arguments.report)
-    print_verdict("tracking", values, _TARGETS)
+    print_summary("tracking", values, _TARGETS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From one trial to the next in one process: time, traced programs and memory.
+"""Time, traced programs and memory from one trial to the next in a process.
 
 First, trials of three alternating structures go through one reused tune_tf trainable, and through
 a fresh model with ``fit(epochs=1)``, each in a process of its own, trial by trial in turns. Then a
@@ -19,8 +19,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from baselines.fit_trials import FitTrials, TrialTimes, resident_bytes
 from measuring.interleaved import ratio_of
-from measuring.partner import Work, partner
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
+from measuring.work_process import Work, work_process
 
 import tune_tf
 from tune_tf.workloads.digits import DigitsMLP
@@ -36,7 +36,7 @@ _TARGETS = {
 
 
 def _config(number: int) -> dict[str, Any]:
-    """Return the config of a trial: three structures in turn, other scalars in each."""
+    """Return the config of a trial: three structures in turn, with varying scalars."""
     return {
         "width": _WIDTHS[number % len(_WIDTHS)],
         "optimizer": "adamw",
@@ -48,7 +48,7 @@ def _config(number: int) -> dict[str, Any]:
 
 
 class _ReusedTrainable:
-    """Drives one Trainable by hand, as Tune drives a reused actor."""
+    """Trainable driven by hand, as Tune drives a reused actor."""
 
     def __init__(self, num_epochs: int) -> None:
         self._class = tune_tf.trainable(DigitsMLP, seed=1)
@@ -98,7 +98,7 @@ def _median_ms(values: Sequence[float]) -> float:
 def _measure_turnaround(num_trials: int, num_fit_trials: int) -> dict[str, float]:
     ours: list[TrialTimes] = []
     theirs: list[TrialTimes] = []
-    with partner(_reused) as reused, partner(_fresh) as fresh:
+    with work_process(_reused) as reused, work_process(_fresh) as fresh:
         for number in range(num_trials):
             ours.append(reused.do(_config(number)))
             if number < num_fit_trials:
@@ -150,7 +150,7 @@ def _measure_turnaround(num_trials: int, num_fit_trials: int) -> dict[str, float
 
 
 def _measure_recycling(num_trials: int, max_programs: int) -> dict[str, float]:
-    """Run trials of as many structures, and count the processes that they took."""
+    """Run trials of as many structures, and count their processes."""
     import ray
     from ray import tune
 
@@ -204,12 +204,12 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run both parts and print what came of them."""
+    """Run both parts and print the summary."""
     arguments = _arguments()
     values = _measure_turnaround(arguments.num_trials, arguments.num_fit_trials)
     if not arguments.skip_recycling:
         values |= _measure_recycling(arguments.num_recycled_trials, max_programs=2)
-    print_verdict("turnaround", values, _TARGETS)
+    print_summary("turnaround", values, _TARGETS)
 
 
 if __name__ == "__main__":

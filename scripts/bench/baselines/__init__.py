@@ -1,1 +1,1 @@
-"""What tune_tf's parts are measured against, as their users write it."""
+"""Baselines of the benchmarks, as users write them."""

@@ -1,4 +1,4 @@
-"""The digits workloads as contestants of epoch benchmarks, and tune_tf's own loop over them."""
+"""Digits workloads for epoch benchmarks, and tune_tf's loop over them."""
 
 import argparse
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ TOLERANCE = 1e-5
 
 
 class Resplit(Workload):
-    """A digits workload on row counts that divide by the batch size, which ``fit`` needs."""
+    """Digits workload with row counts that the batch size divides, as ``fit`` needs."""
 
     def __init__(self, inner: Workload, *, jit_compile: bool, steps_per_execution: int = 1) -> None:
         self._inner = inner
@@ -30,7 +30,7 @@ class Resplit(Workload):
         self._steps_per_execution = steps_per_execution
 
     def load_data(self, config: Config) -> Data:
-        """Return all rows, cut anew."""
+        """Return all rows, split again."""
         data = self._inner.load_data(config)
         x, y = (
             np.concatenate(parts)
@@ -40,7 +40,7 @@ class Resplit(Workload):
         return Data((x[:NUM_TRAIN], y[:NUM_TRAIN]), (x[NUM_TRAIN:end], y[NUM_TRAIN:end]))
 
     def build_model(self, config: Config) -> keras.Model:
-        """Return the workload's model, compiled as wanted."""
+        """Return the compiled model."""
         model = self._inner.build_model(config)
         if self._jit_compile or self._steps_per_execution > 1:
             model.compile(
@@ -107,7 +107,7 @@ def split_cpu(num_threads: int, num_devices: int = 2) -> None:
 
 
 def epoch_arguments(description: str | None, *, quick: str) -> argparse.Namespace:
-    """Return what a benchmark of epochs was told on its command line.
+    """Return the command-line arguments of a benchmark of epochs.
 
     Args:
         description: What it measures.

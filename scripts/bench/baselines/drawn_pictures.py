@@ -1,4 +1,4 @@
-"""JPEGs that cost as much to decode as photographs do."""
+"""Synthetic JPEGs that cost as much to decode as photographs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Epochs by a ``tf.function`` that an expert writes for one model, without any generality."""
+"""Epochs by a hand-written ``tf.function`` for one model."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Epochs by a ``tf.function`` that an expert writes for one model under one strategy."""
+"""Epochs by a hand-written ``tf.function`` for one model under one strategy."""
 
 import keras
 import numpy as np
@@ -8,7 +8,7 @@ from baselines.fit_epochs import Arrays, Order
 
 
 class ExpertReplicas:
-    """An epoch as one graph call of ``strategy.run`` over resident data, without any generality.
+    """Epoch as one graph call of ``strategy.run`` over resident data.
 
     Batches must divide by the replicas.
 

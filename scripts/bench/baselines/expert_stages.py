@@ -1,4 +1,4 @@
-"""Epochs by a ``tf.function`` that an expert writes for one sequential model cut into stages."""
+"""Epochs by a hand-written ``tf.function`` for one sequential model split into stages."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from baselines.fit_epochs import Arrays, Order
 
 
 class ExpertStages:
-    """Replicas by stages with micro-batches, written out for one model; batches must divide.
+    """Replicas and stages with micro-batches for one model; batches must be divisible.
 
     Args:
         model: A compiled sequential classifier with integer labels and SGD, whose weights the

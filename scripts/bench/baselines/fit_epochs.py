@@ -41,7 +41,7 @@ class FitEpochs:
         self._permuted = train
 
     def prepare(self) -> None:
-        """Bring the rows into the epoch's order."""
+        """Permute the rows for the epoch."""
         rows = self._order(len(self.losses))
         self._permuted = (self._train[0][rows], self._train[1][rows])
 
@@ -64,14 +64,14 @@ class FitEpochs:
 
 
 class TunedFitEpochs(FitEpochs):
-    """The fastest way to call ``fit`` that is known: a batched pipeline and one call an epoch.
+    """Fastest known way to call ``fit``: a batched pipeline and one graph call per epoch.
 
     Needs ``steps_per_execution`` in ``compile`` to cover the epoch, and batches of one size. The
     pipelines are made outside of the timed part.
     """
 
     def prepare(self) -> None:
-        """Make the epoch's pipelines."""
+        """Create the epoch's pipelines."""
         super().prepare()
         self._train_set = self._batches(self._permuted)
         self._validation_set = self._batches(self._validation)

@@ -1,4 +1,4 @@
-"""One trial after the other in a process: a fresh model and ``fit(epochs=1)`` for each epoch."""
+"""Sequential trials in a process, each with a fresh model and ``fit(epochs=1)`` per epoch."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from tune_tf.workload import Workload
 
 @dataclass(frozen=True)
 class TrialTimes:
-    """What one trial cost.
+    """Durations of a trial.
 
     Args:
         first_start_s: From the config to the start of the first epoch.
@@ -38,7 +38,7 @@ def resident_bytes() -> int:
 
 
 class FitTrials:
-    """Trains a config with a model of its own.
+    """Trial runner that builds a new model per config.
 
     ``keras.backend.clear_session()`` before each model, which some recommend, is left out: it
     makes each trial slower and does not stop the growth of the process.

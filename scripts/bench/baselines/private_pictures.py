@@ -1,4 +1,4 @@
-"""Pictures that each trial decodes for itself, as Ray Tune's users write it."""
+"""Trials that each decode their own pictures, as Ray Tune's users write them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from ray import tune
 
 
 class PrivatePictures(tune.Trainable):
-    """Decodes and resizes all pictures when a trial begins, then trains by ``model.fit``."""
+    """Trainable that decodes all pictures when a trial starts, then calls ``model.fit``."""
 
     def setup(
         self,
@@ -21,7 +21,7 @@ class PrivatePictures(tune.Trainable):
         build: Callable[[dict[str, Any]], keras.Model],
         seed: int,
     ) -> None:
-        """Begin the first trial of this process."""
+        """Start the first trial of this process."""
         self._paths, self._decode, self._labels = paths, decode, labels
         self._build, self._seed = build, seed
         self._begin(config)
@@ -32,7 +32,7 @@ class PrivatePictures(tune.Trainable):
         return {name: values[0] for name, values in history.history.items()}
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Begin another trial."""
+        """Start another trial."""
         self._begin(new_config)
         return True
 

@@ -1,4 +1,4 @@
-"""A trial of several workers the way Ray Train documents it, with a workload's own step."""
+"""Trial of several workers as documented by Ray Train, with a custom training step."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def train(settings: Mapping[str, Any]) -> None:
-    """Train in one of ``TensorflowTrainer``'s workers: a traced call a batch, a report an epoch.
+    """Train in a worker of ``TensorflowTrainer``: a traced call per batch, a report per epoch.
 
     Args:
         settings: ``workload``, its ``config``, ``seed`` and ``num_epochs``; ``losses``, the file

@@ -1,4 +1,4 @@
-"""The job of all contestants, as a user writes it without tune_tf: digits, a small perceptron.
+"""Task of all contestants as written without tune_tf: a small perceptron on digits.
 
 Rows, split, model and optimizer are those of ``tune_tf.workloads.digits:DigitsMLP``, which
 ``sweep_wall.py`` checks.

@@ -1,4 +1,4 @@
-"""The sweep by Ray Tune as its documentation writes it: a function, ``fit`` and a callback."""
+"""Sweep with Ray Tune as documented: a function, ``fit`` and a callback."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def train_digits(config: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run the sweep and say what came of it."""
+    """Run the sweep and print its outcome."""
     job = Job.from_arguments()
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     clock = Clock()
@@ -34,9 +34,9 @@ def main() -> None:
     from ray.tune.schedulers import ASHAScheduler
     from ray.tune.search import ConcurrencyLimiter
     from ray.tune.search.optuna import OptunaSearch
-    from watch import Watch
+    from sweep_watcher import SweepWatcher
 
-    watch = Watch(clock)
+    watch = SweepWatcher(clock)
     tuner = tune.Tuner(
         train_digits,
         param_space={
@@ -71,7 +71,7 @@ def main() -> None:
         best_val_accuracy=watch.best_val_accuracy,
         num_processes=len(watch.pids),
         marks_s=clock.marks_s,
-    ).say()
+    ).print()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The sweep by Ray Tune as an expert tunes it: reused actors, one thread each, ``fit`` an epoch.
+"""Sweep with hand-tuned Ray Tune: reused actors, one thread each, one ``fit`` per epoch.
 
 ``--variant pipeline`` feeds ``fit`` from a cached ``tf.data`` pipeline with the whole epoch in one
 execution, instead of from arrays.
@@ -64,7 +64,7 @@ def _digits_trainable() -> Any:
 
 
 def main() -> None:
-    """Run the sweep and say what came of it."""
+    """Run the sweep and print its outcome."""
     job = Job.from_arguments()
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     clock = Clock()
@@ -73,9 +73,9 @@ def main() -> None:
     from ray.air.integrations.mlflow import MLflowLoggerCallback
     from ray.tune.schedulers import ASHAScheduler
     from ray.tune.search.optuna import OptunaSearch
-    from watch import Watch
+    from sweep_watcher import SweepWatcher
 
-    watch = Watch(clock)
+    watch = SweepWatcher(clock)
     tuner = tune.Tuner(
         _digits_trainable(),
         param_space={
@@ -112,7 +112,7 @@ def main() -> None:
         best_val_accuracy=watch.best_val_accuracy,
         num_processes=len(watch.pids),
         marks_s=clock.marks_s,
-    ).say()
+    ).print()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The sweep by KerasTuner's Hyperband, in one process, without tracking.
+"""Sweep with KerasTuner's Hyperband, in one process, without tracking.
 
 It plans its own trials: ``--num-samples`` has no effect.
 """
@@ -23,7 +23,7 @@ def build(hp: Any) -> Any:
 
 
 def main() -> None:
-    """Run the sweep and say what came of it."""
+    """Run the sweep and print its outcome."""
     job = Job.from_arguments()
     clock = Clock()
     import keras_tuner
@@ -46,7 +46,7 @@ def main() -> None:
         num_trials=len(values),
         num_epochs=sum(each["tuner/epochs"] - each["tuner/initial_epoch"] for each in values),
         best_val_accuracy=tuner.oracle.get_best_trials(1)[0].score,
-    ).say()
+    ).print()
 
 
 if __name__ == "__main__":

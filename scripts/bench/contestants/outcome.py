@@ -1,4 +1,4 @@
-"""What a contestant's process was asked for, and what it says when it is done."""
+"""Command-line job and JSON outcome of a contestant's process."""
 
 import argparse
 import dataclasses
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Job:
-    """The size of a sweep and where its files go.
+    """Size of a sweep and its folder.
 
     Args:
         num_samples: Trials.
@@ -39,13 +39,13 @@ class Job:
 
     @property
     def tracking_uri(self) -> str:
-        """A fresh SQLite file for MLflow."""
+        """MLflow URI of a new SQLite file."""
         return f"sqlite:///{self.folder.resolve() / 'mlflow.db'}"
 
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """What a sweep came to.
+    """Outcome of a sweep.
 
     Args:
         wall_s: Seconds from the start of the clock to the last trial's end, results at hand.
@@ -68,18 +68,18 @@ class SweepOutcome:
         """Seconds of wall time for each trained epoch."""
         return self.wall_s / self.num_epochs
 
-    def say(self) -> None:
-        """Print it as a JSON line, for :meth:`heard`."""
+    def print(self) -> None:
+        """Print the outcome as a JSON line."""
         print(json.dumps(dataclasses.asdict(self)), flush=True)
 
     @classmethod
-    def heard(cls, output: str) -> "SweepOutcome":
-        """Return the outcome on the last line of what a contestant printed."""
+    def parse(cls, output: str) -> "SweepOutcome":
+        """Return the outcome on the last line of a contestant's output."""
         return cls(**json.loads(output.strip().splitlines()[-1]))
 
 
 class Clock:
-    """Seconds since it was made.
+    """Clock that marks events.
 
     Args:
         started: The moment of zero, of ``time.perf_counter``; now by default.
@@ -90,10 +90,10 @@ class Clock:
         self.marks_s: dict[str, float] = {}
 
     def mark(self, name: str, *, last: bool = False) -> None:
-        """Note when something happened: the first time it did, or the last."""
+        """Record when an event happened, the first or the last time."""
         if last or name not in self.marks_s:
             self.marks_s[name] = self.elapsed_s()
 
     def elapsed_s(self) -> float:
-        """Return the seconds up to now."""
+        """Return the elapsed seconds."""
         return time.perf_counter() - self._started

@@ -1,4 +1,4 @@
-"""The sweep by tune_tf: its settings, and one call."""
+"""Sweep with tune_tf."""
 
 import ray
 from outcome import Clock, Job, SweepOutcome
@@ -7,7 +7,7 @@ _WORKLOAD = "tune_tf.workloads.digits:DigitsMLP"
 
 
 def main() -> None:
-    """Run the sweep and say what came of it."""
+    """Run the sweep and print its outcome."""
     job = Job.from_arguments()
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     clock = Clock()
@@ -39,9 +39,9 @@ def main() -> None:
         storage_path=str(job.folder / "sweeps"),
         max_concurrent_trials=2,
     )
-    from watch import Watch
+    from sweep_watcher import SweepWatcher
 
-    watch = Watch(clock)
+    watch = SweepWatcher(clock)
     result = run_sweep(config, callbacks=[watch])
     SweepOutcome(
         wall_s=clock.elapsed_s(),
@@ -50,7 +50,7 @@ def main() -> None:
         best_val_accuracy=watch.best_val_accuracy,
         num_processes=len(watch.pids),
         marks_s=clock.marks_s,
-    ).say()
+    ).print()
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What the benchmarks share: turns, ratios, and how they are told."""
+"""Shared parts of the benchmarks: turns, ratios and their summary."""

@@ -1,4 +1,4 @@
-"""Comparing two searches over seeds: ratio, interval, and whether the difference is chance."""
+"""Comparison of two searches over seeds: ratio, interval and significance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Epochs = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many times the epochs of another one ours took; below 1 ours is better.
+    """Ratio of our epochs to another search's; ours is better below 1.
 
     Args:
         ratio: Geometric mean over seeds, and over problems where there are several.
@@ -34,7 +34,7 @@ class Comparison:
 
 
 def compare(cells: Sequence[tuple[Epochs, Epochs]]) -> Comparison:
-    """Return the geometric mean of ours over theirs.
+    """Return the geometric mean of our epochs over theirs.
 
     Each cell is a problem: ``(ours, theirs)`` by seed. Seeds are resampled in each cell for itself
     and in pairs, so that a seed that is hard for both does not widen the interval.
@@ -51,13 +51,13 @@ def compare(cells: Sequence[tuple[Epochs, Epochs]]) -> Comparison:
 
 
 def p_value(ours: Epochs, theirs: Epochs) -> float:
-    """Return how likely a difference this large is by chance: Mann and Whitney's U, two-sided."""
+    """Return the p-value of the two-sided Mann-Whitney U test."""
     if np.all(ours == ours[0]) and np.all(theirs == ours[0]):
         return 1.0
     return float(mannwhitneyu(ours, theirs, alternative="two-sided").pvalue)
 
 
 def is_worse(ours: Epochs, theirs: Epochs) -> bool:
-    """Return whether ours took significantly more epochs, by ranks, at the 5 % level."""
+    """Return whether ours took significantly more epochs at the 5% level."""
     wins = mannwhitneyu(ours, theirs).statistic / (len(ours) * len(theirs))
     return bool(wins > 0.5 and p_value(ours, theirs) < _SIGNIFICANT)

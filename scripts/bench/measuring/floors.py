@@ -1,4 +1,4 @@
-"""Six headline ratios, measured briefly and held against floors, before a hot path is changed.
+"""Quick check of six ratios against their floors.
 
     python scripts/bench/measuring/floors.py
 
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from verdict import Target, print_table
+from summary import Target, print_table
 
 BENCHMARKS = Path(__file__).parents[1]
 
@@ -45,7 +45,7 @@ FLOORS = {
 
 
 def main() -> int:
-    """Measure; return 1 if a ratio is on the wrong side of its floor."""
+    """Measure; return 1 if a ratio misses its floor."""
     rows, failed = [], False
     for what, (words, name, target) in FLOORS.items():
         began = time.monotonic()

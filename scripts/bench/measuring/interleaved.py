@@ -1,4 +1,4 @@
-"""Timing by turns, so that a noisy machine disturbs all contestants alike."""
+"""Interleaved timing, so that a noisy machine affects all contestants alike."""
 
 import statistics
 import time
@@ -8,18 +8,18 @@ from typing import Protocol
 
 
 class Contestant(Protocol):
-    """Something to time, again and again."""
+    """Protocol of what is timed repeatedly."""
 
     def prepare(self) -> None:
-        """Do what is not timed."""
+        """Do the untimed part."""
 
     def run(self) -> None:
-        """Do what is timed."""
+        """Do the timed part."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times longer one contestant took than another.
+    """Ratio of the durations of two contestants.
 
     Args:
         median: Over the rounds.
@@ -38,7 +38,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Timings:
-    """What :func:`take_turns` measured.
+    """Durations measured by :func:`take_turns`.
 
     Args:
         seconds: Duration of every round, by contestant.
@@ -51,7 +51,7 @@ class Timings:
         return statistics.median(self.seconds[name])
 
     def ratio(self, slow: str, fast: str) -> Ratio:
-        """Return the duration of ``slow`` over that of ``fast``, compared within each round."""
+        """Return the ratio of the durations of ``slow`` and ``fast`` within each round."""
         pairs = zip(self.seconds[slow], self.seconds[fast], strict=True)
         return ratio_of([first / second for first, second in pairs])
 
@@ -71,7 +71,7 @@ def take_turns(
     num_repeats: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timings:
-    """Time each contestant once a round; who begins moves on by one each round.
+    """Time each contestant once per round; the first one rotates.
 
     Args:
         contestants: By name.

@@ -1,4 +1,4 @@
-"""A sweep over learning rates to time: trials on two slots, with reused actors."""
+"""Sweep over learning rates on two slots, with reused actors."""
 
 import tempfile
 from typing import Any
@@ -10,7 +10,7 @@ NUM_TRIALS = 8
 
 
 class RateSweep:
-    """Eight trials; their last losses stay, by learning rate.
+    """Sweep of eight trials that keeps their last losses by learning rate.
 
     Args:
         make: Makes the trainable, which is not timed.
@@ -25,7 +25,7 @@ class RateSweep:
         self.losses: dict[float, float] = {}
 
     def prepare(self) -> None:
-        """Make the trainable."""
+        """Create the trainable."""
         self._trainable = self._make()
 
     def run(self) -> None:

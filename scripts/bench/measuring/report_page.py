@@ -1,4 +1,4 @@
-"""How long a large sweep's report takes to write, and a browser to open."""
+"""Duration of writing and opening the report of a large sweep."""
 
 import json
 import tempfile
@@ -19,7 +19,7 @@ _STARTED_S = 1_700_000_000.0
 
 
 def measure_report(folder: Path, num_trials: int, num_epochs: int) -> dict[str, float]:
-    """Write the report of a made-up sweep and open it.
+    """Write the report of a synthetic sweep and open it.
 
     Args:
         folder: Where to; left as it is afterwards.

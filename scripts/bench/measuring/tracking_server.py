@@ -1,4 +1,4 @@
-"""A tracking server of MLflow's on this machine, for as long as a benchmark needs it."""
+"""MLflow tracking server on this machine for the duration of a benchmark."""
 
 import socket
 import subprocess
@@ -15,7 +15,7 @@ _PATIENCE_S = 120
 
 @contextmanager
 def tracking_server(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Start a server with a fresh SQLite file; yield its address and the file.
+    """Start a server with a new SQLite file; yield its address and the file.
 
     Args:
         folder: Where the file, the artifacts and the server's log go.

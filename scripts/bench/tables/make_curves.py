@@ -1,4 +1,4 @@
-"""Trains every config of a grid, and writes the curves of its validation loss.
+"""Generator of the learning-curve tables: trains every config of a grid.
 
 The tables that it writes lie beside it, and are what ``search_quality.py`` looks up; one is made
 anew only when its workload changes. On one CPU core that is ten to twenty minutes for
@@ -29,7 +29,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class _Table:
-    """What is trained for one table.
+    """Grid and workload of a table.
 
     Args:
         workload: Data and model.
@@ -67,7 +67,7 @@ class _Table:
 
 
 def _rates(low: float, high: float) -> list[float]:
-    """Return four learning rates a decade between two exponents of ten, both included."""
+    """Return four learning rates per decade between two exponents of ten, both included."""
     return [float(f"{10**exponent:.4g}") for exponent in np.arange(low, high + 0.1, 0.25)]
 
 

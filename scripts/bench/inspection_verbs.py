@@ -1,4 +1,4 @@
-"""How long it takes to look at a sweep of two thousand trials.
+"""Duration of the inspection verbs on a sweep of two thousand trials.
 
 A real sweep of a few trials is run; its folder is multiplied to as many trials as are asked for:
 each trial's folder is copied with what Tune and this package have written in it, the event log and
@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from measuring.verdict import Target, print_table, print_verdict
+from measuring.summary import Target, print_summary, print_table
 
 from tune_tf import SweepConfig, run_sweep
 from tune_tf.events import EVENT_LOG, EventHistory
@@ -42,7 +42,7 @@ def run_one(storage_path: Path) -> Path:
 
 
 def multiply(folder: Path, num_trials: int) -> None:
-    """Let a sweep's folder hold copies of its trials, up to so many."""
+    """Copy a sweep's trials until its folder holds a given number."""
     sources = list(EventHistory.read(folder).trials.values())
     lines = (folder / EVENT_LOG).read_text().splitlines()
     told = {page.trial_id: [line for line in lines if page.trial_id in line] for page in sources}
@@ -69,7 +69,7 @@ def multiply(folder: Path, num_trials: int) -> None:
 
 
 def timed(arguments: tuple[str, ...], folder: Path) -> tuple[float, str]:
-    """Return the seconds that a verb takes in a process of its own, and what it printed."""
+    """Return the seconds that a verb takes in a new process, and its output."""
     words = [word.format(sweep=folder) for word in arguments]
     command = [sys.executable, str(_ROOT / "scripts" / "sweep.py"), *words]
     begun = time.perf_counter()
@@ -80,7 +80,7 @@ def timed(arguments: tuple[str, ...], folder: Path) -> tuple[float, str]:
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -105,7 +105,7 @@ def main() -> None:
     ]
     print_table(("verb", "median s", "least", "most"), rows)
     notes = {"num_trials": num_trials, "folder_megabytes": size / 1e6}
-    print_verdict("looking", medians, _TARGETS, **notes)
+    print_summary("inspection_verbs", medians, _TARGETS, **notes)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What happens in a sweep, seen by Ray Tune's callbacks. Imports Tune: import it on the clock."""
+"""Callback that observes a sweep. It imports Tune, so import it while the clock runs."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from outcome import Clock
 from ray import tune
 
 
-class Watch(tune.Callback):
-    """Notes when things happen, in which processes, and the best accuracy of any epoch.
+class SweepWatcher(tune.Callback):
+    """Callback that records event times, process ids and the best accuracy of any epoch.
 
     Args:
         clock: Takes the marks.
@@ -19,22 +19,22 @@ class Watch(tune.Callback):
         self.best_val_accuracy = 0.0
 
     def setup(self, *args: Any, **info: Any) -> None:
-        """Mark that ``tune.run`` is set up."""
+        """Mark the end of the setup of ``tune.run``."""
         self._clock.mark("tune.run set up")
 
     def on_trial_start(self, *args: Any, **info: Any) -> None:
-        """Mark that the first actor is there."""
+        """Mark the start of the first actor."""
         self._clock.mark("first trial started")
 
     def on_trial_result(
         self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        """Take in a result."""
+        """Record a result."""
         self._clock.mark("first result")
         self._clock.mark("last result", last=True)
         self.pids.add(result["pid"])
         self.best_val_accuracy = max(self.best_val_accuracy, result["val_accuracy"])
 
     def on_experiment_end(self, *args: Any, **info: Any) -> None:
-        """Mark that no trial is left."""
+        """Mark the end of the last trial."""
         self._clock.mark("trials ended")

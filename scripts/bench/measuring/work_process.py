@@ -1,4 +1,4 @@
-"""A process that does one piece of work whenever it is asked to, for timing two by turns."""
+"""Process that runs tasks on request, to time two processes in turns."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator
@@ -9,8 +9,8 @@ from typing import Any
 Work = Callable[[Any], Any]
 
 
-class Partner:
-    """The near end of a process with its own TensorFlow.
+class WorkProcess:
+    """Handle of a process with its own TensorFlow.
 
     Args:
         connection: To the far end.
@@ -20,7 +20,7 @@ class Partner:
         self._connection = connection
 
     def do(self, task: Any) -> Any:
-        """Have one piece of work done, and return what came of it.
+        """Run a task and return its result.
 
         Raises:
             RuntimeError: The work failed; says why.
@@ -33,8 +33,8 @@ class Partner:
 
 
 @contextmanager
-def partner(make_work: Callable[[], Work]) -> Iterator[Partner]:
-    """Start a fresh process, let it make its work function, and end it in the end.
+def work_process(make_work: Callable[[], Work]) -> Iterator[WorkProcess]:
+    """Start a new process that creates its work function; end it on exit.
 
     Args:
         make_work: Called there, once; must be importable by name.
@@ -45,7 +45,7 @@ def partner(make_work: Callable[[], Work]) -> Iterator[Partner]:
     process.start()
     far.close()
     try:
-        yield Partner(near)
+        yield WorkProcess(near)
     finally:
         near.close()
         process.join(timeout=30)

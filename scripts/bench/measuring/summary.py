@@ -1,4 +1,4 @@
-"""How a benchmark tells what it found: a table for people, one JSON line for programs."""
+"""Summary of a benchmark: a table for people, one JSON line for programs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Target:
-    """What a measured value should be.
+    """Target of a measured value.
 
     Args:
         bound: At least or at most this, itself included.
@@ -19,7 +19,7 @@ class Target:
     kind: Literal["at least", "at most"] = "at least"
 
     def is_met(self, value: float) -> bool:
-        """Return whether a value is on the right side."""
+        """Return whether a value meets the target."""
         return value >= self.bound if self.kind == "at least" else value <= self.bound
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Target:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns that are as wide as their widest cell."""
+    """Print an aligned table."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     for row in (header, ["-" * width for width in widths], *rows):
         print(
@@ -36,13 +36,13 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         )
 
 
-def print_verdict(
+def print_summary(
     benchmark: str,
     values: Mapping[str, float | None],
     targets: Mapping[str, Target],
     **notes: Any,
 ) -> None:
-    """Print the targets with what was measured, then everything as one JSON line.
+    """Print targets and measured values, then all of it as one JSON line.
 
     Args:
         benchmark: Its name.
