@@ -175,10 +175,10 @@ MOMENTS = {
     "before the first snapshot is written": Moment(f"{_SNAPSHOTS}:Snapshots._write"),
     "a snapshot is half written": Moment("zipfile:ZipFile.writestr", 7),
     "a line of results is half written": Moment(
-        "tune_tf.sweep.callbacks.result_files:append_line", 2, instead=_half_of_a_line
+        "tune_tf.sweep.callbacks.recorders:append_line", 2, instead=_half_of_a_line
     ),
     "after the third result": Moment(
-        "tune_tf.sweep.callbacks.result_files:ResultFiles.on_trial_result", 3, after=True
+        "tune_tf.sweep.callbacks.recorders:ResultFiles.on_trial_result", 3, after=True
     ),
     # When a trial ends.
     "the study has the first end and MLflow has it not": Moment(

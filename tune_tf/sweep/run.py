@@ -1,26 +1,84 @@
 """Running, resuming and extending sweeps."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.tune import Callback
 
 from tune_tf.config import SweepConfig
 from tune_tf.events import EventLog
+from tune_tf.inspection import SweepView
+from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.results import SweepResult
-from tune_tf.sweep.callbacks.forecast_actuals import ForecastActuals
-from tune_tf.sweep.callbacks.notebook_progress import draw_in_notebook
-from tune_tf.sweep.cluster import cluster, runs_as_user
+from tune_tf.sweep.cluster import (
+    check_paths,
+    cluster,
+    is_remote_client,
+    run_on_cluster,
+    runs_as_user,
+)
 from tune_tf.sweep.plan import plan_sweep
-from tune_tf.sweep.ray_client import check_paths, is_remote_client, run_on_cluster
 from tune_tf.sweep.runner import run_trials
-from tune_tf.sweep.state.config_diff import changes_between, check_changes
-from tune_tf.sweep.state.extended_budget import extended_budget
+from tune_tf.sweep.state.config_diff import changes_between, check_changes, extended_budget
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep.sweep_result import ForecastActuals, settled_result
 from tune_tf.sweep_folder import SweepFolder
+
+_EVERY_S = 1.0
+
+
+@contextlib.contextmanager
+def draw_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
+    """Draw a running sweep below its notebook cell, and once more at the end.
+
+    Yields:
+        A list with the drawing callback; empty outside notebooks.
+    """
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
+    drawn = [NotebookProgress(folder)] if in_notebook else []
+    try:
+        yield drawn
+    finally:
+        for picture in drawn:
+            picture.draw()
+
+
+class NotebookProgress(Callback):
+    """Tune callback that draws the progress of a sweep below a notebook cell."""
+
+    def __init__(self, folder: SweepFolder, clock: Callable[[], float] = time.monotonic) -> None:
+        from IPython.display import HTML, display  # only notebooks have it
+
+        self._folder = folder
+        self._clock = clock
+        self._html = HTML
+        self._drawn = clock()
+        self._seen = SweepView.of(folder)
+        show: Any = display  # untyped
+        self._picture = show(self._card(), display_id=True)
+
+    def on_step_end(self, **info: Any) -> None:
+        """Redraw if the picture is a second old."""
+        now = self._clock()
+        if now - self._drawn >= _EVERY_S:
+            self._drawn = now
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw the present state of the sweep's folder."""
+        self._seen = SweepView.of(self._folder, before=self._seen)
+        self._picture.update(self._card())
+
+    def _card(self) -> Any:
+        make: Any = self._html
+        return make(sweep_card(self._seen))
 
 
 def run_sweep(

@@ -1,38 +1,63 @@
 """Execution of a sweep by ``tune.run``."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ray import tune
+from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
-from tune_tf.config import SweepConfig
+from tune_tf.config import BudgetSettings, SweepConfig
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
 from tune_tf.searchers.gated_search import GatedSearcher
-from tune_tf.sweep.builders import (
+from tune_tf.sweep.callbacks import SweepParts, sweep_callbacks
+from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
+from tune_tf.sweep.callbacks.guards import DiskGuard, clear_errors
+from tune_tf.sweep.callbacks.state_saver import StateSaver
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment, session_folder
+from tune_tf.sweep.model.export_process import ModelExportProcess
+from tune_tf.sweep.plan import (
+    SweepPlan,
     make_scheduler,
     make_searcher,
     make_tracker,
     make_trial_tracking,
 )
-from tune_tf.sweep.callbacks import SweepParts, sweep_callbacks
-from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
-from tune_tf.sweep.callbacks.control import ControlRequests
-from tune_tf.sweep.callbacks.disk_guard import DiskGuard
-from tune_tf.sweep.callbacks.forecast_actuals import ForecastActuals
-from tune_tf.sweep.callbacks.guards import clear_errors
-from tune_tf.sweep.callbacks.state_saver import StateSaver
-from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment, session_folder
-from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.plan import SweepPlan
-from tune_tf.sweep.search import SweepSearch
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.state.snapshots import Snapshots
-from tune_tf.sweep.stopper import SweepStopper, Target
-from tune_tf.sweep.sweep_result import record_result, sweep_result
-from tune_tf.sweep.trial_results import trial_name
+from tune_tf.sweep.stopper import ControlRequests, SweepStopper, Target, interrupt_sweep
+from tune_tf.sweep.sweep_result import ForecastActuals, record_result, sweep_result, trial_name
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
 from tune_tf.trainables import trainable
+
+
+class SweepSearch(SearchGenerator):
+    """Search generator that follows an extended budget.
+
+    Tune's own restores the original number of trials, and proposes none after the end of a sweep.
+    """
+
+    def __init__(
+        self, searcher: Searcher, budget: BudgetSettings, max_concurrent_trials: int
+    ) -> None:
+        super().__init__(ConcurrencyLimiter(searcher, max_concurrent=max_concurrent_trials))
+        self._budget = budget
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state for a resume."""
+        return {**super().get_state(), "budget": self._budget.model_dump()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore the search; a finished one continues if the budget has changed."""
+        changed = state["budget"] != self._budget.model_dump()
+        super().set_state(
+            {
+                **state,
+                "total_samples": self._budget.num_samples,
+                "finished": state["finished"] and not changed,
+            }
+        )
 
 
 def run_trials(
@@ -103,7 +128,7 @@ def _make_parts(
         event_log.record_checkpoint_removal,
     )
     stopper = SweepStopper(folder.sweep_id, _target(config))
-    ControlRequests(ControlChannel(folder.path), stopper)
+    ControlRequests(ControlChannel(folder.path), stopper, interrupt_sweep)
     disk_guard = DiskGuard(
         config.min_free_disk,
         [folder.path, *filter(None, [session_folder()])],

@@ -1,5 +1,10 @@
-"""Stopper for reasons outside a trial and its scheduler."""
+"""Stopper for reasons outside a trial and its scheduler, such as requests of other processes."""
 
+import logging
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +14,13 @@ from ray.tune import Stopper
 from ray.tune.utils import flatten_dict
 
 from tune_tf.constraint import Constraint, is_feasible
+from tune_tf.events import ControlChannel
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
+
+_LOOK_EVERY_S = 0.5
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -95,3 +105,49 @@ _LATEST: "WeakValueDictionary[str, SweepStopper]" = WeakValueDictionary()
 
 def _latest(sweep_id: str) -> SweepStopper:
     return _LATEST.get(sweep_id) or SweepStopper(sweep_id)
+
+
+class ControlRequests:
+    """Reader of control requests that stops the sweep or single trials.
+
+    Args:
+        interrupt: Interrupts the sweep so that it can be resumed.
+    """
+
+    def __init__(
+        self,
+        channel: ControlChannel,
+        end: SweepStopper,
+        interrupt: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._channel = channel
+        self._end = end
+        self._interrupt = interrupt
+        self._clock = clock
+        self._looked = clock()
+        end.add_check(self._look)
+
+    def _look(self) -> None:
+        now = self._clock()
+        if now - self._looked < _LOOK_EVERY_S:
+            return
+        self._looked = now
+        for request in self._channel.take():
+            for trial_id in request.get("trial_ids", ()):
+                self._end.end_trial(trial_id, Outcome.PRUNED, "stopped by hand")
+            if request.get("stop") == "end":
+                self._end.end("it was ended by hand")
+            elif request.get("stop") == "interrupt":
+                self._interrupt()
+
+
+def interrupt_sweep() -> None:
+    """Interrupt the sweep that this process runs, as Ctrl-C does."""
+    if threading.current_thread() is threading.main_thread():
+        os.kill(os.getpid(), signal.SIGINT)
+    else:
+        _log.warning(
+            "the sweep runs in a separate thread, where it can only be ended for good: tune-tf "
+            "stop --end"
+        )

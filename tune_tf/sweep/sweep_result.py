@@ -1,23 +1,124 @@
 """Result of a sweep, and its report and best model."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ray.tune.experiment import Trial
 
+from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.errors import UnknownMetricError
-from tune_tf.events import EventHistory, EventLog
+from tune_tf.events import EventHistory, EventLog, TrialEvents
+from tune_tf.forecast import (
+    Actuals,
+    ForecastWithActuals,
+    read_actuals,
+    read_forecast,
+    write_actuals,
+)
 from tune_tf.inspection import SweepState, SweepView
-from tune_tf.results import SweepResult
+from tune_tf.objective import Objective
+from tune_tf.outcome import STOP_CAUSE, Outcome
+from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.model.best_model import log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep.stopper import SweepStopper
-from tune_tf.sweep.trial_results import trial_result
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
+from tune_tf.tracking.outcome_tracker import latest_result, trial_error
+from tune_tf.tracking.run_outcome import error_cause
+from tune_tf.tracking.tags import trial_number
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
+
+
+def trial_name(trial: Trial) -> str:
+    """Return the name of a trial from its number, which determines the seed."""
+    return f"trial_{trial_number(trial):05d}"
+
+
+def cause_in(trial: Trial) -> str | None:
+    """Return the cause of a trial's outcome, if it is known."""
+    if trial.status == Trial.ERROR:
+        return error_cause(trial_error(trial))
+    cause: str | None = latest_result(trial).get(STOP_CAUSE)
+    return cause
+
+
+def trial_result(
+    trial: Trial,
+    outcome: Outcome | None,
+    constraints: Sequence[Constraint],
+    objectives: Sequence[Objective],
+    storage: SweepStorage,
+    page: TrialEvents | None = None,
+) -> TrialResult:
+    """Return the result of a trial.
+
+    The trial's events in ``page`` include a removal of checkpoints that Tune still lists, and the
+    cause of a failure in an earlier session.
+    """
+    last = latest_result(trial)
+    checkpoints_removed = page is not None and page.checkpoints_removed
+    checkpoint = None if checkpoints_removed else trial.checkpoint
+    place = storage.place(checkpoint.path) if checkpoint else None
+    return TrialResult(
+        trial_id=trial.trial_id,
+        number=trial_number(trial),
+        config=trial.config,
+        outcome=outcome,
+        cause=cause_in(trial) or (page.cause if page else None),
+        iterations=int(last.get("training_iteration", 0)),
+        metrics=kept_metrics(last, constraints, objectives),
+        checkpoint=place,
+        feasible=is_feasible(constraints, last),
+        checkpoints_removed=checkpoints_removed,
+    )
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ForecastActuals:
+    """Comparison of a sweep's forecast with its actuals.
+
+    Args:
+        begun_s: Start of this session, before that of Ray, in seconds since 1970.
+    """
+
+    begun_s: float
+    clock: Callable[[], float] = time.time
+
+    @classmethod
+    def begin(cls, clock: Callable[[], float] = time.time) -> "ForecastActuals":
+        """Start the clock of a session."""
+        return cls(clock(), clock)
+
+    def copy_forecast(self, folder: SweepFolder) -> None:
+        """Copy the forecast of the sweep's settings, if any, into its folder."""
+        forecast = read_forecast(folder.config)
+        if forecast is not None:
+            write_actuals(folder.path, ForecastWithActuals(forecast, None))
+
+    def write(self, result: SweepResult, *, closed: bool) -> None:
+        """Write the actuals of a sweep that has a forecast.
+
+        ``closed`` says whether the report and the best model have been written.
+        """
+        saved = read_actuals(result.path)
+        if saved is None:
+            return
+        earlier = EventHistory.read(result.path).sessions[:-1]
+        worked_s = sum(session.last_s - session.begun_s for session in earlier)
+        actuals = Actuals.of(result, worked_s + self.clock() - self.begun_s, closed=closed)
+        try:
+            write_actuals(result.path, ForecastWithActuals(saved.forecast, actuals))
+        except OSError as error:
+            _log.warning("the actuals of %s could not be written: %s", result.sweep_id, error)
+
 
 _logger = logging.getLogger(__name__)
 

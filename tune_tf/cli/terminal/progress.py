@@ -75,7 +75,7 @@ class Progress(Callback):
         """Stop drawing."""
         self._live.stop()
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Redraw at most every so many seconds."""
         if self._done_before is None:
             self._done_before = sum(trial.is_finished() for trial in trials)

@@ -32,7 +32,7 @@ def promote(
 
     Example: `sweep.py promote digits-cnn --alias champion --name digits`
     """
-    from tune_tf.sweep.model.promote import promote_best
+    from tune_tf.sweep.model.best_model import promote_best
 
     done = promote_best(sweep, alias, name=name, retrained=retrained, storage_path=storage_path)
     if as_json:

@@ -44,7 +44,7 @@ def extend(
 
     Example: `sweep.py extend digits-cnn --num-samples +20`
     """
-    from tune_tf.sweep.state.extended_budget import extended_budget
+    from tune_tf.sweep.state.config_diff import extended_budget
     from tune_tf.sweep_folder import SweepFolder
 
     given = {

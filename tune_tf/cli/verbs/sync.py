@@ -23,7 +23,7 @@ def close(
 
     Example: `sweep.py close digits-cnn`
     """
-    from tune_tf.sweep.sync import close_sweep
+    from tune_tf.sweep.mlflow_store import close_sweep
 
     closing = close_sweep(sweep, storage_path=storage_path)
     if as_json:
@@ -53,7 +53,7 @@ def sync(
 
     Example: `sweep.py sync digits-cnn`
     """
-    from tune_tf.sweep.sync import sync_sweep
+    from tune_tf.sweep.mlflow_store import sync_sweep
 
     delivery = sync_sweep(sweep, storage_path=storage_path)
     if as_json:

@@ -1,7 +1,8 @@
 """Budget limits of a running sweep."""
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray.tune import Callback
@@ -10,10 +11,74 @@ from ray.tune.experiment import Trial
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
-from tune_tf.sweep.spending import Spending
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.tracking import OutcomeTracker
 from tune_tf.tracking.outcome_tracker import latest_result
+
+_HOUR_S = 3600
+
+
+class Spending:
+    """Counter of epochs and reserved device hours over all sessions of a sweep."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._updated_s = clock()
+        self._running: dict[str, Trial] = {}
+        self.epochs = 0
+        """Iterations of all trials, including repeated ones."""
+        self.time_s = 0.0
+        """Running time of the sweep in seconds."""
+        self._cpu_s = self._gpu_s = 0.0
+
+    @property
+    def cpu_hours(self) -> float:
+        """Hours of reserved CPUs."""
+        return self._cpu_s / _HOUR_S
+
+    @property
+    def gpu_hours(self) -> float:
+        """Hours of reserved GPUs, including fractions of a GPU."""
+        return self._gpu_s / _HOUR_S
+
+    def begin(self) -> None:
+        """Count time from now on."""
+        self._updated_s = self._clock()
+
+    def add(self, trial: Trial) -> None:
+        """Count a trial while it runs."""
+        self.update()
+        self._running[trial.trial_id] = trial
+
+    def update(self) -> None:
+        """Add the time since the last update, then drop stopped trials."""
+        now = self._clock()
+        elapsed_s, self._updated_s = now - self._updated_s, now
+        self.time_s += elapsed_s
+        for trial_id, trial in list(self._running.items()):
+            reserved = trial.placement_group_factory.required_resources
+            self._cpu_s += elapsed_s * reserved.get("CPU", 0)
+            self._gpu_s += elapsed_s * reserved.get("GPU", 0)
+            if trial.status != Trial.RUNNING:
+                del self._running[trial_id]
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the totals for JSON."""
+        return {
+            "epochs": self.epochs,
+            "time_s": self.time_s,
+            "cpu_s": self._cpu_s,
+            "gpu_s": self._gpu_s,
+        }
+
+    def restore(self, spent: Mapping[str, Any]) -> None:
+        """Continue from the totals of an earlier session."""
+        self.epochs = int(spent["epochs"])
+        self.time_s = float(spent["time_s"])
+        self._cpu_s, self._gpu_s = float(spent["cpu_s"]), float(spent["gpu_s"])
+        self._running.clear()
+        self.begin()
+
 
 _TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
 
@@ -48,7 +113,7 @@ class BudgetLimit(Callback):
         self._spending.begin()
         self._end.add_check(self._look)
 
-    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """End the sweep if a trial of an earlier session reached the target."""
         if self._is_resumed:
             self._is_resumed = False
@@ -56,21 +121,12 @@ class BudgetLimit(Callback):
                 if trial.is_finished():
                     self._end(trial.trial_id, latest_result(trial))
 
-    def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Count the resources of the trial."""
         self._spending.add(trial)
         self._end.mark_closed(trial.trial_id)
 
-    def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
-    ) -> None:
+    def on_trial_result(self, trial: Trial, result: dict[str, Any], **info: Any) -> None:
         """Count the iteration; add outcome and cause to the last result of a stopped trial."""
         self._spending.epochs += 1
         ending = self._end.trial_end(trial.trial_id)
@@ -81,19 +137,13 @@ class BudgetLimit(Callback):
             result.setdefault(STOP_REASON, outcome.value)
             result.setdefault(STOP_CAUSE, cause)
 
-    def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_complete(self, trial: Trial, **info: Any) -> None:
         """Note that Tune has finished with the trial."""
         self._end.mark_closed(trial.trial_id)
 
-    def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
-        """Note that Tune has finished with the trial."""
-        self._end.mark_closed(trial.trial_id)
+    on_trial_error = on_trial_complete
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """End the sweep if the last trials brought no improvement."""
         reason = self._converged(trials)
         if reason:

@@ -121,9 +121,7 @@ class ExportPrestart(tune.Callback):
         self._num_ended = 0
         self._begun = self._clock()
 
-    def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_complete(self, trials: list[Trial], **info: Any) -> None:
         """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
         elapsed_s = self._clock() - self._begun

@@ -99,14 +99,7 @@ class _Curve(tune.Callback):
     tell: EpochCallback
     points: list[tuple[int, int, dict[str, float]]] = field(default_factory=list)
 
-    def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
-    ) -> None:
+    def on_trial_result(self, result: dict[str, Any], **info: Any) -> None:
         metrics = mlflow_metrics(result)
         epoch = int(result["training_iteration"])
         # A restore repeats epochs.

@@ -186,7 +186,7 @@ def _newest_state(
     damage = []
     for path in snapshot_paths(folder):
         try:
-            state = TuneState(read_snapshot(path).files)
+            state = TuneState(read_snapshot(path))
         except (ValueError, OSError) as error:
             damage.append(str(error))
             continue

@@ -1,14 +1,51 @@
 """Comparison of sweeps."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.objective import Objective
 from tune_tf.space import flat
+from tune_tf.sweep_folder import SweepFolder, sweep_paths
+
+
+@dataclass(frozen=True)
+class SweepList:
+    """The sweeps of a storage path.
+
+    Args:
+        storage_path: Their storage path.
+        sweeps: Newest first.
+        unreadable: Error by name of an unreadable folder.
+    """
+
+    storage_path: Path
+    sweeps: tuple[SweepView, ...]
+    unreadable: Mapping[str, str]
+
+
+def list_sweeps(
+    storage_path: str | Path = "sweeps", clock: Callable[[], float] = time.time
+) -> SweepList:
+    """Read the folders of all sweeps under a storage path.
+
+    Args:
+        storage_path: Parent of the sweeps' folders.
+        clock: Seconds since 1970.
+    """
+    root = Path(storage_path)
+    sweeps, unreadable = [], {}
+    for path in sweep_paths(root):
+        try:
+            sweeps.append(SweepView.of(SweepFolder.open(path), clock))
+        except TuneTfError as error:
+            unreadable[path.name] = str(error)
+    newest_first = sorted(sweeps, key=lambda sweep: sweep.began_s, reverse=True)
+    return SweepList(root, tuple(newest_first), unreadable)
 
 
 @dataclass(frozen=True)
