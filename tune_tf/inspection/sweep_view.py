@@ -16,6 +16,7 @@ from tune_tf.events import EVENT_LOG, EventHistory, has_driver
 from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.results import SweepResult
+from tune_tf.space import flat
 from tune_tf.sweep_folder import SweepFolder
 
 _TRIAL = re.compile(r"trial_(\d+)")
@@ -174,6 +175,11 @@ class SweepView:
     def counts(self) -> dict[str, int]:
         """Number of trials by state, without zeros."""
         return dict(Counter(trial.state for trial in self.trials))
+
+    def active_config(self, trial: TrialView) -> dict[str, Any]:
+        """Return a trial's config by path, without inactive parameters."""
+        space = self.config.space
+        return flat(space.active(trial.result.config), space.parameters)
 
     @property
     def active(self) -> tuple[TrialView, ...]:

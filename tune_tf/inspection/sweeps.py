@@ -9,7 +9,6 @@ from typing import Any
 from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.objective import Objective
-from tune_tf.space import flat
 from tune_tf.sweep_folder import SweepFolder, sweep_paths
 
 
@@ -97,11 +96,7 @@ class Comparison:
     @property
     def best_configs(self) -> dict[str, tuple[Any, ...]]:
         """Best configs by path, one value per sweep; None for a missing one."""
-        configs = []
-        for sweep in self.sweeps:
-            space, best = sweep.config.space, sweep.best
-            values = space.active(best.result.config) if best else {}
-            configs.append(flat(values, space.parameters))
+        configs = [sweep.active_config(sweep.best) if sweep.best else {} for sweep in self.sweeps]
         paths = dict.fromkeys(path for config in configs for path in config)
         return {path: tuple(config.get(path) for config in configs) for path in paths}
 

@@ -14,7 +14,6 @@ from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.outcome import is_finite
-from tune_tf.space import flat
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -198,9 +197,7 @@ def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
         "mlflow_run_id": trial.mlflow_run_id,
         "feasible": result.feasible,
     }
-    space = sweep.config.space
-    config = flat(space.active(result.config), space.parameters)
-    row.update({f"{_CONFIG}{path}": value for path, value in config.items()})
+    row.update({f"{_CONFIG}{path}": it for path, it in sweep.active_config(trial).items()})
     row.update(result.metrics)
     return {name: value for name, value in row.items() if value is not None}
 

@@ -1,18 +1,30 @@
 """``sweep.py plan``: forecast what a sweep will take."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
-from tune_tf.cli.options import FileArgument, JsonOption, OverridesArgument, SettingsOption
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tune_tf.config import SweepConfig
-    from tune_tf.forecast import Forecast, ModelForecast, Range
+from tune_tf.cli.console import (
+    borderless_table,
+    bullet_list,
+    make_console,
+    measurement_progress,
+    print_json,
+)
+from tune_tf.cli.options import (
+    FileArgument,
+    JsonOption,
+    OverridesArgument,
+    SettingsOption,
+    read_config,
+)
+from tune_tf.config import SweepConfig
+from tune_tf.forecast import Forecast, ModelForecast, Range, write_forecast
+from tune_tf.forecast.text import range_text, seconds_text
+from tune_tf.formatting import bytes_text
 
 
 def plan(
@@ -29,19 +41,15 @@ def plan(
 
     Example: `sweep.py plan search_spaces/digits_cnn.yaml`
     """
-    from tune_tf.config import SweepConfig
-
-    config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
+    config = read_config(file, overrides, settings)
     forecast, path = print_and_save_forecast(config, file.parent.absolute(), quiet=as_json)
     if as_json:
-        from tune_tf.cli.terminal.console import print_json
-
         print_json({**forecast.to_dict(), "path": str(path)})
 
 
 def print_and_save_forecast(
-    config: "SweepConfig", base_dir: "Path", *, quiet: bool
-) -> "tuple[Forecast, Path]":
+    config: SweepConfig, base_dir: Path, *, quiet: bool
+) -> tuple[Forecast, Path]:
     """Forecast a sweep, print the forecast and save it for a run of the same settings.
 
     Args:
@@ -52,11 +60,7 @@ def print_and_save_forecast(
     Returns:
         The forecast, and the file that holds it.
     """
-    from rich.console import Console
-
-    from tune_tf.cli.terminal.console import make_console, measurement_progress
     from tune_tf.estimate.planning import forecast_sweep
-    from tune_tf.forecast import write_forecast
 
     with measurement_progress(Console(stderr=True, quiet=quiet)) as tell:
         forecast = forecast_sweep(config, base_dir=base_dir, on_progress=tell)
@@ -68,10 +72,8 @@ def print_and_save_forecast(
     return forecast, path
 
 
-def print_forecast(forecast: "Forecast", console: "Console") -> None:
+def print_forecast(forecast: Forecast, console: Console) -> None:
     """Print a forecast as tables."""
-    from rich.text import Text
-
     console.print(f"[bold]{forecast.name}[/]: what it will take, on {forecast.machine}")
     console.print(_models(forecast))
     console.print()
@@ -79,15 +81,13 @@ def print_forecast(forecast: "Forecast", console: "Console") -> None:
     console.print("\n[bold]Where the time goes[/]")
     console.print(_phases(forecast))
     console.print("\n[bold]Assumptions[/]", style="dim")
-    console.print(_list(forecast.assumptions), style="dim")
+    console.print(bullet_list(forecast.assumptions), style="dim")
     for warning in forecast.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
 
 
-def _models(forecast: "Forecast") -> "Table":
-    from rich.table import Table
+def _models(forecast: Forecast) -> Table:
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
     has_gpus = any(model.gpu_memory_bytes is not None for model in forecast.models)
     headers = [
         "model",
@@ -99,16 +99,13 @@ def _models(forecast: "Forecast") -> "Table":
     ]
     if has_gpus:
         headers.insert(3, "GPU memory")
-    for number, header in enumerate(headers):
-        table.add_column(header, justify="right" if number else "left", no_wrap=True)
+    table = borderless_table(*headers, right=headers[1:])
     for model in forecast.models:
         table.add_row(*_row(model, has_gpus=has_gpus))
     return table
 
 
-def _row(model: "ModelForecast", *, has_gpus: bool) -> list[str]:
-    from tune_tf.forecast.text import range_text
-    from tune_tf.formatting import bytes_text
+def _row(model: ModelForecast, *, has_gpus: bool) -> list[str]:
 
     def known(num_bytes: int | None) -> str:
         return "-" if num_bytes is None else bytes_text(num_bytes)
@@ -126,11 +123,7 @@ def _row(model: "ModelForecast", *, has_gpus: bool) -> list[str]:
     return cells
 
 
-def _totals(forecast: "Forecast") -> "Table":
-    from rich.table import Table
-
-    from tune_tf.forecast.text import seconds_text
-    from tune_tf.formatting import bytes_text
+def _totals(forecast: Forecast) -> Table:
 
     def count(value: float) -> str:
         return f"{value:,.0f}"
@@ -138,12 +131,10 @@ def _totals(forecast: "Forecast") -> "Table":
     def hours(value: float) -> str:
         return f"{value:.2g}"
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("the sweep", no_wrap=True)
-    for header in ("likely", "from", "to"):
-        table.add_column(header, justify="right", no_wrap=True)
+    ranges = ("likely", "from", "to")
+    table = borderless_table("the sweep", *ranges, right=ranges)
 
-    def add(what: str, value: "Range", to_text: "Callable[[float], str]") -> None:
+    def add(what: str, value: Range, to_text: Callable[[float], str]) -> None:
         table.add_row(what, *(to_text(each) for each in (value.likely, value.low, value.high)))
 
     add("wall time", forecast.wall_s, seconds_text)
@@ -164,22 +155,9 @@ def _totals(forecast: "Forecast") -> "Table":
     return table
 
 
-def _phases(forecast: "Forecast") -> "Table":
-    from rich.table import Table
-
-    from tune_tf.forecast.text import range_text, seconds_text
+def _phases(forecast: Forecast) -> Table:
 
     table = Table.grid(padding=(0, 2, 0, 2))
     for what, seconds in forecast.phases.items():
         table.add_row(what, range_text(seconds, seconds_text))
-    return table
-
-
-def _list(sentences: "Sequence[str]") -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 1, 0, 2))
-    for sentence in sentences:
-        table.add_row("-", Text(sentence))
     return table

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,8 +13,10 @@ from tune_tf.cli.options import (
     JsonOption,
     StoragePathOption,
     SweepArgument,
+    allow_remote_ray,
 )
-from tune_tf.cli.terminal.local_ray import allow_remote_ray
+from tune_tf.sweep.state.config_diff import extended_budget
+from tune_tf.sweep_folder import SweepFolder
 
 _LIMIT = "A number, `+` and a number to add, or `none`."
 
@@ -44,9 +47,6 @@ def extend(
 
     Example: `sweep.py extend digits-cnn --num-samples +20`
     """
-    from tune_tf.sweep.state.config_diff import extended_budget
-    from tune_tf.sweep_folder import SweepFolder
-
     given = {
         "num_samples": num_samples,
         "time_budget_s": time_budget_s,
@@ -59,15 +59,12 @@ def extend(
     budget = {name: value for name, value in given.items() if value is not None}
     folder = SweepFolder.open(sweep, storage_path)
     allow_remote_ray(os.environ, folder.config.cluster.address)
-    from tune_tf.cli.terminal.result_tables import print_result
-    from tune_tf.cli.terminal.session import session
+    from tune_tf.cli.progress import drive_in_terminal
     from tune_tf.sweep import extend_sweep
 
     larger = extended_budget(folder.config.budget, budget)
     config = folder.config.model_copy(update={"budget": larger})
-    with session(config, quiet=as_json) as callbacks:
-        result = extend_sweep(folder.path, budget, callbacks=callbacks)
-    raise typer.Exit(print_result(result, as_json=as_json))
+    drive_in_terminal(partial(extend_sweep, folder.path, budget), config, as_json=as_json)
 
 
 def resume(
@@ -89,12 +86,10 @@ def resume(
 
     Example: `sweep.py resume digits-cnn`
     """
-    from tune_tf.sweep_folder import SweepFolder
-
     folder = SweepFolder.open(sweep, storage_path)
     allow_remote_ray(os.environ, folder.config.cluster.address)
-    from tune_tf.cli.terminal.result_tables import print_result
-    from tune_tf.cli.terminal.session import session
+    from tune_tf.cli.progress import drive_in_terminal
+    from tune_tf.cli.result_tables import print_result
     from tune_tf.sweep import resume_sweep
     from tune_tf.sweep.sweep_result import settled_result
 
@@ -102,6 +97,5 @@ def resume(
         sys.stderr.write(f"{folder.sweep_id} has ended: there is nothing to resume\n")
         raise typer.Exit(print_result(settled, as_json=as_json))
     config = (folder.edited() if allow_changes else None) or folder.config
-    with session(config, quiet=as_json) as callbacks:
-        result = resume_sweep(folder.path, allow_changes=allow_changes, callbacks=callbacks)
-    raise typer.Exit(print_result(result, as_json=as_json))
+    resumed = partial(resume_sweep, folder.path, allow_changes=allow_changes)
+    drive_in_terminal(resumed, config, as_json=as_json)

@@ -1,23 +1,23 @@
 """``sweep.py scale``: measure how a workload scales."""
 
-import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
+from tune_tf.cli.console import borderless_table, bullet_list, measurement_progress, print_json
 from tune_tf.cli.options import (
     AddressOption,
     FileArgument,
     JsonOption,
     OverridesArgument,
     SettingsOption,
+    read_config,
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from tune_tf.estimate.scaling import Scaling, ScalingFiles
 
 _WIDE = 112  # terminal columns for all numbers
@@ -46,12 +46,7 @@ def scale(
 
     Example: `sweep.py scale search_spaces/digits_cnn.yaml`
     """
-    from tune_tf.config import SweepConfig
-
-    config = SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
-    from rich.console import Console
-
-    from tune_tf.cli.terminal.console import measurement_progress
+    config = read_config(file, overrides, settings)
     from tune_tf.estimate.scaling import scale_workload, write_scaling
 
     with measurement_progress(Console(stderr=True, quiet=as_json)) as tell:
@@ -67,31 +62,24 @@ def scale(
         kept = write_scaling(scaling, config)
     if as_json:
         data = {"path": str(kept.folder), "mlflow_run_id": kept.mlflow_run_id}
-        typer.echo(json.dumps({**scaling.to_dict(), **data}, indent=2, default=str))
+        print_json({**scaling.to_dict(), **data})
     else:
         _print(scaling, kept, Console())
 
 
-def _print(scaling: "Scaling", kept: "ScalingFiles", console: "Console") -> None:
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
+def _print(scaling: "Scaling", kept: "ScalingFiles", console: Console) -> None:
     from tune_tf.estimate.scaling.table import HEADERS, NARROW, table_of
 
     console.print(
         f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",
         highlight=False,
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = [
         number
         for number, header in enumerate(HEADERS)
         if console.width >= _WIDE or header not in NARROW
     ]
-    for number in columns:
-        justify: Literal["left", "right"] = "right" if number else "left"
-        table.add_column(HEADERS[number], justify=justify, no_wrap=True)
+    table = borderless_table(*(HEADERS[number] for number in columns), right=HEADERS[1:])
     errors: list[tuple[str, str]] = []
     for title, rows in table_of(scaling.measurements):
         table.add_row(Text(title, style="bold"))
@@ -105,11 +93,11 @@ def _print(scaling: "Scaling", kept: "ScalingFiles", console: "Console") -> None
     for name, error in errors:
         console.print(Text(f"{name}: not measured: {error}", style="red"))
     console.print("\n[bold]Advice[/]")
-    console.print(_list(scaling.advice.sentences))
+    console.print(bullet_list(scaling.advice.sentences))
     console.print("\n[bold]For the sweep file[/]")
     console.print(Padding(Text(scaling.advice.settings, style="cyan"), (0, 0, 0, 2)))
     console.print("\n[bold]Method[/]", style="dim")
-    console.print(_list(scaling.how), style="dim")
+    console.print(bullet_list(scaling.how), style="dim")
     console.print(Text(f"\nPage and picture: {kept.folder / 'scale.html'}"), soft_wrap=True)
     if scaling.profile:
         console.print(
@@ -121,13 +109,3 @@ def _print(scaling: "Scaling", kept: "ScalingFiles", console: "Console") -> None
         )
     if kept.mlflow_run_id is not None:
         console.print(Text(f"MLflow run: {kept.mlflow_run_id}"), soft_wrap=True)
-
-
-def _list(sentences: "Sequence[str]") -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 1, 0, 2))
-    for sentence in sentences:
-        table.add_row("-", Text(sentence))
-    return table
