@@ -1,9 +1,12 @@
-"""MLflow store of an existing sweep."""
+"""MLflow store of an existing sweep: its runs, and delivery of what they lack."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tune_tf.config import MLflowSettings
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
@@ -12,6 +15,70 @@ from tune_tf.tracking.runs import TrackedSweep, connect, find_run_ids
 from tune_tf.tracking.sync import Delivery, deliver, end_runs
 from tune_tf.tracking.writing.run_update import PARENT
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+@dataclass(frozen=True)
+class MLflowStore:
+    """MLflow store with the runs of a sweep.
+
+    Args:
+        tracking_uri: URI of the store; may hold a password.
+        run_ids: MLflow's run ids by trial id, and that of the sweep's run.
+    """
+
+    client: "MlflowClient"
+    tracking_uri: str = field(repr=False)
+    experiment_name: str
+    run_ids: dict[str, str]
+
+    @classmethod
+    def open(cls, folder: SweepFolder) -> Self:
+        """Connect to the store and find the runs of a sweep.
+
+        Raises:
+            InvalidSettingsError: The sweep is not tracked.
+            StoreUnavailableError: The store does not answer, or has no run of the sweep.
+        """
+        uri, settings = _tracking(folder)
+        client = connect(uri)
+        try:
+            run_ids = find_run_ids(client, settings.experiment_name, folder.sweep_id)
+        except Exception as error:
+            lines = store_error_text(error, uri).splitlines()
+            raise StoreUnavailableError(
+                f"the MLflow store of {folder.sweep_id} does not answer: "
+                f"{lines[-1] if lines else type(error).__name__}"
+            ) from error
+        if PARENT not in run_ids:
+            raise StoreUnavailableError(
+                f"MLflow has no runs of {folder.sweep_id}: deliver them with `tune-tf sync "
+                f"{folder.path}`"
+            )
+        return cls(client, uri, settings.experiment_name, run_ids)
+
+    @property
+    def parent_run_id(self) -> str:
+        """MLflow's id of the sweep's run."""
+        return self.run_ids[PARENT]
+
+    @contextlib.contextmanager
+    def clear_errors(self, problem: str) -> Iterator[None]:
+        """Raise MLflow's errors as StoreUnavailableError, without passwords."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            yield
+        except MlflowException as error:
+            text = store_error_text(error, self.tracking_uri)
+            raise StoreUnavailableError(f"{problem}: {text}") from error
+
+
+def store_error_text(error: Exception, tracking_uri: str) -> str:
+    """Return the text of a store's error, which may quote its URI with a password, without it."""
+    return mask_secrets(str(error).replace(tracking_uri, "the store")).strip()
 
 
 @dataclass(frozen=True)
@@ -64,67 +131,17 @@ def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Clo
 
 
 def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
-    if folder.config.mlflow is None or folder.tracking_uri is None:
-        raise InvalidSettingsError(
-            [f"{folder.sweep_id} is not tracked: its settings have no mlflow section"]
-        )
+    uri, settings = _tracking(folder)
     return TrackedSweep(
-        folder.sweep_id,
-        folder.tracking_uri,
-        folder.config.mlflow.experiment_name,
-        marker=NUM_ENDED_METRIC,
-        reopen=True,
+        folder.sweep_id, uri, settings.experiment_name, marker=NUM_ENDED_METRIC, reopen=True
     )
 
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-
-@dataclass(frozen=True)
-class MLflowStore:
-    """MLflow store with the runs of a sweep.
-
-    Args:
-        tracking_uri: URI of the store; may hold a password.
-        run_ids: MLflow's run ids by trial id, and that of the sweep's run.
-    """
-
-    client: "MlflowClient"
-    tracking_uri: str = field(repr=False)
-    experiment_name: str
-    run_ids: dict[str, str]
-
-    @classmethod
-    def open(cls, folder: SweepFolder) -> Self:
-        """Connect to the store and find the runs of a sweep.
-
-        Raises:
-            InvalidSettingsError: The sweep is not tracked.
-            StoreUnavailableError: The store does not answer, or has no run of the sweep.
-        """
-        settings, uri = folder.config.mlflow, folder.tracking_uri
-        if settings is None or uri is None:
-            raise InvalidSettingsError(
-                [f"{folder.sweep_id} is not tracked: its settings have no mlflow section"]
-            )
-        client = connect(uri)
-        try:
-            run_ids = find_run_ids(client, settings.experiment_name, folder.sweep_id)
-        except Exception as error:
-            lines = mask_secrets(str(error).replace(uri, "the store")).strip().splitlines()
-            raise StoreUnavailableError(
-                f"the MLflow store of {folder.sweep_id} does not answer: "
-                f"{lines[-1] if lines else type(error).__name__}"
-            ) from error
-        if PARENT not in run_ids:
-            raise StoreUnavailableError(
-                f"MLflow has no runs of {folder.sweep_id}: deliver them with `tune-tf sync "
-                f"{folder.path}`"
-            )
-        return cls(client, uri, settings.experiment_name, run_ids)
-
-    @property
-    def parent_run_id(self) -> str:
-        """MLflow's id of the sweep's run."""
-        return self.run_ids[PARENT]
+def _tracking(folder: SweepFolder) -> tuple[str, MLflowSettings]:
+    """Return the tracking URI and settings; raise InvalidSettingsError without tracking."""
+    uri, settings = folder.tracking_uri, folder.config.mlflow
+    if settings is None or uri is None:
+        raise InvalidSettingsError(
+            [f"{folder.sweep_id} is not tracked: its settings have no mlflow section"]
+        )
+    return uri, settings

@@ -22,6 +22,7 @@ from ray.tune.experiment import Trial
 from tune_tf.config import BudgetSettings
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.resources import TrialResources
+from tune_tf.sweep.cluster import cluster
 from tune_tf.tracking.trial_run import throwaway_run
 from tune_tf.workload import Config, Workload
 
@@ -45,13 +46,17 @@ class ModelFolder:
 
 
 class ModelExportProcess:
-    """Context manager of a process that saves models in MLflow's format."""
+    """Context manager of a process that saves models in MLflow's format.
+
+    The process starts when needed, on a temporary Ray cluster if none is connected.
+    """
 
     def __init__(self) -> None:
         self._actor: Any = None
+        self._cluster = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Return self; the process starts when needed."""
+        """Return self."""
         return self
 
     def __exit__(
@@ -61,13 +66,15 @@ class ModelExportProcess:
         traceback: TracebackType | None,
     ) -> None:
         """End the process if it was started."""
-        if self._actor is not None:
-            ray.kill(self._actor)
-            self._actor = None
+        with self._cluster:
+            if self._actor is not None:
+                ray.kill(self._actor)
+                self._actor = None
 
     def start(self) -> None:
         """Start the process, unless it is running, without waiting for it."""
         if self._actor is None:
+            self._cluster.enter_context(cluster())
             # Reserves no CPU, so it neither waits for trials nor delays them.
             self._actor = ray.remote(num_cpus=0, max_restarts=0)(_ExportActor).remote()
 

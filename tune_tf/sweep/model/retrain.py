@@ -3,10 +3,10 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
@@ -17,7 +17,6 @@ from tune_tf.data.joined_rows import all_to_train
 from tune_tf.errors import (
     DivergedError,
     InvalidSettingsError,
-    StoreUnavailableError,
     WorkerError,
     did_you_mean,
     one_of,
@@ -29,9 +28,9 @@ from tune_tf.results import TrialResult
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment, runs_as_user
 from tune_tf.sweep.mlflow_store import MLflowStore
-from tune_tf.sweep.model.export_process import ModelExportProcess, ModelFolder
+from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.final_parallelism import final_parallelism, final_resources
-from tune_tf.sweep.model.retrained_run import FinalModelRun, record_final_model
+from tune_tf.sweep.model.retrained_run import FinalModelResult, RetrainRows, record_final_model
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_metrics
@@ -42,40 +41,11 @@ from tune_tf.trainables.factory import check_cluster
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.workload import Config, Data, Workload, with_mixin
 
-_log = logging.getLogger(__name__)
-
-RetrainRows = Literal["train+validation", "train"]
 EpochCallback = Callable[[int, Mapping[str, float]], None]
 
 _ON: tuple[RetrainRows, ...] = ("train+validation", "train")
 _MODEL = "model"
 _KERAS_FILE = Path("data", "model.keras")  # MLflow's layout
-
-
-@dataclass(frozen=True)
-class FinalModelResult:
-    """Final model of a sweep.
-
-    Args:
-        trial: Trial whose config was used.
-        on: Rows used for training.
-        path: Folder with the model in MLflow's format, the checkpoint and the results.
-        model_path: The model as a ``.keras`` file.
-        metrics: Metrics of the last epoch, and ``test_...`` metrics of the test rows.
-        mlflow_run_id: Id of the model's MLflow run, if any.
-        model_uri: URI for ``mlflow.keras.load_model``; None if MLflow does not have the model.
-    """
-
-    sweep_id: str
-    trial: TrialResult
-    on: RetrainRows
-    path: Path
-    model_path: Path
-    metrics: Mapping[str, float]
-    num_epochs: int
-    parallelism: Parallelism
-    mlflow_run_id: str | None = None
-    model_uri: str | None = None
 
 
 class _AllRows:
@@ -185,7 +155,9 @@ def retrain_trial(
         num_epochs=curve.points[-1][0],
         parallelism=spread,
     )
-    return _record_run(done, store, model, curve, test_metrics, started)
+    if store is None:
+        return done
+    return record_final_model(done, store, model, curve.points, test_metrics, started)
 
 
 def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
@@ -259,35 +231,3 @@ def _train(
     if trial.status != Trial.TERMINATED or trial.checkpoint is None:
         raise KeyboardInterrupt
     return trial
-
-
-def _record_run(
-    done: FinalModelResult,
-    store: MLflowStore | None,
-    model: ModelFolder,
-    curve: _Curve,
-    test_metrics: Mapping[str, float],
-    started: datetime,
-) -> FinalModelResult:
-    """Record the MLflow run; a failure only logs a warning, as the model is on disk."""
-    if store is None:
-        return done
-    try:
-        run = record_final_model(
-            FinalModelRun(
-                name=done.path.name,
-                sweep_id=done.sweep_id,
-                trial=done.trial,
-                on=done.on,
-                parallelism=done.parallelism,
-                points=tuple(curve.points),
-                test_metrics=test_metrics,
-                started=started,
-            ),
-            model,
-            store,
-        )
-    except StoreUnavailableError as error:
-        _log.warning("%s; the model is in %s", error, done.path)
-        return done
-    return replace(done, mlflow_run_id=run[0], model_uri=run[1])
