@@ -258,7 +258,7 @@ def train_nothing() -> None:
 
     class Stopping(callbacks.BudgetLimit):
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            super().on_trial_start(iteration, trials, trial, **info)
+            super().on_trial_start(trial=trial, **info)
             if trial.config["batch_size"] == IS_PRUNED:
                 self._end.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
 

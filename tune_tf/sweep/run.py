@@ -27,7 +27,7 @@ from tune_tf.sweep.runner import run_trials
 from tune_tf.sweep.state.config_diff import changes_between, check_changes, extended_budget
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import ForecastActuals, settled_result
+from tune_tf.sweep.sweep_result import copy_forecast, settled_result
 from tune_tf.sweep_folder import SweepFolder
 
 _EVERY_S = 1.0
@@ -106,17 +106,17 @@ def run_sweep(
         TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
     """
     base_dir = Path(base_dir or Path.cwd())
-    actuals = ForecastActuals.begin()
+    begun_s = time.time()
     with cluster(config.cluster, base_dir):
         if is_remote_client():
             check_paths(config)
             return run_on_cluster(run_sweep, config, callbacks=callbacks)
         plan = plan_sweep(config, base_dir=base_dir)
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
-        actuals.copy_forecast(folder)
+        copy_forecast(folder)
         with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
             first = Recovery(SweepStorage.of(folder.path, config))
-            return run_trials(folder, plan, event_log, actuals, first, [*callbacks, *drawn])
+            return run_trials(folder, plan, event_log, begun_s, first, [*callbacks, *drawn])
 
 
 def resume_sweep(
@@ -153,10 +153,10 @@ def resume_sweep(
             return run_on_cluster(
                 resume_sweep, folder.path, allow_changes=allow_changes, callbacks=callbacks
             )
-    actuals = ForecastActuals.begin()
+    begun_s = time.time()
     with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
         folder = _apply_edits(folder, event_log, allowed=allow_changes)
-        return _resume(folder, event_log, actuals, [*callbacks, *drawn])
+        return _resume(folder, event_log, begun_s, [*callbacks, *drawn])
 
 
 def extend_sweep(
@@ -187,7 +187,7 @@ def extend_sweep(
     if is_remote_client(folder.config.cluster):
         with cluster(folder.config.cluster, folder.base_dir):
             return run_on_cluster(extend_sweep, folder.path, budget, callbacks=callbacks)
-    actuals = ForecastActuals.begin()
+    begun_s = time.time()
     with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
         folder = _apply_edits(folder, event_log, allowed=False)
         larger = extended_budget(
@@ -195,7 +195,7 @@ def extend_sweep(
         )
         config = folder.config.model_copy(update={"budget": larger})
         return _resume(
-            _change_config(folder, event_log, config), event_log, actuals, [*callbacks, *drawn]
+            _change_config(folder, event_log, config), event_log, begun_s, [*callbacks, *drawn]
         )
 
 
@@ -219,11 +219,11 @@ def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig
 def _resume(
     folder: SweepFolder,
     event_log: EventLog,
-    actuals: ForecastActuals,
+    begun_s: float,
     callbacks: Sequence[tune.Callback],
 ) -> SweepResult:
     recovery = recover(folder.path, folder.config)
     with cluster(folder.config.cluster, folder.base_dir):
         plan = plan_sweep(folder.config, base_dir=folder.base_dir)
         recovery.write()
-        return run_trials(folder, plan, event_log, actuals, recovery, callbacks)
+        return run_trials(folder, plan, event_log, begun_s, recovery, callbacks)

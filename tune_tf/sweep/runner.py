@@ -26,7 +26,7 @@ from tune_tf.sweep.plan import (
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.state.snapshots import Snapshots
 from tune_tf.sweep.stopper import ControlRequests, SweepStopper, Target, interrupt_sweep
-from tune_tf.sweep.sweep_result import ForecastActuals, record_result, sweep_result, trial_name
+from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result, trial_name
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
 from tune_tf.trainables import trainable
@@ -64,13 +64,14 @@ def run_trials(
     folder: SweepFolder,
     plan: SweepPlan,
     event_log: EventLog,
-    actuals: ForecastActuals,
+    begun_s: float,
     recovery: Recovery,
     callbacks: Sequence[tune.Callback],
 ) -> SweepResult:
     """Run a sweep until it ends or is interrupted.
 
-    This process holds the lock of ``event_log``. ``callbacks`` are called after the sweep's own.
+    This process holds the lock of ``event_log``. The session began at ``begun_s``, in seconds since
+    1970. ``callbacks`` are called after the sweep's own.
     """
     parts = _make_parts(folder, plan, event_log, recovery)
     tracker = parts.tracker
@@ -87,19 +88,10 @@ def run_trials(
     ):
         analysis = _run_tune(parts, search, [*sweep_callbacks(parts, export_process), *callbacks])
         parts.retention.remove_unneeded()
-        result = sweep_result(
-            folder,
-            recovery.storage,
-            analysis.trials,
-            parts.outcome_tracker,
-            tracker,
-            event_log,
-            parts.stopper,
-            unasked=not search.is_finished(),
-        )
-        actuals.write(result, closed=False)
+        result = sweep_result(parts, analysis.trials, unasked=not search.is_finished())
+        record_actuals(result, begun_s, closed=False)
         left = record_result(result, folder, tracker, export_process)
-        actuals.write(result, closed=True)
+        record_actuals(result, begun_s, closed=True)
         event_log.record_session_end(
             interrupted=result.interrupted,
             run_ids=tracker.run_ids() if tracker else {},

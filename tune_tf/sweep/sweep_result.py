@@ -1,16 +1,16 @@
-"""Result of a sweep, and its report and best model."""
+"""Result of a sweep, its report and best model, and its actuals beside the forecast."""
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ray.tune.experiment import Trial
 
-from tune_tf.constraint import Constraint, is_feasible
+from tune_tf.constraint import is_feasible
 from tune_tf.errors import UnknownMetricError
-from tune_tf.events import EventHistory, EventLog, TrialEvents
+from tune_tf.events import EventHistory, TrialEvents
 from tune_tf.forecast import (
     Actuals,
     ForecastWithActuals,
@@ -19,19 +19,21 @@ from tune_tf.forecast import (
     write_actuals,
 )
 from tune_tf.inspection import SweepState, SweepView
-from tune_tf.objective import Objective
-from tune_tf.outcome import STOP_CAUSE, Outcome
+from tune_tf.outcome import STOP_CAUSE
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.model.best_model import log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking import MLflowCallback, OutcomeTracker
+from tune_tf.tracking import MLflowCallback
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 from tune_tf.tracking.run_outcome import error_cause
 from tune_tf.tracking.tags import trial_number
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
+
+if TYPE_CHECKING:
+    from tune_tf.sweep.callbacks import SweepParts
+
+_log = logging.getLogger(__name__)
 
 
 def trial_name(trial: Trial) -> str:
@@ -47,120 +49,73 @@ def cause_in(trial: Trial) -> str | None:
     return cause
 
 
-def trial_result(
-    trial: Trial,
-    outcome: Outcome | None,
-    constraints: Sequence[Constraint],
-    objectives: Sequence[Objective],
-    storage: SweepStorage,
-    page: TrialEvents | None = None,
-) -> TrialResult:
+def sweep_result(parts: "SweepParts", trials: Sequence[Trial], *, unasked: bool) -> SweepResult:
+    """Return the result of a sweep.
+
+    ``unasked`` says whether the sweep was interrupted before all trials were proposed.
+    """
+    folder, events = parts.folder, parts.event_log.history.trials
+    results = (_trial_result(trial, parts, events.get(trial.trial_id)) for trial in trials)
+    return SweepResult(
+        sweep_id=folder.sweep_id,
+        path=folder.path,
+        config=folder.config,
+        base_dir=folder.base_dir,
+        trials=tuple(sorted(results, key=lambda result: result.number)),
+        mlflow_run_id=parts.tracker.parent_run_id if parts.tracker else None,
+        ended_early=parts.stopper.reason,
+        unasked=unasked,
+    )
+
+
+def _trial_result(trial: Trial, parts: "SweepParts", events: TrialEvents | None) -> TrialResult:
     """Return the result of a trial.
 
-    The trial's events in ``page`` include a removal of checkpoints that Tune still lists, and the
-    cause of a failure in an earlier session.
+    Its events include a removal of checkpoints that Tune still lists, and the cause of a failure in
+    an earlier session.
     """
-    last = latest_result(trial)
-    checkpoints_removed = page is not None and page.checkpoints_removed
-    checkpoint = None if checkpoints_removed else trial.checkpoint
-    place = storage.place(checkpoint.path) if checkpoint else None
+    config, last = parts.folder.config, latest_result(trial)
+    removed = events is not None and events.checkpoints_removed
+    checkpoint = None if removed else trial.checkpoint
     return TrialResult(
         trial_id=trial.trial_id,
         number=trial_number(trial),
         config=trial.config,
-        outcome=outcome,
-        cause=cause_in(trial) or (page.cause if page else None),
+        outcome=parts.outcome_tracker.outcomes.get(trial.trial_id),
+        cause=cause_in(trial) or (events.cause if events else None),
         iterations=int(last.get("training_iteration", 0)),
-        metrics=kept_metrics(last, constraints, objectives),
-        checkpoint=place,
-        feasible=is_feasible(constraints, last),
-        checkpoints_removed=checkpoints_removed,
+        metrics=kept_metrics(last, config.constraints, config.objectives),
+        checkpoint=parts.recovery.storage.place(checkpoint.path) if checkpoint else None,
+        feasible=is_feasible(config.constraints, last),
+        checkpoints_removed=removed,
     )
 
 
-_log = logging.getLogger(__name__)
+def copy_forecast(folder: SweepFolder) -> None:
+    """Copy the forecast of the sweep's settings, if any, into its folder."""
+    forecast = read_forecast(folder.config)
+    if forecast is not None:
+        write_actuals(folder.path, ForecastWithActuals(forecast, None))
 
 
-@dataclass(frozen=True)
-class ForecastActuals:
-    """Comparison of a sweep's forecast with its actuals.
+def record_actuals(result: SweepResult, begun_s: float, *, closed: bool) -> None:
+    """Write the actuals of a sweep that has a forecast.
 
     Args:
+        result: The sweep's result.
         begun_s: Start of this session, before that of Ray, in seconds since 1970.
+        closed: Whether the report and the best model have been written.
     """
-
-    begun_s: float
-    clock: Callable[[], float] = time.time
-
-    @classmethod
-    def begin(cls, clock: Callable[[], float] = time.time) -> "ForecastActuals":
-        """Start the clock of a session."""
-        return cls(clock(), clock)
-
-    def copy_forecast(self, folder: SweepFolder) -> None:
-        """Copy the forecast of the sweep's settings, if any, into its folder."""
-        forecast = read_forecast(folder.config)
-        if forecast is not None:
-            write_actuals(folder.path, ForecastWithActuals(forecast, None))
-
-    def write(self, result: SweepResult, *, closed: bool) -> None:
-        """Write the actuals of a sweep that has a forecast.
-
-        ``closed`` says whether the report and the best model have been written.
-        """
-        saved = read_actuals(result.path)
-        if saved is None:
-            return
-        earlier = EventHistory.read(result.path).sessions[:-1]
-        worked_s = sum(session.last_s - session.begun_s for session in earlier)
-        actuals = Actuals.of(result, worked_s + self.clock() - self.begun_s, closed=closed)
-        try:
-            write_actuals(result.path, ForecastWithActuals(saved.forecast, actuals))
-        except OSError as error:
-            _log.warning("the actuals of %s could not be written: %s", result.sweep_id, error)
-
-
-_logger = logging.getLogger(__name__)
-
-
-def sweep_result(
-    folder: SweepFolder,
-    storage: SweepStorage,
-    trials: Sequence[Trial],
-    outcome_tracker: OutcomeTracker,
-    tracker: MLflowCallback | None,
-    event_log: EventLog,
-    end: SweepStopper,
-    *,
-    unasked: bool,
-) -> SweepResult:
-    """Collect the result of a sweep.
-
-    ``end`` holds the reason of an early end; ``unasked`` says whether the sweep was interrupted
-    before all trials were proposed.
-    """
-    config, pages = folder.config, event_log.history.trials
-    results = (
-        trial_result(
-            trial,
-            outcome_tracker.outcomes.get(trial.trial_id),
-            config.constraints,
-            config.objectives,
-            storage,
-            pages.get(trial.trial_id),
-        )
-        for trial in trials
-    )
-    return SweepResult(
-        sweep_id=folder.sweep_id,
-        path=folder.path,
-        config=config,
-        base_dir=folder.base_dir,
-        trials=tuple(sorted(results, key=lambda result: result.number)),
-        mlflow_run_id=tracker.parent_run_id if tracker else None,
-        ended_early=end.reason,
-        unasked=unasked,
-    )
+    saved = read_actuals(result.path)
+    if saved is None:
+        return
+    earlier = EventHistory.read(result.path).sessions[:-1]
+    worked_s = sum(session.last_s - session.begun_s for session in earlier)
+    actuals = Actuals.of(result, worked_s + time.time() - begun_s, closed=closed)
+    try:
+        write_actuals(result.path, ForecastWithActuals(saved.forecast, actuals))
+    except OSError as error:
+        _log.warning("the actuals of %s could not be written: %s", result.sweep_id, error)
 
 
 def settled_result(folder: SweepFolder) -> SweepResult | None:
@@ -228,5 +183,5 @@ def _write_report(result: SweepResult) -> dict[str, Path]:
             partial.unlink()
         return write_report(result, folder)
     except OSError as error:
-        _logger.warning("the report of %s could not be written: %s", result.sweep_id, error)
+        _log.warning("the report of %s could not be written: %s", result.sweep_id, error)
         return {}
