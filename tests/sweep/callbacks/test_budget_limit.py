@@ -21,7 +21,7 @@ class Sweep:
     """A sweep whose trials do what the test says, on a clock that only the test moves."""
 
     def __init__(self, state=None, **budget):
-        from tune_tf.sweep.callbacks.budget_limit import BudgetLimit, Spending
+        from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
         from tune_tf.sweep.runner import _target
         from tune_tf.sweep.stopper import SweepStopper
 
@@ -29,9 +29,7 @@ class Sweep:
         config = SweepConfig.from_dict({**SWEEP, "budget": {"num_samples": 50, **budget}})
         self.end = SweepStopper("small", _target(config))
         self.outcome_tracker = SimpleNamespace(outcomes={})
-        self.keeper = BudgetLimit(
-            config, self.end, self.outcome_tracker, lambda: Spending(clock=lambda: self.now)
-        )
+        self.keeper = BudgetLimit(config, self.end, self.outcome_tracker, clock=lambda: self.now)
         if state is not None:
             self.keeper.set_state(state)
         self.keeper.setup()

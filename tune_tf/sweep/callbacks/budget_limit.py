@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ray.tune import Callback
@@ -18,66 +19,31 @@ from tune_tf.tracking.outcome_tracker import latest_result
 _HOUR_S = 3600
 
 
+@dataclass
 class Spending:
-    """Counter of epochs and reserved device hours over all sessions of a sweep."""
+    """Resources spent over all sessions of a sweep.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._updated_s = clock()
-        self._running: dict[str, Trial] = {}
-        self.epochs = 0
-        """Iterations of all trials, including repeated ones."""
-        self.time_s = 0.0
-        """Running time of the sweep in seconds."""
-        self._cpu_s = self._gpu_s = 0.0
+    Args:
+        epochs: Iterations of all trials, including repeated ones.
+        time_s: Running time of the sweep.
+        cpu_s: Seconds of reserved CPUs.
+        gpu_s: Seconds of reserved GPUs, including fractions of a GPU.
+    """
+
+    epochs: int = 0
+    time_s: float = 0.0
+    cpu_s: float = 0.0
+    gpu_s: float = 0.0
 
     @property
     def cpu_hours(self) -> float:
         """Hours of reserved CPUs."""
-        return self._cpu_s / _HOUR_S
+        return self.cpu_s / _HOUR_S
 
     @property
     def gpu_hours(self) -> float:
-        """Hours of reserved GPUs, including fractions of a GPU."""
-        return self._gpu_s / _HOUR_S
-
-    def begin(self) -> None:
-        """Count time from now on."""
-        self._updated_s = self._clock()
-
-    def add(self, trial: Trial) -> None:
-        """Count a trial while it runs."""
-        self.update()
-        self._running[trial.trial_id] = trial
-
-    def update(self) -> None:
-        """Add the time since the last update, then drop stopped trials."""
-        now = self._clock()
-        elapsed_s, self._updated_s = now - self._updated_s, now
-        self.time_s += elapsed_s
-        for trial_id, trial in list(self._running.items()):
-            reserved = trial.placement_group_factory.required_resources
-            self._cpu_s += elapsed_s * reserved.get("CPU", 0)
-            self._gpu_s += elapsed_s * reserved.get("GPU", 0)
-            if trial.status != Trial.RUNNING:
-                del self._running[trial_id]
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the totals for JSON."""
-        return {
-            "epochs": self.epochs,
-            "time_s": self.time_s,
-            "cpu_s": self._cpu_s,
-            "gpu_s": self._gpu_s,
-        }
-
-    def restore(self, spent: Mapping[str, Any]) -> None:
-        """Continue from the totals of an earlier session."""
-        self.epochs = int(spent["epochs"])
-        self.time_s = float(spent["time_s"])
-        self._cpu_s, self._gpu_s = float(spent["cpu_s"]), float(spent["gpu_s"])
-        self._running.clear()
-        self.begin()
+        """Hours of reserved GPUs."""
+        return self.gpu_s / _HOUR_S
 
 
 _TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
@@ -91,26 +57,24 @@ class BudgetLimit(Callback):
         config: SweepConfig,
         end: SweepStopper,
         outcome_tracker: OutcomeTracker,
-        spending: Callable[[], Spending] = Spending,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._budget = config.budget.model_dump()
         self._end = end
         self._outcome_tracker = outcome_tracker
-        self._spending = spending()
+        self._clock = clock
+        self._counted_s = clock()
+        self._running: dict[str, Trial] = {}
+        self.spending = Spending()
         self._seen: set[str] = set()
         self._best: float | None = None
         self._num_without_gain = 0
         self._is_resumed = False
 
-    @property
-    def spending(self) -> Spending:
-        """Resources that the sweep has spent."""
-        return self._spending
-
     def setup(self, *args: Any, **info: Any) -> None:
         """Start counting."""
-        self._spending.begin()
+        self._counted_s = self._clock()
         self._end.add_check(self._look)
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
@@ -123,12 +87,13 @@ class BudgetLimit(Callback):
 
     def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Count the resources of the trial."""
-        self._spending.add(trial)
+        self._count()
+        self._running[trial.trial_id] = trial
         self._end.mark_closed(trial.trial_id)
 
     def on_trial_result(self, trial: Trial, result: dict[str, Any], **info: Any) -> None:
         """Count the iteration; add outcome and cause to the last result of a stopped trial."""
-        self._spending.epochs += 1
+        self.spending.epochs += 1
         ending = self._end.trial_end(trial.trial_id)
         if result.get("done"):
             self._end.mark_closing(trial.trial_id)
@@ -152,7 +117,7 @@ class BudgetLimit(Callback):
     def get_state(self) -> dict[str, Any]:
         """Return the state for a resume."""
         return {
-            "spent": self._spending.to_dict(),
+            "spent": asdict(self.spending),
             "seen": sorted(self._seen),
             "best": self._best,
             "num_without_gain": self._num_without_gain,
@@ -162,7 +127,9 @@ class BudgetLimit(Callback):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state of an interrupted or extended sweep."""
-        self._spending.restore(state["spent"])
+        self.spending = Spending(**state["spent"])
+        self._running.clear()
+        self._counted_s = self._clock()
         self._seen = set(state["seen"])
         self._best = state["best"]
         self._is_resumed = state["budget"] == self._budget
@@ -171,13 +138,25 @@ class BudgetLimit(Callback):
             self._end.reason = state["reason"]
 
     def _look(self) -> None:
-        self._spending.update()
+        self._count()
         reason = self._spent()
         if reason:
             self._end.end(reason)
 
+    def _count(self) -> None:
+        """Add the time since the last count, then drop stopped trials."""
+        now = self._clock()
+        elapsed_s, self._counted_s = now - self._counted_s, now
+        self.spending.time_s += elapsed_s
+        for trial_id, trial in list(self._running.items()):
+            reserved = trial.placement_group_factory.required_resources
+            self.spending.cpu_s += elapsed_s * reserved.get("CPU", 0)
+            self.spending.gpu_s += elapsed_s * reserved.get("GPU", 0)
+            if trial.status != Trial.RUNNING:
+                del self._running[trial_id]
+
     def _spent(self) -> str | None:
-        budget, spent = self._config.budget, self._spending
+        budget, spent = self._config.budget, self.spending
         if budget.epochs is not None and spent.epochs >= budget.epochs:
             return f"its budget of {budget.epochs} epochs is spent"
         for limit, so_far, what in (
