@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tune_tf.cli.console import print_json
+from tune_tf.cli.console import print_json, state_label
 from tune_tf.cli.exit_codes import ExitCode
 from tune_tf.errors import UnknownMetricError
 from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.text import deviation_texts
-from tune_tf.formatting import value_text
+from tune_tf.formatting import counted, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
@@ -117,7 +117,7 @@ def _compared_forecast(result: SweepResult) -> list[Deviation]:
 def _print_tables(result: SweepResult, best: TrialResult | None, console: Console) -> None:
     objective = result.objective
     counts = ", ".join(
-        f"{result.count(outcome)} {outcome.value.replace('_', ' ')}"
+        f"{result.count(outcome)} {state_label(outcome.value)}"
         for outcome in Outcome
         if result.count(outcome)
     )
@@ -142,23 +142,19 @@ def _print_tables(result: SweepResult, best: TrialResult | None, console: Consol
         for path, value in flat(best.config).items():
             table.add_row(path, value_text(value))
         console.print(table)
-        console.print(f"Checkpoint: {best.checkpoint}", soft_wrap=True, highlight=False)
+        _say(console, f"Checkpoint: {best.checkpoint}")
     if len(result.config.objectives) > 1:
         _print_front(result, console)
     if result.interrupted:
-        console.print(
-            f"Resume with: {_command('tune-tf')} resume {result.path}",
-            soft_wrap=True,
-            highlight=False,
-        )
+        _say(console, f"Resume with: {_command('tune-tf')} resume {result.path}")
     _print_forecast(result, console)
     if result.report_path.exists():
-        console.print(f"Report:      {result.report_path}", soft_wrap=True, highlight=False)
+        _say(console, f"Report:      {result.report_path}")
     if result.config.mlflow is not None:
         uri = mask_secrets(result.config.mlflow.tracking_uri)
         is_server = uri.startswith(("http://", "https://"))
         where = uri if is_server else f"{_command('mlflow')} ui --backend-store-uri {uri}"
-        console.print(f"MLflow:      {where}", soft_wrap=True, highlight=False)
+        _say(console, f"MLflow:      {where}")
 
 
 def _print_forecast(result: SweepResult, console: Console) -> None:
@@ -169,14 +165,17 @@ def _print_forecast(result: SweepResult, console: Console) -> None:
             forecast, actual = deviation_texts(each)
             parts.append(f"{each.what} {actual}, forecast {forecast}")
     if parts:
-        console.print(f"Forecast:    {'; '.join(parts)}", soft_wrap=True, highlight=False)
+        _say(console, f"Forecast:    {'; '.join(parts)}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False)
 
 
 def _print_front(result: SweepResult, console: Console) -> None:
     """Print the Pareto front."""
     objectives = result.config.objectives
-    count = len(result.pareto_front)
-    table = Table(title=f"Pareto front: {count} trial{'' if count == 1 else 's'}")
+    table = Table(title=f"Pareto front: {counted(len(result.pareto_front), 'trial')}")
     table.add_column("trial")
     for objective in objectives:
         table.add_column(f"{objective.mode} {objective.metric}")

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tune_tf.atomic_files import append_line, lock_file, write_atomically
@@ -89,12 +88,7 @@ class EventLog:
         self._write("begun", process=os.getpid(), host=socket.gethostname(), tune_tf=__version__)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Release the lock."""
         os.close(self._file)
 

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -156,21 +157,20 @@ def _await_answer(client: "MlflowClient", run_id: str) -> None:
     Raises:
         StoreUnavailableError: No answer came in time.
     """
-    answers: list[object] = []
+    answer = Future[None]()
 
     def ask() -> None:
         try:
-            answers.append(client.get_run(run_id))
+            client.get_run(run_id)
+            answer.set_result(None)
         except Exception as error:  # noqa: BLE001  raised below, in the waiting thread
-            answers.append(error)
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=ask, name="tune_tf-best-model", daemon=True)
-    thread.start()
-    thread.join(_ANSWER_S)
-    if not answers:
+    # A daemon: an executor's thread would keep the process from ending.
+    threading.Thread(target=ask, name="tune_tf-best-model", daemon=True).start()
+    if not wait([answer], _ANSWER_S).done:
         raise StoreUnavailableError("the MLflow store does not answer")
-    if isinstance(answers[0], Exception):
-        raise answers[0]
+    answer.result()
 
 
 @dataclass(frozen=True)

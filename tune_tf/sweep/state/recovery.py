@@ -220,9 +220,7 @@ def _newest_state(
 
 def _last_of(folder: Path, page: TrialEvents) -> Mapping[str, Any]:
     """Return the last result of an ended trial from its file or the event log."""
-    last: Mapping[str, Any] = {}
-    for last in reports(folder / RESULTS):  # noqa: B007 - only the last one is needed
-        pass
+    last = last_report(folder / RESULTS)
     known = page.last.get("training_iteration", 0)
     if last.get("training_iteration", 0) < known:
         return {**page.last, "config": dict(page.config)}
