@@ -12,12 +12,11 @@ import typer
 
 from tune_tf.cli.exit_codes import exit_on_errors
 from tune_tf.cli.options import keep_ray_local
+from tune_tf.cli.verbs.estimates import plan, scale
 from tune_tf.cli.verbs.init import init, schema
 from tune_tf.cli.verbs.models import export, promote, retrain
-from tune_tf.cli.verbs.plan import plan
 from tune_tf.cli.verbs.resume import extend, resume
 from tune_tf.cli.verbs.run import run, stop
-from tune_tf.cli.verbs.scale import scale
 from tune_tf.cli.verbs.simulate import simulate_command
 from tune_tf.cli.verbs.sweeps import compare_command, list_command, report_command, status
 from tune_tf.cli.verbs.sync import close, sync

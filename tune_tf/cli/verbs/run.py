@@ -19,7 +19,7 @@ from tune_tf.cli.options import (
     allow_remote_ray,
     read_config,
 )
-from tune_tf.cli.verbs.plan import print_and_save_forecast
+from tune_tf.cli.verbs.estimates import print_and_save_forecast
 from tune_tf.cli.verbs.sweeps import status_view
 from tune_tf.inspection import SweepView
 

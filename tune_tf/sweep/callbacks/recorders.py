@@ -123,9 +123,10 @@ class EventRecorder(Callback):
         self._active: dict[str, Trial] = {}
         self._num_seen = 0
         self._unstarted: dict[str, Trial] = {}  # nor in the event log
-        pages = event_log.history.trials
         self._recorded: dict[str, Outcome] = {
-            trial_id: page.outcome for trial_id, page in pages.items() if page.outcome is not None
+            events.trial_id: events.outcome
+            for events in event_log.history.trials.values()
+            if events.outcome is not None
         }
 
     def on_trial_start(self, trials: list[Trial], trial: Trial, **info: Any) -> None:
