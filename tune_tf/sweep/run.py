@@ -33,54 +33,6 @@ from tune_tf.sweep_folder import SweepFolder
 _EVERY_S = 1.0
 
 
-@contextlib.contextmanager
-def draw_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
-    """Draw a running sweep below its notebook cell, and once more at the end.
-
-    Yields:
-        A list with the drawing callback; empty outside notebooks.
-    """
-    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
-    in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
-    drawn = [NotebookProgress(folder)] if in_notebook else []
-    try:
-        yield drawn
-    finally:
-        for picture in drawn:
-            picture.draw()
-
-
-class NotebookProgress(Callback):
-    """Tune callback that draws the progress of a sweep below a notebook cell."""
-
-    def __init__(self, folder: SweepFolder, clock: Callable[[], float] = time.monotonic) -> None:
-        from IPython.display import HTML, display  # only notebooks have it
-
-        self._folder = folder
-        self._clock = clock
-        self._html = HTML
-        self._drawn = clock()
-        self._seen = SweepView.of(folder)
-        show: Any = display  # untyped
-        self._picture = show(self._card(), display_id=True)
-
-    def on_step_end(self, **info: Any) -> None:
-        """Redraw if the picture is a second old."""
-        now = self._clock()
-        if now - self._drawn >= _EVERY_S:
-            self._drawn = now
-            self.draw()
-
-    def draw(self) -> None:
-        """Draw the present state of the sweep's folder."""
-        self._seen = SweepView.of(self._folder, before=self._seen)
-        self._picture.update(self._card())
-
-    def _card(self) -> Any:
-        make: Any = self._html
-        return make(sweep_card(self._seen))
-
-
 def run_sweep(
     config: SweepConfig,
     *,
@@ -153,10 +105,7 @@ def resume_sweep(
             return run_on_cluster(
                 resume_sweep, folder.path, allow_changes=allow_changes, callbacks=callbacks
             )
-    begun_s = time.time()
-    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
-        folder = _apply_edits(folder, event_log, allowed=allow_changes)
-        return _resume(folder, event_log, begun_s, [*callbacks, *drawn])
+    return _resume(folder, callbacks, allow_changes=allow_changes)
 
 
 def extend_sweep(
@@ -187,43 +136,84 @@ def extend_sweep(
     if is_remote_client(folder.config.cluster):
         with cluster(folder.config.cluster, folder.base_dir):
             return run_on_cluster(extend_sweep, folder.path, budget, callbacks=callbacks)
-    begun_s = time.time()
-    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
-        folder = _apply_edits(folder, event_log, allowed=False)
-        larger = extended_budget(
-            folder.config.budget, budget, num_trials=len(event_log.history.trials)
-        )
-        config = folder.config.model_copy(update={"budget": larger})
-        return _resume(
-            _change_config(folder, event_log, config), event_log, begun_s, [*callbacks, *drawn]
-        )
-
-
-def _apply_edits(folder: SweepFolder, event_log: EventLog, *, allowed: bool) -> SweepFolder:
-    """Return the folder with its edited settings, if allowed."""
-    edited = folder.edited()
-    if edited is None:
-        return folder
-    changes = changes_between(folder.config, edited)
-    check_changes(folder.sweep_id, changes, edited, allowed=allowed)
-    return _change_config(folder, event_log, edited)
-
-
-def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig) -> SweepFolder:
-    """Save new settings, record the changes and return the folder."""
-    changes = changes_between(folder.config, config)
-    event_log.record_changes({change.where: change.values for change in changes})
-    return folder.with_config(config)
+    return _resume(folder, callbacks, budget=budget)
 
 
 def _resume(
     folder: SweepFolder,
-    event_log: EventLog,
-    begun_s: float,
     callbacks: Sequence[tune.Callback],
+    *,
+    allow_changes: bool = False,
+    budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
-    recovery = recover(folder.path, folder.config)
-    with cluster(folder.config.cluster, folder.base_dir):
-        plan = plan_sweep(folder.config, base_dir=folder.base_dir)
-        recovery.write()
-        return run_trials(folder, plan, event_log, begun_s, recovery, callbacks)
+    begun_s = time.time()
+    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
+        edited = folder.edited()
+        if edited is not None:
+            changes = changes_between(folder.config, edited)
+            check_changes(folder.sweep_id, changes, edited, allowed=allow_changes)
+            folder = _change_config(folder, event_log, edited)
+        if budget is not None:
+            num_trials = len(event_log.history.trials)
+            larger = extended_budget(folder.config.budget, budget, num_trials=num_trials)
+            config = folder.config.model_copy(update={"budget": larger})
+            folder = _change_config(folder, event_log, config)
+        recovery = recover(folder.path, folder.config)
+        with cluster(folder.config.cluster, folder.base_dir):
+            plan = plan_sweep(folder.config, base_dir=folder.base_dir)
+            recovery.write()
+            return run_trials(folder, plan, event_log, begun_s, recovery, [*callbacks, *drawn])
+
+
+def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig) -> SweepFolder:
+    """Save new settings, record the changes and return the folder."""
+    event_log.record_changes(changes_between(folder.config, config))
+    return folder.with_config(config)
+
+
+@contextlib.contextmanager
+def draw_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
+    """Draw a running sweep below its notebook cell, and once more at the end.
+
+    Yields:
+        A list with the drawing callback; empty outside notebooks.
+    """
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
+    drawn = [NotebookProgress(folder)] if in_notebook else []
+    try:
+        yield drawn
+    finally:
+        for picture in drawn:
+            picture.draw()
+
+
+class NotebookProgress(Callback):
+    """Tune callback that draws the progress of a sweep below a notebook cell."""
+
+    def __init__(self, folder: SweepFolder, clock: Callable[[], float] = time.monotonic) -> None:
+        from IPython.display import HTML, display  # only notebooks have it
+
+        self._folder = folder
+        self._clock = clock
+        self._html = HTML
+        self._drawn = clock()
+        self._seen = SweepView.of(folder)
+        show: Any = display  # untyped
+        self._picture = show(self._card(), display_id=True)
+
+    def on_step_end(self, **info: Any) -> None:
+        """Redraw if the picture is a second old."""
+        now = self._clock()
+        if now - self._drawn >= _EVERY_S:
+            self._drawn = now
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw the present state of the sweep's folder."""
+        self._seen = SweepView.of(self._folder, before=self._seen)
+        self._picture.update(self._card())
+
+    def _card(self) -> Any:
+        make: Any = self._html
+        return make(sweep_card(self._seen))
