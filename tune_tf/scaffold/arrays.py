@@ -1,4 +1,4 @@
-"""Draft of a sweep on NumPy arrays."""
+"""Drafts of sweeps on NumPy arrays and on TFRecord files."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.errors import InvalidSettingsError, WorkloadError, did_you_mean
-from tune_tf.scaffold.draft import Draft, Line, scalar, sweep_name
+from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, scalar, sweep_name
 from tune_tf.workloads.array_rows import ArrayProperties
 from tune_tf.workloads.arrays import ArraysModel
 from tune_tf.workloads.tfrecords import TFRecordsModel
@@ -70,7 +70,11 @@ def records_draft(path: Path, target: str | None, path_text: str) -> Draft:
     }
     properties = TFRecordsModel(**settings).properties
     declared = [
-        Line(f"  {scalar(name)}", _feature_text(features[name]), features[name].comment)
+        Line(
+            f"  {scalar(name)}",
+            f"{{dtype: {features[name].dtype}, shape: {features[name].shape}}}",
+            features[name].comment,
+        )
         for name in (x, y)
     ]
     data = [
@@ -80,8 +84,8 @@ def records_draft(path: Path, target: str | None, path_text: str) -> Draft:
         Line("x", scalar(x), "what the model takes"),
         Line("y", scalar(y), "what it predicts"),
         *([Line("compression", compression)] if compression else []),
-        *task_lines(properties),
-        *share_lines(),
+        _task_line(properties),
+        *_SHARES,
     ]
     return Draft(
         name=sweep_name(path.stem),
@@ -89,13 +93,9 @@ def records_draft(path: Path, target: str | None, path_text: str) -> Draft:
         workload="tune_tf.workloads.tfrecords:TFRecordsModel",
         data=tuple(data),
         task=properties.head.task,
-        space=space_of(properties),
+        space=_space_of(properties),
         inputs=(f"{x}: {properties.dtype} of shape {list(properties.shape)}",),
     )
-
-
-def _feature_text(feature: _Feature) -> str:
-    return f"{{dtype: {feature.dtype}, shape: {feature.shape}}}"
 
 
 def _head(path: Path) -> bytes:
@@ -182,6 +182,12 @@ def _input_of(features: dict[str, _Feature], y: str, path: Path) -> str:
 ARRAY_SUFFIXES = (".npz", ".npy")
 
 
+_SHARES = (
+    Line("validation_share", "0.2", "of the rows, if the file does not split them"),
+    Line("test_share", "0.1", "no trial sees them: they are for the final model"),
+)
+
+
 def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
     """Return the draft for arrays in one .npz file or two .npy files in the same folder.
 
@@ -210,42 +216,27 @@ def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
         name=sweep_name(path.stem),
         about=f"A network on the rows of {path.name}, each of shape {list(properties.shape)}.",
         workload="tune_tf.workloads.arrays:ArraysModel",
-        data=(*places, *task_lines(properties), *share_lines()),
+        data=(*places, _task_line(properties), *_SHARES),
         task=properties.head.task,
-        space=space_of(properties),
+        space=_space_of(properties),
         inputs=(f"x: {properties.dtype} of shape {list(properties.shape)}",),
     )
 
 
-def task_lines(properties: ArrayProperties) -> tuple[Line, ...]:
-    """Return the lines of the sweep file about the task."""
-    if properties.head.num_classes is None:
+def _task_line(properties: ArrayProperties) -> Line:
+    count = properties.head.num_classes
+    if count is None:
         guessed = "guessed: fractions, or many values; `classification` if these are class numbers"
-        return (Line("task", "regression", guessed),)
-    guessed = (
-        f"guessed: {properties.head.num_classes} different integers; `regression` for quantities"
-    )
-    return (Line("task", "classification", guessed),)
+        return Line("task", "regression", guessed)
+    guessed = f"guessed: {count} different integers; `regression` for quantities"
+    return Line("task", "classification", guessed)
 
 
-def share_lines() -> tuple[Line, ...]:
-    """Return the lines of the sweep file about the division of rows."""
-    return (
-        Line("validation_share", "0.2", "of the rows, if the file does not split them"),
-        Line("test_share", "0.1", "no trial sees them: they are for the final model"),
-    )
-
-
-def space_of(properties: ArrayProperties) -> tuple[Line, ...]:
+def _space_of(properties: ArrayProperties) -> tuple[Line, ...]:
     """Return the space besides the optimizer: convolutions for images, else dense layers."""
     is_image = len(properties.shape) in (2, 3)
-    return (
-        Line("filters", "{choice: [8, 16, 32]}", "of the first convolution")
-        if is_image
-        else Line("num_layers", "{int: [1, 3]}"),
-        Line("width", "{choice: [32, 64, 128]}"),
-        Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
-    )
+    filters = Line("filters", "{choice: [8, 16, 32]}", "of the first convolution")
+    return (filters, *DENSE_SPACE[1:]) if is_image else DENSE_SPACE
 
 
 def _targets(path: Path, target: str | None) -> Path:

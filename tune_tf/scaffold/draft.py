@@ -34,6 +34,14 @@ class Line:
         )
 
 
+DENSE_SPACE = (
+    Line("num_layers", "{int: [1, 3]}"),
+    Line("width", "{choice: [32, 64, 128]}"),
+    Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
+)
+"""Parameters of a network of dense layers."""
+
+
 @dataclass(frozen=True)
 class Draft:
     """Draft of a sweep on the user's data.

@@ -9,12 +9,11 @@ from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.scaffold import arrays, table
-from tune_tf.scaffold.draft import Draft, Line, sweep_text
+from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
 from tune_tf.scaffold.images import images_draft
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
 
-CLASS = "MyWorkload"
-"""Class name in the templates."""
+_CLASS = "MyWorkload"  # in the templates
 
 _DIGITS = '''\
 """Custom workload: the data and the model of a search. Change both methods."""
@@ -71,8 +70,8 @@ class MyWorkload({base}):
 '''
 
 
-def digits_draft(reference: str) -> Draft:
-    """Return the draft for :func:`digits_workload`, whose sweep-file name is ``reference``."""
+def _digits_draft(reference: str) -> Draft:
+    """Return the draft for the workload on digits, whose sweep-file name is ``reference``."""
     return Draft(
         name="my-sweep",
         about="A search on a custom workload.",
@@ -81,17 +80,12 @@ def digits_draft(reference: str) -> Draft:
         task="classification",
         space=(
             Line("width", "{choice: [32, 64, 128]}", "config['width'] in the workload"),
-            Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
+            DENSE_SPACE[-1],
         ),
     )
 
 
-def digits_workload() -> str:
-    """Return the text of a complete workload on scikit-learn's digits."""
-    return _DIGITS
-
-
-def workload_on(draft: Draft) -> str:
+def _workload_on(draft: Draft) -> str:
     """Return the text of a workload that extends the ready workload of a draft."""
     module, _, base = draft.workload.partition(":")
     is_classes = draft.task == "classification"
@@ -161,14 +155,14 @@ def init_sweep(
         raise InvalidSettingsError([f"a workload is written to a .py file, not to {own}"])
     if not force:
         _refuse_present([output, *([own_path] if own_path else [])])
-    reference = f"{own.as_posix()}:{CLASS}" if own else ""
+    reference = f"{own.as_posix()}:{_CLASS}" if own else ""
     if data is None:
         if target is not None:
             raise InvalidSettingsError([f"--target {target} needs DATA to find it in"])
-        draft, module = digits_draft(reference), digits_workload()
+        draft, module = _digits_draft(reference), _DIGITS
     else:
         draft = _draft_of(Path(data), target, output.parent)
-        module = workload_on(draft)
+        module = _workload_on(draft)
         draft = replace(draft, workload=reference or draft.workload)
     texts = {output: sweep_text(draft, output.name)}
     if own_path is not None:
