@@ -267,20 +267,15 @@ def check_export(path: Path, file_format: str) -> None:
     if file_format not in EXPORT_SUFFIXES:
         known = list(EXPORT_SUFFIXES)
         raise InvalidSettingsError(
-            [
-                f"format must be {one_of(known)}, not {file_format!r}"
-                f"{did_you_mean(file_format, known)}"
-            ]
+            f"format must be {one_of(known)}, not {file_format!r}{did_you_mean(file_format, known)}"
         )
     suffix = EXPORT_SUFFIXES[file_format]
     if path.suffix != suffix:
         wanted = f"end in {suffix}" if suffix else "name a folder, without a suffix"
-        raise InvalidSettingsError([f"for format {file_format} the path must {wanted}, not {path}"])
+        raise InvalidSettingsError(f"for format {file_format} the path must {wanted}, not {path}")
     lacking = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
     if lacking:
         raise InvalidSettingsError(
-            [
-                f"format {file_format} needs {' and '.join(lacking)}: pip install "
-                f"'tune-tf[{file_format}]'"
-            ]
+            f"format {file_format} needs {' and '.join(lacking)}: pip install "
+            f"'tune-tf[{file_format}]'"
         )

@@ -186,7 +186,7 @@ class SweepFolder:
                 continue
             except OSError as error:
                 raise InvalidSettingsError(
-                    [f"the sweep's folder cannot be created in {root}: {error}"]
+                    f"the sweep's folder cannot be created in {root}: {error}"
                 ) from error
             folder = cls(path, config, base_dir.absolute(), Path.cwd())
             folder.save()

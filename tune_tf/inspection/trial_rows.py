@@ -50,7 +50,7 @@ class TrialFilter:
         """
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise InvalidSettingsError([f"a condition must be {_FORM}, not {text!r}"])
+            raise InvalidSettingsError(f"a condition must be {_FORM}, not {text!r}")
         field, relation, value = match.groups()
         return cls(field, "=" if relation == "==" else relation, value)
 
@@ -162,10 +162,8 @@ class TrialRows:
                 return candidate
         names = sorted({*known, *(it.removeprefix(_CONFIG) for it in known), *_SAME})
         raise InvalidSettingsError(
-            [
-                f"trials have no field {name!r}{did_you_mean(name, names)}; the fields are "
-                f"{', '.join(sorted(known))}"
-            ]
+            f"trials have no field {name!r}{did_you_mean(name, names)}; the fields are "
+            f"{', '.join(sorted(known))}"
         )
 
 

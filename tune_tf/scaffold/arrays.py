@@ -151,10 +151,8 @@ def _target_of(features: dict[str, _Feature], target: str | None, path: Path) ->
     if target is not None:
         if target not in features:
             raise InvalidSettingsError(
-                [
-                    f"the records of {path} have no feature "
-                    f"{target!r}{did_you_mean(target, names)}; they have {', '.join(names)}"
-                ]
+                f"the records of {path} have no feature "
+                f"{target!r}{did_you_mean(target, names)}; they have {', '.join(names)}"
             )
         return target
     named = [name for name in _TARGETS if name in features]
@@ -162,10 +160,8 @@ def _target_of(features: dict[str, _Feature], target: str | None, path: Path) ->
     if named or len(single) == 1:
         return (named or single)[0]
     raise InvalidSettingsError(
-        [
-            f"which feature is to be predicted? Pass --target FEATURE; the records of {path} have "
-            f"{', '.join(names)}"
-        ]
+        f"which feature is to be predicted? Pass --target FEATURE; the records of {path} have "
+        f"{', '.join(names)}"
     )
 
 
@@ -174,7 +170,7 @@ def _input_of(features: dict[str, _Feature], y: str, path: Path) -> str:
     others = [name for name in features if name != y]
     if not others:
         raise InvalidSettingsError(
-            [f"the records of {path} have only the feature {y!r}, and nothing to predict it from"]
+            f"the records of {path} have only the feature {y!r}, and nothing to predict it from"
         )
     return max(others, key=lambda name: features[name].num_values)
 
@@ -200,7 +196,7 @@ def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
     if path.suffix.lower() == ".npz":
         if target is not None:
             raise InvalidSettingsError(
-                [f"--target is for tables, records and .npy files: {path.name} names its own, y"]
+                f"--target is for tables, records and .npy files: {path.name} names its own, y"
             )
         workload = ArraysModel(path=str(path))
         places = [Line("path", scalar(path_text), "relative to this file's folder")]
@@ -247,11 +243,8 @@ def _targets(path: Path, target: str | None) -> Path:
     text = f"there are {', '.join(there)}" if there else "there is no other .npy file"
     if target is None:
         raise InvalidSettingsError(
-            [
-                f"which file holds the targets of {path.name}? Pass --target FILE.npy; beside it "
-                f"{text}"
-            ]
+            f"which file holds the targets of {path.name}? Pass --target FILE.npy; beside it {text}"
         )
     raise InvalidSettingsError(
-        [f"there is no {wanted!r} beside {path}{did_you_mean(wanted, there)}; {text}"]
+        f"there is no {wanted!r} beside {path}{did_you_mean(wanted, there)}; {text}"
     )

@@ -152,13 +152,13 @@ def init_sweep(
     own = None if data is not None and workload is None else Path(workload or _WORKLOAD_FILE)
     own_path = own and output.parent / own
     if own is not None and own.suffix != ".py":
-        raise InvalidSettingsError([f"a workload is written to a .py file, not to {own}"])
+        raise InvalidSettingsError(f"a workload is written to a .py file, not to {own}")
     if not force:
         _refuse_present([output, *([own_path] if own_path else [])])
     reference = f"{own.as_posix()}:{_CLASS}" if own else ""
     if data is None:
         if target is not None:
-            raise InvalidSettingsError([f"--target {target} needs DATA to find it in"])
+            raise InvalidSettingsError(f"--target {target} needs DATA to find it in")
         draft, module = _digits_draft(reference), _DIGITS
     else:
         draft = _draft_of(Path(data), target, output.parent)
@@ -184,7 +184,7 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
     if not data.exists():
         there = [each.name for each in data.parent.iterdir()] if data.parent.is_dir() else []
         raise InvalidSettingsError(
-            [f"there is no file or folder {data}{did_you_mean(data.name, there)}"]
+            f"there is no file or folder {data}{did_you_mean(data.name, there)}"
         )
     text = _relative(data, base_dir)
     if data.is_dir():
@@ -192,7 +192,7 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
             return arrays.records_draft(data, target, text)
         if target is not None:
             raise InvalidSettingsError(
-                [f"--target is not for images, whose classes are the folders of {data}"]
+                f"--target is not for images, whose classes are the folders of {data}"
             )
         return images_draft(data, text)
     suffixes = [each.lower() for each in data.suffixes]
@@ -205,10 +205,8 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
         return arrays.records_draft(data, target, text)
     known = ", ".join((*table.TABLE_SUFFIXES, *arrays.ARRAY_SUFFIXES, *arrays.TFRECORD_SUFFIXES))
     raise InvalidSettingsError(
-        [
-            f"no ready workload takes {data}: name a file ending in {known}, or a folder with one "
-            "folder of images per class; or leave out DATA to write a custom workload"
-        ]
+        f"no ready workload takes {data}: name a file ending in {known}, or a folder with one "
+        "folder of images per class; or leave out DATA to write a custom workload"
     )
 
 
@@ -223,10 +221,8 @@ def _refuse_present(paths: list[Path]) -> None:
     present = [str(path) for path in paths if path.exists()]
     if present:
         raise InvalidSettingsError(
-            [
-                f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
-                "another --output, or overwrite with --force"
-            ]
+            f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
+            "another --output, or overwrite with --force"
         )
 
 
@@ -236,4 +232,4 @@ def _write(texts: Mapping[Path, str]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, text)
         except OSError as error:
-            raise InvalidSettingsError([f"{path} cannot be written: {error.strerror}"]) from error
+            raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error

@@ -30,7 +30,7 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
             if target is None
             else f"{path} has no column {target!r}{did_you_mean(target, columns)}; {there}"
         )
-        raise InvalidSettingsError([error])
+        raise InvalidSettingsError(error)
     identifiers = [name for name in columns if name != target and _identifies_rows(table[name])]
     if len(identifiers) == len(columns) - 1:
         identifiers = []  # no other column to predict from

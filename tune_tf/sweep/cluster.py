@@ -102,7 +102,7 @@ def cluster(
         except (ValueError, TypeError) as error:
             if not settings.runtime_env:
                 raise
-            raise InvalidSettingsError([ErrorDetail("cluster.runtime_env", str(error))]) from error
+            raise InvalidSettingsError(ErrorDetail("cluster.runtime_env", str(error))) from error
     try:
         yield
     finally:

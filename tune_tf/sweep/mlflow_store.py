@@ -142,6 +142,6 @@ def _tracking(folder: SweepFolder) -> tuple[str, MLflowSettings]:
     uri, settings = folder.tracking_uri, folder.config.mlflow
     if settings is None or uri is None:
         raise InvalidSettingsError(
-            [f"{folder.sweep_id} is not tracked: its settings have no mlflow section"]
+            f"{folder.sweep_id} is not tracked: its settings have no mlflow section"
         )
     return uri, settings

@@ -61,7 +61,7 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
         )
     if not allowed:
         text = f"no parameter can change while a trial runs: {'; '.join(messages)}; use asha"
-        raise InvalidSettingsError([ErrorDetail(where, text)])
+        raise InvalidSettingsError(ErrorDetail(where, text))
     return allowed
 
 

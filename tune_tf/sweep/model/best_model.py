@@ -249,7 +249,7 @@ def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -
         logged = runs.latest_model() if runs else None
         if run_id is None or runs is None or logged is None:
             raise InvalidSettingsError(
-                [f"{view.sweep_id} has no final model in MLflow: train one with `tune-tf retrain`"]
+                f"{view.sweep_id} has no final model in MLflow: train one with `tune-tf retrain`"
             )
         trial = view.trial(logged.tags[TRIAL_ID_TAG]).result
         final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)

@@ -124,10 +124,7 @@ def retrain_trial(
     epochs = num_epochs or chosen.iterations
     if not epochs:
         raise InvalidSettingsError(
-            [
-                f"trial {chosen.number} has completed no epoch: set the number of epochs with "
-                "--epochs"
-            ]
+            f"trial {chosen.number} has completed no epoch: set the number of epochs with --epochs"
         )
     workload = import_workload(config.workload, folder.base_dir, config.data)
     workload.check_data()
@@ -269,10 +266,8 @@ def final_parallelism(
             spread, num_workers=num_replicas // spread.replicas_per_worker, min_workers=None
         )
     raise InvalidSettingsError(
-        [
-            f"the trials of {config.name} have parallelism of kind {spread.kind!r}, which cannot "
-            f"be scaled to {num_replicas} replica(s): leave out --replicas"
-        ]
+        f"the trials of {config.name} have parallelism of kind {spread.kind!r}, which cannot "
+        f"be scaled to {num_replicas} replica(s): leave out --replicas"
     )
 
 

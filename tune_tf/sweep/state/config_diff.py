@@ -44,11 +44,11 @@ def extended_budget(
     made = BudgetSettings.from_dict(values)
     if made == budget:
         raise InvalidSettingsError(
-            [ErrorDetail("budget", "is unchanged: name what to increase, such as num_samples +20")]
+            ErrorDetail("budget", "is unchanged: name what to increase, such as num_samples +20")
         )
     if made.num_samples < num_trials:
         text = f"must be at least {num_trials}, the number of trials so far, not {made.num_samples}"
-        raise InvalidSettingsError([ErrorDetail("num_samples", text)])
+        raise InvalidSettingsError(ErrorDetail("num_samples", text))
     return made
 
 
