@@ -121,12 +121,8 @@ class SweepResult:
         return left or self.unasked
 
     @cached_property
-    def best_trial(self) -> TrialResult:
-        """The feasible trial with the best last value; completed trials take precedence.
-
-        Raises:
-            UnknownMetricError: No feasible trial reported a finite value.
-        """
+    def best_if_any(self) -> TrialResult | None:
+        """The best trial; None if no feasible trial reported a finite value."""
         metric = self.objective.metric
         best = best_of(
             (
@@ -135,14 +131,28 @@ class SweepResult:
             ),
             self.objective,
         )
+        return (
+            None
+            if best is None
+            else next(trial for trial in self.trials if trial.number == best.key)
+        )
+
+    @property
+    def best_trial(self) -> TrialResult:
+        """The feasible trial with the best last value; completed trials take precedence.
+
+        Raises:
+            UnknownMetricError: No feasible trial reported a finite value.
+        """
+        best = self.best_if_any
         if best is None:
             infeasible = sum(not trial.feasible for trial in self.trials)
             kept = f" and satisfied the constraints ({infeasible} did not)" if infeasible else ""
             raise UnknownMetricError(
                 f"none of the {len(self.trials)} trials of {self.sweep_id} reported a finite "
-                f"{metric!r}{kept}, so none is the best"
+                f"{self.objective.metric!r}{kept}, so none is the best"
             )
-        return next(trial for trial in self.trials if trial.number == best.key)
+        return best
 
     @cached_property
     def pareto_front(self) -> tuple[TrialResult, ...]:

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from tune_tf.cli.console import print_json, state_label
 from tune_tf.cli.exit_codes import ExitCode
-from tune_tf.errors import UnknownMetricError
 from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.text import deviation_texts
 from tune_tf.formatting import counted, value_text
@@ -59,7 +58,7 @@ def print_plan(plan: SweepPlan, *, as_json: bool) -> None:
 
 def print_result(result: SweepResult, *, as_json: bool) -> ExitCode:
     """Print the result of a sweep; return the exit code."""
-    best = _best(result)
+    best = result.best_if_any
     if as_json:
         print_json(_as_data(result, best))
     else:
@@ -67,13 +66,6 @@ def print_result(result: SweepResult, *, as_json: bool) -> ExitCode:
     if result.interrupted:
         return ExitCode.INTERRUPTED
     return ExitCode.ENDED if result.count(Outcome.COMPLETED) else ExitCode.NOTHING_COMPLETED
-
-
-def _best(result: SweepResult) -> TrialResult | None:
-    try:
-        return result.best_trial
-    except UnknownMetricError:
-        return None
 
 
 def _as_data(result: SweepResult, best: TrialResult | None) -> dict[str, Any]:

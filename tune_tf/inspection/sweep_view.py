@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.config import SweepConfig
-from tune_tf.errors import UnknownMetricError, UnknownTrialError, did_you_mean
+from tune_tf.errors import UnknownTrialError, did_you_mean
 from tune_tf.events import EVENT_LOG, EventHistory, has_driver
 from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
@@ -160,11 +160,8 @@ class SweepView:
 
         Until a trial has completed, it is the one with the best last value.
         """
-        try:
-            number = self.result.best_trial.number
-        except UnknownMetricError:
-            return None
-        return next(trial for trial in self.trials if trial.number == number)
+        best = self.result.best_if_any
+        return None if best is None else self.trial(str(best.number))
 
     @property
     def best_value(self) -> float | None:

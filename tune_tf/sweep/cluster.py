@@ -95,10 +95,7 @@ def cluster(
                 "`GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`"
             ) from error
         except ConnectionError as error:
-            raise UnavailableResourcesError(
-                f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`"
-                ", or name another with --address"
-            ) from error
+            raise _no_answer(address, error) from error
         except (ValueError, TypeError) as error:
             if not settings.runtime_env:
                 raise
@@ -117,10 +114,14 @@ def _check_address(address: str | None) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
     except OSError as error:
-        raise UnavailableResourcesError(
-            f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`, "
-            "or name another with --address"
-        ) from error
+        raise _no_answer(address, error) from error
+
+
+def _no_answer(address: str | None, error: OSError) -> UnavailableResourcesError:
+    return UnavailableResourcesError(
+        f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`, or "
+        "name another with --address"
+    )
 
 
 def is_client(address: str | None) -> bool:

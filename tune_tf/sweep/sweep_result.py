@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ray.tune.experiment import Trial
 
 from tune_tf.constraint import is_feasible
-from tune_tf.errors import UnknownMetricError
 from tune_tf.events import EventHistory, TrialEvents
 from tune_tf.forecast import (
     Actuals,
@@ -153,7 +152,7 @@ def record_result(
     settings = folder.config.mlflow
     if tracker is None or settings is None or folder.tracking_uri is None:
         return left
-    if settings.log_best_model and not result.interrupted and _has_best(result):
+    if settings.log_best_model and not result.interrupted and result.best_if_any:
         logged = log_best_model(
             result,
             settings,
@@ -164,13 +163,6 @@ def record_result(
         left += [] if logged else ["best model"]
     tracker.attach(files)
     return left
-
-
-def _has_best(result: SweepResult) -> bool:
-    try:
-        return result.best_trial is not None
-    except UnknownMetricError:
-        return False
 
 
 def _write_report(result: SweepResult) -> dict[str, Path]:
