@@ -36,11 +36,6 @@ def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) 
 def append_line(file: int, line: bytes, path: Path) -> None:
     """Append a line atomically; after a partial line, start a new one.
 
-    Args:
-        file: Descriptor of a file opened for reading and appending.
-        line: The line, without newline.
-        path: The file, for the error.
-
     Raises:
         OSError: The disk is full; the file is unchanged.
     """

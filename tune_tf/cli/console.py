@@ -79,13 +79,7 @@ def _plain(value: Any) -> Any:
 
 
 def borderless_table(*headers: str, right: Iterable[str] = (), wrap: Iterable[str] = ()) -> Table:
-    """Return an empty table without lines.
-
-    Args:
-        headers: Headers of its columns.
-        right: Headers of the columns that are aligned to the right.
-        wrap: Headers of the columns whose cells may wrap.
-    """
+    """Return an empty table without lines; cells of columns named in ``wrap`` may wrap."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for header in headers:
         justify: Any = "right" if header in right else "left"

@@ -89,10 +89,6 @@ def keep_ray_local(environ: MutableMapping[str, str], arguments: Sequence[str]) 
     Ray listens on all interfaces, and whoever reaches it can run code. ``ray.init`` ignores a
     request for 127.0.0.1 except on systems where it stays local by default; the environment
     variable that controls this works everywhere and is read when Ray is imported.
-
-    Args:
-        environ: The environment; a value that is set is kept.
-        arguments: The command line.
     """
     has_cluster = environ.get(_ADDRESS) or any(each.startswith("--address") for each in arguments)
     if not has_cluster:

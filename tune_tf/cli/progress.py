@@ -37,13 +37,7 @@ _LOG_EVERY_S = 10.0
 
 
 class Progress(Callback):
-    """Ray Tune callback that displays the state of a sweep.
-
-    Args:
-        config: The sweep's settings.
-        console: Console to draw on; if it is no terminal, a line is logged every 10 s.
-        clock: Monotonic clock in seconds.
-    """
+    """Ray Tune callback that displays the state of a sweep, or logs a line every 10 s."""
 
     def __init__(
         self,
@@ -208,14 +202,9 @@ class _EndOnSigterm(Callback):
 
 @contextlib.contextmanager
 def session(config: SweepConfig, *, quiet: bool) -> Iterator[list[Callback]]:
-    """Show progress and handle signals while a sweep runs.
+    """Show progress and handle signals while a sweep runs; yield Ray Tune callbacks for it.
 
-    Args:
-        config: The sweep's settings.
-        quiet: Whether to hide the progress; warnings are printed anyway.
-
-    Yields:
-        Ray Tune callbacks for the sweep.
+    Warnings are printed even if ``quiet``.
     """
     before = signal.getsignal(signal.SIGTERM)
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it

@@ -25,11 +25,7 @@ _SUFFIX = ".request"  # Tune would copy .json files
 
 
 class ControlChannel:
-    """Requests to the driver of a sweep, one file each.
-
-    Args:
-        folder: The sweep's folder.
-    """
+    """Requests to the driver of a sweep, one file each in the sweep's folder."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FOLDER
@@ -67,10 +63,6 @@ _PAUSE_S = 0.05
 
 class EventLog:
     """Writer of a sweep's event log for its driver; a context manager that holds the lock.
-
-    Args:
-        folder: The sweep's folder.
-        clock: Seconds since 1970.
 
     Raises:
         SweepConflictError: Another process drives the sweep.

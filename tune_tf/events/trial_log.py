@@ -23,12 +23,6 @@ def log_text(
     """Yield the content of a log and then additions, until it is complete.
 
     Yields whole lines, with secrets masked.
-
-    Args:
-        path: The log; may not exist yet.
-        last_lines: Number of existing lines to start with; None for all.
-        is_over: Returns whether the log is complete.
-        wait: Sleeps for a number of seconds.
     """
     place = 0 if last_lines is None else _start_of(path, last_lines)
     rest = b""
@@ -84,9 +78,6 @@ class TrialLog:
 
     Redirects file descriptors instead of ``sys.stdout``, to include TensorFlow's native messages.
     Several processes may append to one log.
-
-    Args:
-        streams: File descriptors.
     """
 
     def __init__(self, streams: Sequence[int] = (1, 2)) -> None:

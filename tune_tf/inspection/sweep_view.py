@@ -87,13 +87,7 @@ class SweepView:
         clock: Callable[[], float] = time.time,
         before: "SweepView | None" = None,
     ) -> "SweepView":
-        """Read a sweep's folder, as :meth:`open` does.
-
-        Args:
-            folder: The sweep's folder.
-            clock: Seconds since 1970.
-            before: Previous view; trials that had ended in it are not read again.
-        """
+        """Read a sweep's folder; trials that had ended in ``before`` are not read again."""
         driven = has_driver(folder.path)
         history = EventHistory.read(folder.path)
         last_s = _last_write(folder.path)

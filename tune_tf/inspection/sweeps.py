@@ -14,13 +14,7 @@ from tune_tf.sweep_folder import SweepFolder, sweep_paths
 
 @dataclass(frozen=True)
 class SweepList:
-    """The sweeps of a storage path.
-
-    Args:
-        storage_path: Their storage path.
-        sweeps: Newest first.
-        unreadable: Error by name of an unreadable folder.
-    """
+    """The sweeps of a storage path, newest first, and the errors by name of unreadable folders."""
 
     storage_path: Path
     sweeps: tuple[SweepView, ...]
@@ -50,9 +44,6 @@ def list_sweeps(
 @dataclass(frozen=True)
 class Comparison:
     """Two or more sweeps with the same leading objective.
-
-    Args:
-        sweeps: The sweeps, in the order given.
 
     Raises:
         InvalidSettingsError: There are fewer than two, one is named twice, or their objectives

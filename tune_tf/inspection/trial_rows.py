@@ -29,13 +29,7 @@ _FORM = "FIELD=VALUE, or with != < <= > >= instead of =, for example 'outcome=co
 
 @dataclass(frozen=True)
 class TrialFilter:
-    """A comparison of a field with a value.
-
-    Args:
-        field: Name of the field, as the user writes it.
-        relation: ``=``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
-        value: Value to compare with; numerically if both are numbers.
-    """
+    """A comparison of a field with a value, numerical if both are numbers."""
 
     field: str
     relation: str
@@ -89,10 +83,6 @@ class TrialRows:
     without inactive parameters, and the last metrics. Missing values have
     no key. The outcome of a trial that has not ended is its state: ``running``, ``paused``,
     ``pending`` or ``interrupted``.
-
-    Args:
-        sweep: The sweep.
-        rows: One row per trial.
     """
 
     sweep: SweepView

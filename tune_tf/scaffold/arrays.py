@@ -20,11 +20,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class _Feature:
-    """Feature of the first record.
-
-    Args:
-        num_values: Count of numbers or bytes.
-    """
+    """Feature of the first record, with its count of numbers or bytes."""
 
     dtype: str
     num_values: int

@@ -15,12 +15,7 @@ _COMMENTS_AT = 36  # column
 
 @dataclass(frozen=True)
 class Line:
-    """Setting of a section, with a comment.
-
-    Args:
-        value: Value as YAML text.
-        is_off: Whether the setting is commented out.
-    """
+    """Setting of a section as YAML text, with a comment; it may be commented out."""
 
     key: str
     value: str

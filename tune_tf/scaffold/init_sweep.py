@@ -109,12 +109,7 @@ _COMPRESSED = ".gz"
 
 @dataclass(frozen=True)
 class InitResult:
-    """Generated files and their checked plan.
-
-    Args:
-        files: All written files, including the sweep file.
-        task: ``classification`` or ``regression``, as guessed from the data.
-    """
+    """Generated files and their checked plan; the task is guessed from the data."""
 
     path: Path
     files: tuple[Path, ...]

@@ -197,11 +197,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def is_remote_client(settings: ClusterSettings | None = None) -> bool:
-    """Return whether a sweep uses Ray Client.
-
-    Args:
-        settings: Cluster to connect to; None for the connected one.
-    """
+    """Return whether a sweep uses Ray Client; None for the connected cluster."""
     if ray.is_initialized() or settings is None:
         return bool(ray.util.client.ray.is_connected())
     return is_client(os.environ.get("RAY_ADDRESS") or settings.address)

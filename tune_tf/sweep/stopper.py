@@ -108,11 +108,7 @@ def _latest(sweep_id: str) -> SweepStopper:
 
 
 class ControlRequests:
-    """Reader of control requests that stops the sweep or single trials.
-
-    Args:
-        interrupt: Interrupts the sweep so that it can be resumed.
-    """
+    """Reader of control requests that stops the sweep or single trials."""
 
     def __init__(
         self,

@@ -98,12 +98,9 @@ def copy_forecast(folder: SweepFolder) -> None:
 
 
 def record_actuals(result: SweepResult, begun_s: float, *, closed: bool) -> None:
-    """Write the actuals of a sweep that has a forecast.
+    """Write the actuals of a sweep that has a forecast, for a session that began at ``begun_s``.
 
-    Args:
-        result: The sweep's result.
-        begun_s: Start of this session, before that of Ray, in seconds since 1970.
-        closed: Whether the report and the best model have been written.
+    ``closed`` says whether the report and the best model have been written.
     """
     saved = read_actuals(result.path)
     if saved is None:

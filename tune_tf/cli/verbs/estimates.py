@@ -59,16 +59,7 @@ def plan(
 def print_and_save_forecast(
     config: SweepConfig, base_dir: Path, *, quiet: bool
 ) -> tuple[Forecast, Path]:
-    """Forecast a sweep, print the forecast and save it for a run of the same settings.
-
-    Args:
-        config: The sweep's settings.
-        base_dir: What the workload's path is relative to.
-        quiet: Whether to print nothing.
-
-    Returns:
-        The forecast, and the file that holds it.
-    """
+    """Forecast a sweep, print the forecast and save it for a run of the same settings."""
     from tune_tf.estimate.planning import forecast_sweep
 
     with measurement_progress(Console(stderr=True, quiet=quiet)) as tell:

@@ -194,12 +194,8 @@ def follow_status(
 ) -> SweepView:
     """Display a sweep until it stops running; return its last view.
 
-    Without a terminal, a line is printed for each change.
-
-    Args:
-        look: Reads the sweep, given the previous view.
-        console: Console to draw on.
-        wait: Sleeps for a number of seconds.
+    Without a terminal, a line is printed for each change. ``look`` reads the sweep, given the
+    previous view.
     """
     from rich.live import Live
 

@@ -28,14 +28,7 @@ from tune_tf.tune_internals.trimmed_trials import TrimTrials
 
 @dataclass(frozen=True)
 class SweepParts:
-    """Parts of a running sweep.
-
-    Args:
-        event_log: The event log, locked by this process.
-        recovery: The state to resume from.
-        tracker: MLflow callback; None if tracking is off.
-        outcome_tracker: The MLflow callback itself, if it exists.
-    """
+    """Parts of a running sweep; the outcome tracker is the MLflow callback, if there is one."""
 
     folder: SweepFolder
     plan: SweepPlan

@@ -21,13 +21,9 @@ _HOUR_S = 3600
 
 @dataclass
 class Spending:
-    """Resources spent over all sessions of a sweep.
+    """Epochs, running time and reserved CPU and GPU seconds over all sessions of a sweep.
 
-    Args:
-        epochs: Iterations of all trials, including repeated ones.
-        time_s: Running time of the sweep.
-        cpu_s: Seconds of reserved CPUs.
-        gpu_s: Seconds of reserved GPUs, including fractions of a GPU.
+    Epochs include repeated ones.
     """
 
     epochs: int = 0

@@ -103,10 +103,8 @@ class StudyFinalizer(Callback):
 class EventRecorder(Callback):
     """Tune callback that writes starts, pauses and outcomes of trials to the event log.
 
-    Args:
-        outcome_tracker: Tracks outcomes; Tune must call it before this callback.
-        tracker: Provides the id of the sweep's MLflow run; None if tracking is off.
-        secrets: Texts to mask in trial logs besides the secrets of the environment.
+    Tune must call the outcome tracker first. In trial logs, ``secrets`` are masked besides those of
+    the environment.
     """
 
     def __init__(

@@ -37,13 +37,7 @@ _ANSWER_S = 20.0
 
 @dataclass(frozen=True)
 class LoggedBestModel:
-    """Best model in MLflow.
-
-    Args:
-        uri: URI for ``mlflow.keras.load_model``.
-        version_uri: URI of its registered version; None if it is not registered.
-        folder: Local copy; None if the model was logged before.
-    """
+    """Best model in MLflow: its URI, that of its registered version, and its local copy if new."""
 
     uri: str
     version_uri: str | None = None

@@ -61,11 +61,7 @@ class _AllRows:
 
 @dataclass
 class _Curve(tune.Callback):
-    """Tune callback that stores and forwards each report.
-
-    Args:
-        points: Epoch, milliseconds since 1970 and metrics of each report.
-    """
+    """Tune callback that keeps epoch, milliseconds since 1970 and metrics of each report."""
 
     tell: EpochCallback
     points: list[tuple[int, int, dict[str, float]]] = field(default_factory=list)
@@ -237,11 +233,6 @@ def final_parallelism(
     """Return the parallelism of the final model.
 
     Folds and ensembles become one model of all rows.
-
-    Args:
-        config: The sweep's settings.
-        num_replicas: Model replicas; None for all GPUs of a node, or as in the sweep without GPUs.
-        batch_size: Global batch size; each replica needs at least one row.
 
     Raises:
         InvalidSettingsError: The sweep's kind of parallelism does not support this number.

@@ -77,20 +77,9 @@ def record_final_model(
     test_metrics: Mapping[str, float],
     started: datetime,
 ) -> FinalModelResult:
-    """Record a final model and link it from the runs of sweep and trial.
+    """Record a final model and link it from the runs of sweep and trial; return it with its ids.
 
     A failure only logs a warning, as the model is on disk.
-
-    Args:
-        done: The final model.
-        store: The sweep's MLflow store.
-        model: Its folder in MLflow's format.
-        points: Epoch, milliseconds since 1970 and metrics of each report.
-        test_metrics: Metrics of the test rows.
-        started: Start of the training.
-
-    Returns:
-        The final model with the run's id and the model's URI, if it was recorded.
     """
     from mlflow.exceptions import MlflowException
 

@@ -41,12 +41,7 @@ class SavedCheckpoint:
 
 
 class TuneTrial:
-    """Editable trial of Tune's state; :meth:`TuneState.files` includes the changes.
-
-    Args:
-        state: Config, status and storage, as Tune saves them.
-        run: Results and checkpoints, as Tune saves them.
-    """
+    """Editable trial of Tune's state; :meth:`TuneState.files` includes the changes."""
 
     def __init__(self, state: dict[str, Any], run: dict[str, Any]) -> None:
         self._state = state
