@@ -66,7 +66,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def main_options(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),

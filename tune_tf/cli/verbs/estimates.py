@@ -10,20 +10,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tune_tf.cli import options
 from tune_tf.cli.console import (
     borderless_table,
     bullet_list,
     make_console,
     measurement_progress,
     print_json,
-)
-from tune_tf.cli.options import (
-    AddressOption,
-    FileArgument,
-    JsonOption,
-    OverridesArgument,
-    SettingsOption,
-    read_config,
 )
 from tune_tf.config import SweepConfig
 from tune_tf.forecast import Forecast, ModelForecast, Range, write_forecast
@@ -37,10 +30,10 @@ _WIDE = 112  # terminal columns for all numbers
 
 
 def plan(
-    file: FileArgument,
-    overrides: OverridesArgument = None,
-    settings: SettingsOption = None,
-    as_json: JsonOption = False,
+    file: options.FileArgument,
+    overrides: options.OverridesArgument = None,
+    settings: options.SettingsOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Forecast what a sweep will take: memory, time, epochs and disk, each with its uncertainty.
 
@@ -50,7 +43,7 @@ def plan(
 
     Example: `sweep.py plan search_spaces/digits_cnn.yaml`
     """
-    config = read_config(file, overrides, settings)
+    config = options.read_config(file, overrides, settings)
     forecast, path = print_and_save_forecast(config, file.parent.absolute(), quiet=as_json)
     if as_json:
         print_json({**forecast.to_dict(), "path": str(path)})
@@ -164,9 +157,9 @@ def _phases(forecast: Forecast) -> Table:
 
 
 def scale(
-    file: FileArgument,
-    overrides: OverridesArgument = None,
-    settings: SettingsOption = None,
+    file: options.FileArgument,
+    overrides: options.OverridesArgument = None,
+    settings: options.SettingsOption = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure briefly, and only the extremes.")
     ] = False,
@@ -176,8 +169,8 @@ def scale(
     profile: Annotated[
         bool, typer.Option("--profile", help="Record a TensorFlow profile of a few batches.")
     ] = False,
-    address: AddressOption = None,
-    as_json: JsonOption = False,
+    address: options.AddressOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Measure how a workload scales over devices, batch sizes and data.
 
@@ -186,7 +179,7 @@ def scale(
 
     Example: `sweep.py scale search_spaces/digits_cnn.yaml`
     """
-    config = read_config(file, overrides, settings)
+    config = options.read_config(file, overrides, settings)
     from tune_tf.estimate.scaling import scale_workload, write_scaling
 
     with measurement_progress(Console(stderr=True, quiet=as_json)) as tell:

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
+from tune_tf.cli import options
 from tune_tf.cli.console import print_json
-from tune_tf.cli.options import JsonOption
 from tune_tf.config import schema_text, write_schema
 
 
 def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Output file.")] = None,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Print the JSON schema of sweep files, or write it to a file.
 
@@ -52,7 +52,7 @@ def init(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Write a commented sweep file for your own data, ready to run.
 

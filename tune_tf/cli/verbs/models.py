@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tune_tf.cli import options
 from tune_tf.cli.console import print_either
-from tune_tf.cli.options import (
-    STORAGE_PATH,
-    AddressOption,
-    JsonOption,
-    StoragePathOption,
-    SweepArgument,
-    TrialOption,
-)
 
 _MOST_LINES = 20
 
@@ -38,8 +31,8 @@ class TrainingRows(StrEnum):
 
 
 def export(
-    sweep: SweepArgument,
-    trial: TrialOption = None,
+    sweep: options.SweepArgument,
+    trial: options.TrialOption = None,
     file_format: Annotated[
         Format,
         typer.Option("--format", "-f", help="For Keras, TensorFlow Serving, LiteRT or ONNX."),
@@ -49,8 +42,8 @@ def export(
         typer.Option("--output", "-o", help="Output path; by default named after sweep and trial."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Export the model of the best trial, or of another one; serving it does not need tune_tf.
 
@@ -84,7 +77,7 @@ def export(
 
 
 def promote(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     alias: Annotated[
         str, typer.Option(help="The alias; it moves here from any other version.")
     ] = "champion",
@@ -97,8 +90,8 @@ def promote(
     retrained: Annotated[
         bool, typer.Option("--retrained", help="Promote the latest final model of `retrain`.")
     ] = False,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Give the sweep's best model an alias in MLflow's registry.
 
@@ -126,8 +119,8 @@ def promote(
 
 
 def retrain(
-    sweep: SweepArgument,
-    trial: TrialOption = None,
+    sweep: options.SweepArgument,
+    trial: options.TrialOption = None,
     on: Annotated[
         TrainingRows, typer.Option(help="Rows to train on; never test rows.")
     ] = TrainingRows.all,
@@ -138,9 +131,9 @@ def retrain(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Default: as many as the trial had.")
     ] = None,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    address: AddressOption = None,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    address: options.AddressOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Train the best config, or that of another trial, on all rows and devices.
 

@@ -7,14 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tune_tf.cli.options import (
-    STORAGE_PATH,
-    AddressOption,
-    JsonOption,
-    StoragePathOption,
-    SweepArgument,
-    allow_remote_ray,
-)
+from tune_tf.cli import options
 from tune_tf.sweep.state.config_diff import extended_budget
 from tune_tf.sweep_folder import SweepFolder
 
@@ -22,7 +15,7 @@ _LIMIT = "A number, `+` and a number to add, or `none`."
 
 
 def extend(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     num_samples: Annotated[
         str | None, typer.Option(help="Trials: a number, or `+20` for 20 more.")
     ] = None,
@@ -36,9 +29,9 @@ def extend(
     patience: Annotated[
         str | None, typer.Option(help=f"Trials without improvement. {_LIMIT}")
     ] = None,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    address: AddressOption = None,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    address: options.AddressOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Continue a sweep that ended or was interrupted, with a larger budget.
 
@@ -58,7 +51,7 @@ def extend(
     }
     budget = {name: value for name, value in given.items() if value is not None}
     folder = SweepFolder.open(sweep, storage_path)
-    allow_remote_ray(os.environ, folder.config.cluster.address)
+    options.allow_remote_ray(os.environ, folder.config.cluster.address)
     from tune_tf.cli.progress import drive_in_terminal
     from tune_tf.sweep import extend_sweep
 
@@ -68,14 +61,14 @@ def extend(
 
 
 def resume(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     allow_changes: Annotated[
         bool,
         typer.Option("--allow-changes", help="Accept edits of its sweep.yaml."),
     ] = False,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    address: AddressOption = None,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    address: options.AddressOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Resume a sweep that was interrupted or killed.
 
@@ -87,7 +80,7 @@ def resume(
     Example: `sweep.py resume digits-cnn`
     """
     folder = SweepFolder.open(sweep, storage_path)
-    allow_remote_ray(os.environ, folder.config.cluster.address)
+    options.allow_remote_ray(os.environ, folder.config.cluster.address)
     from tune_tf.cli.progress import drive_in_terminal
     from tune_tf.cli.result_tables import print_result
     from tune_tf.sweep import resume_sweep

@@ -6,43 +6,32 @@ from typing import Annotated
 
 import typer
 
+from tune_tf.cli import options
 from tune_tf.cli.console import make_console, print_json
-from tune_tf.cli.options import (
-    STORAGE_PATH,
-    AddressOption,
-    FileArgument,
-    JsonOption,
-    OverridesArgument,
-    SettingsOption,
-    StoragePathOption,
-    SweepArgument,
-    allow_remote_ray,
-    read_config,
-)
 from tune_tf.cli.verbs.estimates import print_and_save_forecast
 from tune_tf.cli.verbs.sweeps import status_view
 from tune_tf.inspection import SweepView
 
 
 def run(
-    file: FileArgument,
-    overrides: OverridesArgument = None,
-    settings: SettingsOption = None,
+    file: options.FileArgument,
+    overrides: options.OverridesArgument = None,
+    settings: options.SettingsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and print the plan; run nothing.")
     ] = False,
-    address: AddressOption = None,
+    address: options.AddressOption = None,
     plan_first: Annotated[
         bool, typer.Option("--plan", help="Forecast first, as `plan` does, then run.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Run a sweep to its end.
 
     Example: `sweep.py run search_spaces/digits_cnn.yaml --set budget.num_samples=8`
     """
-    config = read_config(file, overrides, settings)
-    allow_remote_ray(os.environ, config.cluster.address)
+    config = options.read_config(file, overrides, settings)
+    options.allow_remote_ray(os.environ, config.cluster.address)
     from tune_tf.cli.progress import drive_in_terminal
     from tune_tf.cli.result_tables import print_plan
     from tune_tf.sweep import plan_sweep, run_sweep
@@ -57,7 +46,7 @@ def run(
 
 
 def stop(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     trials: Annotated[
         list[str] | None,
         typer.Option("--trial", help="A trial, by number or id; repeatable."),
@@ -66,8 +55,8 @@ def stop(
         bool, typer.Option("--end", help="End it for good, with report and best model.")
     ] = False,
     wait: Annotated[bool, typer.Option(help="Wait until it has stopped.")] = True,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Stop a sweep that runs in another terminal or on another machine, like Ctrl-C there.
 

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tune_tf.cli import options
 from tune_tf.cli.console import (
     borderless_table,
     counted_states,
@@ -23,7 +24,6 @@ from tune_tf.cli.console import (
     state_text,
 )
 from tune_tf.cli.exit_codes import ExitCode
-from tune_tf.cli.options import STORAGE_PATH, JsonOption, StoragePathOption, SweepArgument
 from tune_tf.formatting import counted, duration, value_text
 from tune_tf.inspection import Comparison, SweepState, SweepView, compare_sweeps, list_sweeps
 from tune_tf.inspection.trial_rows import local_time
@@ -33,8 +33,8 @@ _LOOK_EVERY_S = 1.0
 
 
 def list_command(
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """List the sweeps of a storage path, newest first.
 
@@ -74,8 +74,8 @@ def compare_command(
     sweeps: Annotated[
         list[str], typer.Argument(metavar="SWEEP SWEEP...", help="Folders, ids or names.")
     ],
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Compare sweeps with the same objective: cost, best value and best config.
 
@@ -125,13 +125,13 @@ def _comparison_table(comparison: Comparison) -> Table:
 
 
 def report_command(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     output: Annotated[
         Path | None, typer.Option(help="Output folder; default: the sweep's.")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Write the report of a sweep so far: one HTML page, its plots, and a table.
 
@@ -151,12 +151,12 @@ def report_command(
 
 
 def status(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Update until the sweep ends.")
     ] = False,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show the status of a sweep: its trials, the best one, the running ones, and the time left.
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tune_tf.cli import options
 from tune_tf.cli.console import print_either
 from tune_tf.cli.exit_codes import ExitCode
-from tune_tf.cli.options import STORAGE_PATH, JsonOption, StoragePathOption, SweepArgument
 from tune_tf.formatting import counted
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def close(
-    sweep: SweepArgument,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    sweep: options.SweepArgument,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """End the MLflow runs that a killed sweep left running, if it is not to be resumed.
 
@@ -38,9 +38,9 @@ def close(
 
 
 def sync(
-    sweep: SweepArgument,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    sweep: options.SweepArgument,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Send to MLflow the results that were pending when the sweep ended or was killed.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from tune_tf.cli import options
 from tune_tf.cli.console import (
     borderless_table,
     make_console,
@@ -17,13 +18,6 @@ from tune_tf.cli.console import (
     state_text,
 )
 from tune_tf.cli.exit_codes import ExitCode
-from tune_tf.cli.options import (
-    STORAGE_PATH,
-    JsonOption,
-    StoragePathOption,
-    SweepArgument,
-    TrialArgument,
-)
 from tune_tf.config import yaml_text
 from tune_tf.errors import UnknownMetricError
 from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
@@ -34,7 +28,7 @@ from tune_tf.inspection.trial_rows import local_time
 
 
 def trials(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     sort: Annotated[
         str,
         typer.Option(
@@ -52,8 +46,8 @@ def trials(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows.")] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all fields as CSV.")] = False,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """List the trials of a sweep, filtered and sorted, as a table, CSV or JSON.
 
@@ -92,10 +86,10 @@ def _print_rows(rows: TrialRows, num_all: int) -> None:
 
 
 def show(
-    sweep: SweepArgument,
-    trial: TrialArgument,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    sweep: options.SweepArgument,
+    trial: options.TrialArgument,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show one trial: config, outcome and cause, metrics, curve, checkpoints and error.
 
@@ -163,16 +157,16 @@ def _attributes(sweep: SweepView, trial: TrialView) -> dict[str, str]:
 
 
 def logs(
-    sweep: SweepArgument,
-    trial: TrialArgument,
+    sweep: options.SweepArgument,
+    trial: options.TrialArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing until the trial has ended.")
     ] = False,
     tail: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Start with the last N lines.")
     ] = None,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Print what a trial's processes wrote to stdout and stderr.
 
@@ -205,9 +199,9 @@ def logs(
 
 
 def best(
-    sweep: SweepArgument,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    sweep: options.SweepArgument,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Print the best trial: its value, its config as YAML, and its checkpoint.
 
