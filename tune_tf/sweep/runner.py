@@ -6,7 +6,7 @@ from typing import Any
 from ray import tune
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
-from tune_tf.config import BudgetSettings, SweepConfig
+from tune_tf.config import BudgetSettings
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
 from tune_tf.searchers.gated_search import GatedSearcher
@@ -25,7 +25,7 @@ from tune_tf.sweep.plan import (
 )
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.state.snapshots import Snapshots
-from tune_tf.sweep.stopper import ControlRequests, SweepStopper, Target, interrupt_sweep
+from tune_tf.sweep.stopper import ControlRequests, SweepStopper, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result, trial_name
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
@@ -119,7 +119,7 @@ def _make_parts(
         outcome_tracker,
         event_log.record_checkpoint_removal,
     )
-    stopper = SweepStopper(folder.sweep_id, _target(config))
+    stopper = SweepStopper(folder.sweep_id, config)
     ControlRequests(ControlChannel(folder.path), stopper, interrupt_sweep)
     disk_guard = DiskGuard(
         config.min_free_disk,
@@ -182,9 +182,3 @@ def _run_tune(
         verbose=0,
         progress_reporter=tune.CLIReporter(),  # the notebook reporter clears the cell's output
     )
-
-
-def _target(config: SweepConfig) -> Target | None:
-    if config.budget.target is None:
-        return None
-    return Target(config.leading_objective, config.budget.target, config.constraints)

@@ -22,12 +22,11 @@ class Sweep:
 
     def __init__(self, state=None, **budget):
         from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
-        from tune_tf.sweep.runner import _target
         from tune_tf.sweep.stopper import SweepStopper
 
         self.now = 100.0
         config = SweepConfig.from_dict({**SWEEP, "budget": {"num_samples": 50, **budget}})
-        self.end = SweepStopper("small", _target(config))
+        self.end = SweepStopper("small", config)
         self.outcome_tracker = SimpleNamespace(outcomes={})
         self.keeper = BudgetLimit(config, self.end, self.outcome_tracker, clock=lambda: self.now)
         if state is not None:
