@@ -4,7 +4,7 @@ import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -253,11 +253,9 @@ class SweepView:
                 f"{_named(alike)}; write more characters"
             )
         known = [trial.trial_id for trial in self.trials]
-        there = (
-            f"there are {len(known)}, for example {_named(self.trials)}"
-            if known
-            else "none has been started"
-        )
+        there = "none has been started"
+        if known:
+            there = f"there are {len(known)}, for example {_named(self.trials)}"
         raise UnknownTrialError(
             f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, known)}; {there}"
         )
@@ -272,16 +270,13 @@ def _trials(
 
     def look(number: int) -> TrialView:
         events, before = of_number.get(number), known.get(number)
-        same = (
+        if (
             events
             and before
-            and (events.ended_s, events.checkpoints_removed)
-            == (
-                before.ended_s,
-                before.result.checkpoints_removed,
-            )
-        )
-        if before and before.has_ended and same:
+            and before.has_ended
+            and before.ended_s == events.ended_s
+            and before.result.checkpoints_removed == events.checkpoints_removed
+        ):
             run_id = before.mlflow_run_id or history.run_ids.get(before.trial_id)
             return replace(before, mlflow_run_id=run_id)
         return TrialView.of(
@@ -302,6 +297,6 @@ def _last_write(path: Path) -> float:
     return max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
 
 
-def _named(trials: "tuple[TrialView, ...] | list[TrialView]") -> str:
+def _named(trials: Sequence[TrialView]) -> str:
     names = ", ".join(f"{each.trial_id} (number {each.number})" for each in trials[:_MOST_NAMED])
     return f"{names}, ..." if len(trials) > _MOST_NAMED else names
