@@ -96,8 +96,6 @@ class CheckpointRetention(Callback):
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Remove unneeded checkpoints at intervals."""
         self._trials = trials
-        if self._config.keep_checkpoints == "all":
-            return
         if self._clock() - self._checked_s >= _LOOK_EVERY_S:
             self.remove_unneeded()
 
