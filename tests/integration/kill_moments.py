@@ -143,6 +143,10 @@ def _half_of_a_page(path: Path, text: str, **_: Any) -> None:
     path.with_name(f".{path.name}.{os.getpid()}").write_text(text[: len(text) // 2])
 
 
+def _half_of_a_snapshot(path: Path, content: bytes) -> None:
+    path.with_name(f".{path.name}.{os.getpid()}").write_bytes(content[: len(content) // 2])
+
+
 def _until_the_process_writes(writer: Any, *arguments: Any) -> None:
     """Have the model's process begin, and wait until it has made its folder."""
     writer.start()
@@ -173,7 +177,9 @@ MOMENTS = {
     ),
     "after the second start": Moment(f"{_EVENT_LOG}.record_start", 2, after=True),
     "before the first snapshot is written": Moment(f"{_SNAPSHOTS}:Snapshots._write"),
-    "a snapshot is half written": Moment("zipfile:ZipFile.writestr", 7),
+    "a snapshot is half written": Moment(
+        f"{_SNAPSHOTS}:write_atomically", 2, instead=_half_of_a_snapshot
+    ),
     "a line of results is half written": Moment(
         "tune_tf.sweep.callbacks.recorders:append_line", 2, instead=_half_of_a_line
     ),
