@@ -1,4 +1,4 @@
-"""Event log of a sweep, which also locks the sweep for its driver.
+"""Event log of a sweep, which also locks it for its driver, and requests to the driver.
 
 Other processes read it during the sweep and after a crash, so it is append-only, with one JSON
 event per line. The system releases the driver's lock when its process ends in any way.
@@ -22,40 +22,6 @@ from tune_tf.version import __version__
 
 _FOLDER = "requests"
 _SUFFIX = ".request"  # Tune would copy .json files
-
-
-class ControlChannel:
-    """Requests to the driver of a sweep, one file each in the sweep's folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / _FOLDER
-
-    def post(self, request: Mapping[str, Any]) -> None:
-        """Write a request atomically.
-
-        Raises:
-            OSError: The request cannot be written.
-        """
-        self._path.mkdir(exist_ok=True)
-        path = self._path / f"{time.time_ns()}-{os.getpid()}{_SUFFIX}"
-        write_atomically(path, json.dumps(request), on_disk=False)
-
-    def take(self) -> Iterator[dict[str, Any]]:
-        """Yield and remove the pending requests, the oldest first."""
-        for path in sorted(self._path.glob(f"*{_SUFFIX}")):
-            request = None
-            with suppress(OSError, ValueError):
-                request = json.loads(path.read_text())
-            path.unlink(missing_ok=True)
-            if isinstance(request, dict):
-                yield request
-
-    def clear(self) -> None:
-        """Remove all requests, which are for an earlier driver."""
-        for _ in self.take():
-            pass
-
-
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 20  # has_driver in another process takes the lock briefly
 _PAUSE_S = 0.05
@@ -250,3 +216,35 @@ def _holder(folder: Path, text: str) -> str:
     """Return ``text`` with the last driver filled in; empty if there is none."""
     sessions = EventHistory.read(folder).sessions
     return text.format(sessions[-1].driver) if sessions else ""
+
+
+class ControlChannel:
+    """Requests to the driver of a sweep, one file each in the sweep's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _FOLDER
+
+    def post(self, request: Mapping[str, Any]) -> None:
+        """Write a request atomically.
+
+        Raises:
+            OSError: The request cannot be written.
+        """
+        self._path.mkdir(exist_ok=True)
+        path = self._path / f"{time.time_ns()}-{os.getpid()}{_SUFFIX}"
+        write_atomically(path, json.dumps(request), on_disk=False)
+
+    def take(self) -> Iterator[dict[str, Any]]:
+        """Yield and remove the pending requests, the oldest first."""
+        for path in sorted(self._path.glob(f"*{_SUFFIX}")):
+            request = None
+            with suppress(OSError, ValueError):
+                request = json.loads(path.read_text())
+            path.unlink(missing_ok=True)
+            if isinstance(request, dict):
+                yield request
+
+    def clear(self) -> None:
+        """Remove all requests, which are for an earlier driver."""
+        for _ in self.take():
+            pass

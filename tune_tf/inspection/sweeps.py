@@ -1,4 +1,4 @@
-"""Comparison of sweeps."""
+"""The sweeps of a storage path, and comparison of sweeps."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -25,53 +25,20 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 _TEXT = re.compile(r"\s*([^<>=!\s]+)\s*(!=|<=|>=|==|=|<|>)\s*(.*?)\s*")
 _FORM = "FIELD=VALUE, or with != < <= > >= instead of =, for example 'outcome=completed'"
-
-
-@dataclass(frozen=True)
-class TrialFilter:
-    """A comparison of a field with a value, numerical if both are numbers."""
-
-    field: str
-    relation: str
-    value: str
-
-    @classmethod
-    def parse(cls, text: str) -> "TrialFilter":
-        """Parse a condition such as ``outcome=completed``.
-
-        Raises:
-            InvalidSettingsError: The text is not a condition.
-        """
-        match = _TEXT.fullmatch(text)
-        if match is None:
-            raise InvalidSettingsError(f"a condition must be {_FORM}, not {text!r}")
-        field, relation, value = match.groups()
-        return cls(field, "=" if relation == "==" else relation, value)
-
-    def holds(self, value: Any) -> bool:
-        """Return whether a trial's value meets the condition.
-
-        None, for a missing field, meets only ``!=``. Text never meets ``<`` or ``>`` with a number.
-        """
-        if value is None:
-            return self.relation == "!="
-        number = _number(self.value)
-        if number is not None and isinstance(value, int | float) and not isinstance(value, bool):
-            return _COMPARE[self.relation](value, number)
-        if self.relation not in ("=", "!="):
-            return number is None and _COMPARE[self.relation](str(value), self.value)
-        return _COMPARE[self.relation](str(value).lower(), self.value.lower())
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 _CONFIG = "config/"
 _SAME = {"started": "began", "state": "outcome", "id": "trial_id"}
+_FIRST: Sequence[str] = (
+    "number",
+    "trial_id",
+    "outcome",
+    "cause",
+    "iterations",
+    "began",
+    "trained_s",
+    "node",
+    "mlflow_run_id",
+    "feasible",
+)
 
 
 @dataclass(frozen=True)
@@ -157,20 +124,6 @@ class TrialRows:
         )
 
 
-_FIRST: Sequence[str] = (
-    "number",
-    "trial_id",
-    "outcome",
-    "cause",
-    "iterations",
-    "began",
-    "trained_s",
-    "node",
-    "mlflow_run_id",
-    "feasible",
-)
-
-
 def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
     result = trial.result
     row = {
@@ -210,3 +163,46 @@ def _place(name: str, sweep: SweepView) -> tuple[int, int, str]:
 
 def _csv_value(value: Any) -> Any:
     return value if isinstance(value, str | int | float) else json.dumps(value, default=str)
+
+
+@dataclass(frozen=True)
+class TrialFilter:
+    """A comparison of a field with a value, numerical if both are numbers."""
+
+    field: str
+    relation: str
+    value: str
+
+    @classmethod
+    def parse(cls, text: str) -> "TrialFilter":
+        """Parse a condition such as ``outcome=completed``.
+
+        Raises:
+            InvalidSettingsError: The text is not a condition.
+        """
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise InvalidSettingsError(f"a condition must be {_FORM}, not {text!r}")
+        field, relation, value = match.groups()
+        return cls(field, "=" if relation == "==" else relation, value)
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a trial's value meets the condition.
+
+        None, for a missing field, meets only ``!=``. Text never meets ``<`` or ``>`` with a number.
+        """
+        if value is None:
+            return self.relation == "!="
+        number = _number(self.value)
+        if number is not None and isinstance(value, int | float) and not isinstance(value, bool):
+            return _COMPARE[self.relation](value, number)
+        if self.relation not in ("=", "!="):
+            return number is None and _COMPARE[self.relation](str(value), self.value)
+        return _COMPARE[self.relation](str(value).lower(), self.value.lower())
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

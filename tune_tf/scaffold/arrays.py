@@ -18,6 +18,81 @@ _PICTURES = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF"}
 _GZIP = b"\x1f\x8b"
 
 
+ARRAY_SUFFIXES = (".npz", ".npy")
+
+
+_SHARES = (
+    Line("validation_share", "0.2", "of the rows, if the file does not split them"),
+    Line("test_share", "0.1", "no trial sees them: they are for the final model"),
+)
+
+
+def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
+    """Return the draft for arrays in one .npz file or two .npy files in the same folder.
+
+    The name of the targets' file is by default that of the inputs with ``y`` instead of ``x``.
+
+    Raises:
+        InvalidSettingsError: The targets cannot be found.
+        WorkloadError: The arrays are invalid.
+    """
+    if path.suffix.lower() == ".npz":
+        if target is not None:
+            raise InvalidSettingsError(
+                f"--target is for tables, records and .npy files: {path.name} names its own, y"
+            )
+        workload = ArraysModel(path=str(path))
+        places = [Line("path", scalar(path_text), "relative to this file's folder")]
+    else:
+        y = _targets(path, target)
+        workload = ArraysModel(x=str(path), y=str(y))
+        places = [
+            Line("x", scalar(path_text), "relative to this file's folder"),
+            Line("y", scalar(str(Path(path_text).with_name(y.name)))),
+        ]
+    properties = workload.properties
+    return Draft(
+        name=sweep_name(path.stem),
+        about=f"A network on the rows of {path.name}, each of shape {list(properties.shape)}.",
+        workload="tune_tf.workloads.arrays:ArraysModel",
+        data=(*places, _task_line(properties), *_SHARES),
+        task=properties.head.task,
+        space=_space_of(properties),
+        inputs=(f"x: {properties.dtype} of shape {list(properties.shape)}",),
+    )
+
+
+def _task_line(properties: ArrayProperties) -> Line:
+    count = properties.head.num_classes
+    if count is None:
+        guessed = "guessed: fractions, or many values; `classification` if these are class numbers"
+        return Line("task", "regression", guessed)
+    guessed = f"guessed: {count} different integers; `regression` for quantities"
+    return Line("task", "classification", guessed)
+
+
+def _space_of(properties: ArrayProperties) -> tuple[Line, ...]:
+    """Return the space besides the optimizer: convolutions for images, else dense layers."""
+    is_image = len(properties.shape) in (2, 3)
+    filters = Line("filters", "{choice: [8, 16, 32]}", "of the first convolution")
+    return (filters, *DENSE_SPACE[1:]) if is_image else DENSE_SPACE
+
+
+def _targets(path: Path, target: str | None) -> Path:
+    there = sorted(each.name for each in path.parent.glob("*.npy") if each.name != path.name)
+    wanted = target or path.name.replace("x", "y", 1).replace("X", "y", 1)
+    if wanted in there:
+        return path.with_name(wanted)
+    text = f"there are {', '.join(there)}" if there else "there is no other .npy file"
+    if target is None:
+        raise InvalidSettingsError(
+            f"which file holds the targets of {path.name}? Pass --target FILE.npy; beside it {text}"
+        )
+    raise InvalidSettingsError(
+        f"there is no {wanted!r} beside {path}{did_you_mean(wanted, there)}; {text}"
+    )
+
+
 @dataclass(frozen=True)
 class _Feature:
     """Feature of the first record, with its count of numbers or bytes."""
@@ -169,78 +244,3 @@ def _input_of(features: dict[str, _Feature], y: str, path: Path) -> str:
             f"the records of {path} have only the feature {y!r}, and nothing to predict it from"
         )
     return max(others, key=lambda name: features[name].num_values)
-
-
-ARRAY_SUFFIXES = (".npz", ".npy")
-
-
-_SHARES = (
-    Line("validation_share", "0.2", "of the rows, if the file does not split them"),
-    Line("test_share", "0.1", "no trial sees them: they are for the final model"),
-)
-
-
-def arrays_draft(path: Path, target: str | None, path_text: str) -> Draft:
-    """Return the draft for arrays in one .npz file or two .npy files in the same folder.
-
-    The name of the targets' file is by default that of the inputs with ``y`` instead of ``x``.
-
-    Raises:
-        InvalidSettingsError: The targets cannot be found.
-        WorkloadError: The arrays are invalid.
-    """
-    if path.suffix.lower() == ".npz":
-        if target is not None:
-            raise InvalidSettingsError(
-                f"--target is for tables, records and .npy files: {path.name} names its own, y"
-            )
-        workload = ArraysModel(path=str(path))
-        places = [Line("path", scalar(path_text), "relative to this file's folder")]
-    else:
-        y = _targets(path, target)
-        workload = ArraysModel(x=str(path), y=str(y))
-        places = [
-            Line("x", scalar(path_text), "relative to this file's folder"),
-            Line("y", scalar(str(Path(path_text).with_name(y.name)))),
-        ]
-    properties = workload.properties
-    return Draft(
-        name=sweep_name(path.stem),
-        about=f"A network on the rows of {path.name}, each of shape {list(properties.shape)}.",
-        workload="tune_tf.workloads.arrays:ArraysModel",
-        data=(*places, _task_line(properties), *_SHARES),
-        task=properties.head.task,
-        space=_space_of(properties),
-        inputs=(f"x: {properties.dtype} of shape {list(properties.shape)}",),
-    )
-
-
-def _task_line(properties: ArrayProperties) -> Line:
-    count = properties.head.num_classes
-    if count is None:
-        guessed = "guessed: fractions, or many values; `classification` if these are class numbers"
-        return Line("task", "regression", guessed)
-    guessed = f"guessed: {count} different integers; `regression` for quantities"
-    return Line("task", "classification", guessed)
-
-
-def _space_of(properties: ArrayProperties) -> tuple[Line, ...]:
-    """Return the space besides the optimizer: convolutions for images, else dense layers."""
-    is_image = len(properties.shape) in (2, 3)
-    filters = Line("filters", "{choice: [8, 16, 32]}", "of the first convolution")
-    return (filters, *DENSE_SPACE[1:]) if is_image else DENSE_SPACE
-
-
-def _targets(path: Path, target: str | None) -> Path:
-    there = sorted(each.name for each in path.parent.glob("*.npy") if each.name != path.name)
-    wanted = target or path.name.replace("x", "y", 1).replace("X", "y", 1)
-    if wanted in there:
-        return path.with_name(wanted)
-    text = f"there are {', '.join(there)}" if there else "there is no other .npy file"
-    if target is None:
-        raise InvalidSettingsError(
-            f"which file holds the targets of {path.name}? Pass --target FILE.npy; beside it {text}"
-        )
-    raise InvalidSettingsError(
-        f"there is no {wanted!r} beside {path}{did_you_mean(wanted, there)}; {text}"
-    )

@@ -68,6 +68,8 @@ class MyWorkload({base}):
     # Other methods to override, documented in tune_tf.Workload: load_data, per_example,
     # train_step, callbacks, shuffle, global_batch_size.
 '''
+_WORKLOAD_FILE = "my_workload.py"
+_COMPRESSED = ".gz"
 
 
 def _digits_draft(reference: str) -> Draft:
@@ -101,10 +103,6 @@ def _workload_on(draft: Draft) -> str:
         ),
         metric="accuracy" if is_classes else "mae",
     )
-
-
-_WORKLOAD_FILE = "my_workload.py"
-_COMPRESSED = ".gz"
 
 
 @dataclass(frozen=True)

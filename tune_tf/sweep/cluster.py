@@ -1,4 +1,4 @@
-"""Ray cluster of a sweep: the connected one, or a temporary one."""
+"""Ray cluster of a sweep: the connected one, a temporary one, or a remote one by Ray Client."""
 
 import contextlib
 import logging
@@ -31,6 +31,7 @@ TUNE_ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
+_EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
 def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> int:  # noqa: B008  frozen
@@ -155,9 +156,6 @@ def runtime_env(
             for name, value in given["env_vars"].items()
         }
     return given or None
-
-
-_EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
 def _absolute_paths(value: Any, base_dir: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Plan of a sweep, checked as far as possible without training."""
+"""Plan of a sweep, checked without training, and its scheduler, searcher and tracker."""
 
 import os
 from collections.abc import Sequence
@@ -27,6 +27,85 @@ from tune_tf.tracking.trial_tracking import TrialTracking
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 from tune_tf.trainables.factory import default_resources
 from tune_tf.workload import Workload
+
+# A worker on another machine does not inherit the driver's environment.
+_CREDENTIALS = (
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+)
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """Checked plan of a sweep.
+
+    Args:
+        workload: The workload, with known properties of its data.
+        resources: Resources of a trial.
+        examples: Sample configs of the space.
+        mutations: Parameters that the scheduler changes in running trials; None if it changes none
+            or no Ray cluster is connected.
+    """
+
+    config: SweepConfig
+    workload: Workload
+    resources: TrialResources
+    max_concurrent_trials: int
+    examples: tuple[dict[str, Any], ...]
+    mutations: tuple[str, ...] | None = None
+
+
+def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPlan:
+    """Check a sweep on the present cluster as far as possible without training.
+
+    Args:
+        config: The sweep's settings.
+        base_dir: Folder that a relative workload path starts from; the working directory by
+            default.
+
+    Raises:
+        WorkloadError: The workload cannot be imported, or its data are invalid.
+        InvalidSettingsError: A component rejects its settings.
+        UnavailableResourcesError: No node can hold a trial.
+    """
+    base_dir = base_dir or Path.cwd()
+    check_storage(config)
+    workload = import_workload(config.workload, base_dir, config.data)
+    make_scheduler(config)
+    make_sampler(
+        config.searcher.sampler,
+        config.searcher.seed,
+        space=config.space,
+        num_objectives=len(config.objectives),
+    )
+    checked_tracking_uri(config)
+    resources = config.resources or default_resources(config.parallelism)
+    fitting = num_fitting(resources, config.parallelism)
+    wanted = config.max_concurrent_trials or fitting
+    rng = np.random.default_rng(config.seed)
+    workload.check_data()
+    return SweepPlan(
+        config,
+        workload,
+        resources,
+        min(wanted, fitting, config.budget.num_samples),
+        tuple(config.space.sample(rng) for _ in range(3)),
+        allowed_mutations(config, workload),
+    )
+
+
+def checked_tracking_uri(config: SweepConfig) -> str | None:
+    """Return the tracking URI with expanded references; None if tracking is off.
+
+    Raises:
+        InvalidSettingsError: The URI is invalid.
+    """
+    if config.mlflow is None:
+        return None
+    uri = expand_references(config.mlflow.tracking_uri, "mlflow.tracking_uri")
+    MLflowCallback(uri, config.mlflow.experiment_name)
+    return uri
 
 
 def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...] | None:
@@ -72,14 +151,6 @@ def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa
 
     with throwaway_run():
         return structural_parameters(workload, space, paths)
-
-
-# A worker on another machine does not inherit the driver's environment.
-_CREDENTIALS = (
-    "MLFLOW_TRACKING_USERNAME",
-    "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-)
 
 
 def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) -> Any:
@@ -157,75 +228,3 @@ def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
 
 def _tracking_uri(folder: SweepFolder, earlier: str) -> str | None:
     return folder.tracking_uri if earlier.startswith("mlflow:") else None
-
-
-@dataclass(frozen=True)
-class SweepPlan:
-    """Checked plan of a sweep.
-
-    Args:
-        workload: The workload, with known properties of its data.
-        resources: Resources of a trial.
-        examples: Sample configs of the space.
-        mutations: Parameters that the scheduler changes in running trials; None if it changes none
-            or no Ray cluster is connected.
-    """
-
-    config: SweepConfig
-    workload: Workload
-    resources: TrialResources
-    max_concurrent_trials: int
-    examples: tuple[dict[str, Any], ...]
-    mutations: tuple[str, ...] | None = None
-
-
-def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPlan:
-    """Check a sweep on the present cluster as far as possible without training.
-
-    Args:
-        config: The sweep's settings.
-        base_dir: Folder that a relative workload path starts from; the working directory by
-            default.
-
-    Raises:
-        WorkloadError: The workload cannot be imported, or its data are invalid.
-        InvalidSettingsError: A component rejects its settings.
-        UnavailableResourcesError: No node can hold a trial.
-    """
-    base_dir = base_dir or Path.cwd()
-    check_storage(config)
-    workload = import_workload(config.workload, base_dir, config.data)
-    make_scheduler(config)
-    make_sampler(
-        config.searcher.sampler,
-        config.searcher.seed,
-        space=config.space,
-        num_objectives=len(config.objectives),
-    )
-    checked_tracking_uri(config)
-    resources = config.resources or default_resources(config.parallelism)
-    fitting = num_fitting(resources, config.parallelism)
-    wanted = config.max_concurrent_trials or fitting
-    rng = np.random.default_rng(config.seed)
-    workload.check_data()
-    return SweepPlan(
-        config,
-        workload,
-        resources,
-        min(wanted, fitting, config.budget.num_samples),
-        tuple(config.space.sample(rng) for _ in range(3)),
-        allowed_mutations(config, workload),
-    )
-
-
-def checked_tracking_uri(config: SweepConfig) -> str | None:
-    """Return the tracking URI with expanded references; None if tracking is off.
-
-    Raises:
-        InvalidSettingsError: The URI is invalid.
-    """
-    if config.mlflow is None:
-        return None
-    uri = expand_references(config.mlflow.tracking_uri, "mlflow.tracking_uri")
-    MLflowCallback(uri, config.mlflow.experiment_name)
-    return uri

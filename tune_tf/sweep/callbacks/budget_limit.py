@@ -1,4 +1,4 @@
-"""Budget limits of a running sweep."""
+"""Budget limits of a running sweep, and what it has spent."""
 
 import math
 import time

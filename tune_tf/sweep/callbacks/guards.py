@@ -24,6 +24,8 @@ from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
+_REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MORE = 1.1  # hysteresis: free space to start trials again, as a multiple of the minimum
 
 
@@ -126,11 +128,6 @@ class DiskGuard(tune.Callback):
                     f"{bytes_text(self._min_free_bytes)}"
                 )
         return None
-
-
-_REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
-
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class BrokenWorkloadCheck(tune.Callback):

@@ -1,4 +1,4 @@
-"""Differences between the settings of a sweep and their edited version."""
+"""Changed settings of a sweep: edits of its file, and an extended budget."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,67 +11,6 @@ from tune_tf.errors import (
     did_you_mean,
     one_of,
 )
-
-
-def extended_budget(
-    budget: BudgetSettings, changes: Mapping[str, Any], *, num_trials: int = 0
-) -> BudgetSettings:
-    """Return a budget with changed limits.
-
-    Args:
-        budget: The present budget.
-        changes: Limits by name: a number or None replaces the limit, text like ``"+20"`` adds to
-            it.
-        num_trials: Number of existing trials.
-
-    Raises:
-        InvalidSettingsError: Lists all errors; also raised if nothing would change.
-    """
-    errors = []
-    values = budget.model_dump()
-    for name, change in changes.items():
-        if name not in values:
-            known = list(values)
-            text = f"must be {one_of(known)}, not {name!r}{did_you_mean(name, known)}"
-            errors.append(ErrorDetail("budget", text))
-            continue
-        try:
-            values[name] = _changed(values[name], change)
-        except ValueError as error:
-            errors.append(ErrorDetail(name, str(error)))
-    if errors:
-        raise InvalidSettingsError(errors)
-    made = BudgetSettings.from_dict(values)
-    if made == budget:
-        raise InvalidSettingsError(
-            ErrorDetail("budget", "is unchanged: name what to increase, such as num_samples +20")
-        )
-    if made.num_samples < num_trials:
-        text = f"must be at least {num_trials}, the number of trials so far, not {made.num_samples}"
-        raise InvalidSettingsError(ErrorDetail("num_samples", text))
-    return made
-
-
-def _changed(value: float | None, change: Any) -> Any:
-    if not isinstance(change, str):
-        return change
-    if change == "none":
-        return None
-    try:
-        number = int(change)
-    except ValueError:
-        try:
-            number = float(change)  # type: ignore[assignment]
-        except ValueError:
-            raise ValueError(
-                f"must be a number, '+' and a number to add, or none, not {change!r}"
-            ) from None
-    if not change.startswith("+"):
-        return number
-    if value is None:
-        raise ValueError(f"has no limit that {change!r} could be added to: give a number")
-    return value + number
-
 
 _CHANGEABLE = (
     "workload",
@@ -87,10 +26,8 @@ _CHANGEABLE = (
     "checkpoint_interval_s",
 )
 """Settings that a resume reads again; a section includes all its settings."""
-
 _FIXED = ("parallelism.kind", "mlflow.tracking_uri", "mlflow.experiment_name")
 """Fixed settings in these sections."""
-
 _WHY = {
     "name": "the folder is named after it",
     "storage_path": "the folder is there",
@@ -167,3 +104,63 @@ def _value_text(value: Any) -> str:
     if value is None:
         return "none"
     return value if isinstance(value, str) else repr(value)
+
+
+def extended_budget(
+    budget: BudgetSettings, changes: Mapping[str, Any], *, num_trials: int = 0
+) -> BudgetSettings:
+    """Return a budget with changed limits.
+
+    Args:
+        budget: The present budget.
+        changes: Limits by name: a number or None replaces the limit, text like ``"+20"`` adds to
+            it.
+        num_trials: Number of existing trials.
+
+    Raises:
+        InvalidSettingsError: Lists all errors; also raised if nothing would change.
+    """
+    errors = []
+    values = budget.model_dump()
+    for name, change in changes.items():
+        if name not in values:
+            known = list(values)
+            text = f"must be {one_of(known)}, not {name!r}{did_you_mean(name, known)}"
+            errors.append(ErrorDetail("budget", text))
+            continue
+        try:
+            values[name] = _changed(values[name], change)
+        except ValueError as error:
+            errors.append(ErrorDetail(name, str(error)))
+    if errors:
+        raise InvalidSettingsError(errors)
+    made = BudgetSettings.from_dict(values)
+    if made == budget:
+        raise InvalidSettingsError(
+            ErrorDetail("budget", "is unchanged: name what to increase, such as num_samples +20")
+        )
+    if made.num_samples < num_trials:
+        text = f"must be at least {num_trials}, the number of trials so far, not {made.num_samples}"
+        raise InvalidSettingsError(ErrorDetail("num_samples", text))
+    return made
+
+
+def _changed(value: float | None, change: Any) -> Any:
+    if not isinstance(change, str):
+        return change
+    if change == "none":
+        return None
+    try:
+        number = int(change)
+    except ValueError:
+        try:
+            number = float(change)  # type: ignore[assignment]
+        except ValueError:
+            raise ValueError(
+                f"must be a number, '+' and a number to add, or none, not {change!r}"
+            ) from None
+    if not change.startswith("+"):
+        return number
+    if value is None:
+        raise ValueError(f"has no limit that {change!r} could be added to: give a number")
+    return value + number
