@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import typer
 
-from tune_tf.cli.exit_codes import exit_on_errors
+from tune_tf.cli.console import exit_on_errors
 from tune_tf.cli.options import keep_ray_local
 from tune_tf.cli.verbs.estimates import plan, scale
 from tune_tf.cli.verbs.init import init, schema

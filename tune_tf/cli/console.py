@@ -1,10 +1,11 @@
-"""Consoles, tables, states of trials, curves and JSON on the command line."""
+"""Consoles, tables, states of trials, curves, JSON and exit codes on the command line."""
 
 import contextlib
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, Final
 
 import typer
@@ -12,6 +13,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from tune_tf.errors import DiskFullError, TuneTfError
 
 STATE_STYLES: Final[Mapping[str, str]] = {
     "running": "cyan",
@@ -134,3 +137,28 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
     if span == 0:
         return _BARS[0] * len(values)
     return "".join(_BARS[round((half - low) / span * (len(_BARS) - 1))] for half in halves)
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every verb."""
+
+    ENDED = 0
+    NOTHING_COMPLETED = 1
+    WRONG_SETTINGS = 2
+    INTERRUPTED = 130
+
+
+@contextlib.contextmanager
+def exit_on_errors() -> Iterator[None]:
+    """Print a user's error as one message without a traceback, and exit."""
+    try:
+        yield
+    except DiskFullError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(ExitCode.NOTHING_COMPLETED)
+    except TuneTfError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(ExitCode.WRONG_SETTINGS)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(ExitCode.INTERRUPTED)

@@ -9,8 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tune_tf.cli.console import print_json, state_label
-from tune_tf.cli.exit_codes import ExitCode
+from tune_tf.cli.console import ExitCode, print_json, state_label
 from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.text import deviation_texts
 from tune_tf.formatting import counted, value_text

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tune_tf.cli import options
 from tune_tf.cli.console import (
+    ExitCode,
     borderless_table,
     counted_states,
     make_console,
@@ -23,7 +24,6 @@ from tune_tf.cli.console import (
     state_label,
     state_text,
 )
-from tune_tf.cli.exit_codes import ExitCode
 from tune_tf.formatting import counted, duration, value_text
 from tune_tf.inspection import Comparison, SweepState, SweepView, compare_sweeps, list_sweeps
 from tune_tf.inspection.trial_rows import local_time

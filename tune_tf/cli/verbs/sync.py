@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import print_either
-from tune_tf.cli.exit_codes import ExitCode
+from tune_tf.cli.console import ExitCode, print_either
 from tune_tf.formatting import counted
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from tune_tf.cli import options
 from tune_tf.cli.console import (
+    ExitCode,
     borderless_table,
     make_console,
     named_values,
@@ -17,7 +18,6 @@ from tune_tf.cli.console import (
     state_label,
     state_text,
 )
-from tune_tf.cli.exit_codes import ExitCode
 from tune_tf.config import yaml_text
 from tune_tf.errors import UnknownMetricError
 from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
