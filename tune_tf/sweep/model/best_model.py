@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tune_tf.config import MLflowSettings, import_workload
 from tune_tf.errors import (
-    CheckpointError,
     InvalidSettingsError,
     StoreUnavailableError,
     UnknownMetricError,
@@ -107,13 +106,11 @@ def _logged_best(
     trial_run_id = run_ids.get(trial.trial_id)
     if result.mlflow_run_id is None or trial_run_id is None:
         raise StoreUnavailableError("MLflow does not have the runs of this sweep yet")
-    if trial.checkpoint is None:
-        raise CheckpointError(f"trial {trial.trial_id} has no checkpoint")
     best = BestModel(
         sweep_id=result.sweep_id,
         trial_id=trial.trial_id,
         trial_run_id=trial_run_id,
-        checkpoint=str(trial.checkpoint),
+        checkpoint=str(result.best_checkpoint),
         metric=result.objective.metric,
         value=result.best_value,
         params=mlflow_params(trial.config),
@@ -130,7 +127,7 @@ def _logged_best(
     written = writer.write(
         import_workload(result.config.workload, result.base_dir, result.config.data),
         trial.config,
-        trial.checkpoint,
+        result.best_checkpoint,
         result.path / _FOLDER,
         best.tags,
     )
