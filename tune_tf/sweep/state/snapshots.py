@@ -112,8 +112,8 @@ class Snapshots:
         with zipfile.ZipFile(archived, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for name, content in files.items():
                 archive.writestr(name, content)
-        for partial in self._folder.glob(".*"):  # left by a killed driver
-            partial.unlink()
+        for partial in self._folder.glob(f".*{_SUFFIX}.*"):  # left by a killed driver
+            partial.unlink(missing_ok=True)
         write_atomically(path, archived.getvalue())
         sync_folder(self._folder)
         self._kept = [path, *self._kept][:_NUM_KEPT]
