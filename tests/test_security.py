@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tune_tf.cli.terminal.local_ray import allow_remote_ray, keep_ray_local
+from tune_tf.cli.options import allow_remote_ray, keep_ray_local
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView

@@ -52,12 +52,12 @@ class Constraint:
         """
         match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise InvalidSettingsError([f"must be {_FORM}, not {text!r}"])
+            raise InvalidSettingsError(f"must be {_FORM}, not {text!r}")
         relation, number = match.groups()
         try:
             bound = float(number)
         except ValueError:
-            raise InvalidSettingsError([f"must be {_FORM}, not {text!r}"]) from None
+            raise InvalidSettingsError(f"must be {_FORM}, not {text!r}") from None
         return cls(metric, relation, bound)  # type: ignore[arg-type]
 
     @classmethod
@@ -71,7 +71,7 @@ class Constraint:
         """
         if not isinstance(mapping, Mapping):
             raise InvalidSettingsError(
-                [f"constraints must be a mapping of metrics to bounds, not {mapping!r}"]
+                f"constraints must be a mapping of metrics to bounds, not {mapping!r}"
             )
         made: list[Constraint] = []
         errors: list[ErrorDetail] = []

@@ -41,11 +41,17 @@ class InvalidSettingsError(TuneTfError, ValueError):
     """Invalid settings: correct them and start again. Collects all errors, not only the first.
 
     Args:
-        details: The errors; a plain string is an error without a location.
+        details: The errors, or the only one; a plain string is an error without a location.
         source: File that the settings came from, if any.
     """
 
-    def __init__(self, details: Iterable[ErrorDetail | str], source: str | None = None) -> None:
+    def __init__(
+        self,
+        details: Iterable[ErrorDetail | str] | ErrorDetail | str,
+        source: str | None = None,
+    ) -> None:
+        if isinstance(details, ErrorDetail | str):
+            details = [details]
         self.details: tuple[ErrorDetail, ...] = tuple(
             ErrorDetail("", each) if isinstance(each, str) else each for each in details
         )

@@ -10,9 +10,7 @@ _BYTE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 def value_text(value: Any, limit: int = 80) -> str:
     """Format a config value or metric: numbers with six digits, text unchanged, the rest as JSON.
 
-    Args:
-        value: The value.
-        limit: Maximum number of characters; longer text ends in an ellipsis.
+    Text longer than ``limit`` ends in an ellipsis.
     """
     if isinstance(value, bool) or value is None:
         return str(value)

@@ -68,10 +68,6 @@ def pareto_front(
     A point dominates another if it is at least as good in every objective and better in one
     (https://en.wikipedia.org/wiki/Pareto_front). Equal points do not dominate each other. Points
     with a non-finite value are never in the front.
-
-    Args:
-        points: Values by key, one for each objective.
-        objectives: The objectives, in the order of the values.
     """
     signs = [1.0 if objective.mode == "min" else -1.0 for objective in objectives]
     costs = {

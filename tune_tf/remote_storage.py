@@ -22,9 +22,6 @@ def join_uri(uri: str, *names: str) -> str:
 def local_copy(place: CheckpointLocation) -> Iterator[Path]:
     """Provide a local folder with a checkpoint for the duration of the context.
 
-    Args:
-        place: Its folder, which is used directly, or its URI.
-
     Raises:
         CheckpointError: It cannot be downloaded.
     """

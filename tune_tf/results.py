@@ -121,12 +121,8 @@ class SweepResult:
         return left or self.unasked
 
     @cached_property
-    def best_trial(self) -> TrialResult:
-        """The feasible trial with the best last value; completed trials take precedence.
-
-        Raises:
-            UnknownMetricError: No feasible trial reported a finite value.
-        """
+    def best_if_any(self) -> TrialResult | None:
+        """The best trial; None if no feasible trial reported a finite value."""
         metric = self.objective.metric
         best = best_of(
             (
@@ -135,14 +131,28 @@ class SweepResult:
             ),
             self.objective,
         )
+        return (
+            None
+            if best is None
+            else next(trial for trial in self.trials if trial.number == best.key)
+        )
+
+    @property
+    def best_trial(self) -> TrialResult:
+        """The feasible trial with the best last value; completed trials take precedence.
+
+        Raises:
+            UnknownMetricError: No feasible trial reported a finite value.
+        """
+        best = self.best_if_any
         if best is None:
             infeasible = sum(not trial.feasible for trial in self.trials)
             kept = f" and satisfied the constraints ({infeasible} did not)" if infeasible else ""
             raise UnknownMetricError(
                 f"none of the {len(self.trials)} trials of {self.sweep_id} reported a finite "
-                f"{metric!r}{kept}, so none is the best"
+                f"{self.objective.metric!r}{kept}, so none is the best"
             )
-        return next(trial for trial in self.trials if trial.number == best.key)
+        return best
 
     @cached_property
     def pareto_front(self) -> tuple[TrialResult, ...]:
@@ -267,20 +277,15 @@ def check_export(path: Path, file_format: str) -> None:
     if file_format not in EXPORT_SUFFIXES:
         known = list(EXPORT_SUFFIXES)
         raise InvalidSettingsError(
-            [
-                f"format must be {one_of(known)}, not {file_format!r}"
-                f"{did_you_mean(file_format, known)}"
-            ]
+            f"format must be {one_of(known)}, not {file_format!r}{did_you_mean(file_format, known)}"
         )
     suffix = EXPORT_SUFFIXES[file_format]
     if path.suffix != suffix:
         wanted = f"end in {suffix}" if suffix else "name a folder, without a suffix"
-        raise InvalidSettingsError([f"for format {file_format} the path must {wanted}, not {path}"])
+        raise InvalidSettingsError(f"for format {file_format} the path must {wanted}, not {path}")
     lacking = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
     if lacking:
         raise InvalidSettingsError(
-            [
-                f"format {file_format} needs {' and '.join(lacking)}: pip install "
-                f"'tune-tf[{file_format}]'"
-            ]
+            f"format {file_format} needs {' and '.join(lacking)}: pip install "
+            f"'tune-tf[{file_format}]'"
         )

@@ -108,11 +108,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def mask_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace settings whose names denote secrets by ``***``.
-
-    Args:
-        settings: Plain data, nested or not. References to the environment are kept.
-    """
+    """Replace settings whose names denote secrets by ``***``; keep ``${NAME}`` references."""
     return {name: _hidden(name, value) for name, value in settings.items()}
 
 
@@ -154,11 +150,6 @@ def expand_references(uri: str, where: str, environ: Mapping[str, str] = os.envi
 
     Values in ``user:password@`` or the query are percent-encoded, so the variable holds the plain
     password; elsewhere they are inserted unchanged.
-
-    Args:
-        uri: URI in a sweep file.
-        where: Name of the setting, for the error.
-        environ: The environment.
 
     Raises:
         InvalidSettingsError: Variables are not set; lists all of them.

@@ -167,11 +167,7 @@ class SweepFolder:
     ) -> "SweepFolder":
         """Create the folder of a new sweep, named after the sweep and the time.
 
-        Args:
-            config: The sweep's settings.
-            base_dir: Folder that a relative workload path starts from.
-            now: Creation time; the current time by default.
-            private: Whether only the user may read it; otherwise the umask applies.
+        If ``private``, only the user may read it; otherwise the umask applies.
 
         Raises:
             InvalidSettingsError: The folder cannot be created.
@@ -186,7 +182,7 @@ class SweepFolder:
                 continue
             except OSError as error:
                 raise InvalidSettingsError(
-                    [f"the sweep's folder cannot be created in {root}: {error}"]
+                    f"the sweep's folder cannot be created in {root}: {error}"
                 ) from error
             folder = cls(path, config, base_dir.absolute(), Path.cwd())
             folder.save()

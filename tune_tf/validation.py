@@ -25,5 +25,5 @@ class Validation:
         """Validate the value."""
         if not isinstance(self.asynchronous, bool):
             raise InvalidSettingsError(
-                [f"asynchronous must be true or false, not {self.asynchronous!r}"]
+                f"asynchronous must be true or false, not {self.asynchronous!r}"
             )

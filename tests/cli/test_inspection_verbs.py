@@ -9,8 +9,8 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from tune_tf.cli import app
-from tune_tf.cli.terminal.sparkline import sparkline
-from tune_tf.cli.verbs.status import follow_status
+from tune_tf.cli.console import sparkline
+from tune_tf.cli.verbs.sweeps import follow_status
 from tune_tf.errors import UnknownSweepError, UnknownTrialError
 from tune_tf.inspection import SweepView
 from tune_tf.outcome import Outcome

@@ -34,7 +34,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         OutcomeTracker,
         "_has_begun",
         _has_reported,
-        679,
+        199,
     ),
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (
@@ -55,7 +55,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         TrialRegistry,
         "_assign_orphan",
         _assign_unlinked,
-        1364,
+        642,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (

@@ -30,7 +30,7 @@ from virtual_cluster import ActorClass, Cluster, Future, Slots, Untrained
 from virtual_store import Client, Store
 
 import tune_tf.config.sweep_config
-import tune_tf.sweep.callbacks.disk_guard
+import tune_tf.sweep.callbacks.guards
 import tune_tf.sweep.run
 import tune_tf.sweep.runner
 import tune_tf.sweep_folder
@@ -89,7 +89,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (Untrained, "cluster", cluster),
         (tune_tf.sweep.run, "runs_as_user", lambda: False),
         (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, slots)),
-        (tune_tf.sweep.callbacks.disk_guard, "free_bytes", lambda path: 10**12),
+        (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.callback, "environment", _Environment),
         (tune_tf.tracking.callback, "Repository", SimpleNamespace(of_this_process=lambda: None)),
         (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),

@@ -8,7 +8,7 @@ from sweep_in_progress import SweepInProgress
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView, TrialRows
-from tune_tf.inspection.trial_filter import TrialFilter
+from tune_tf.inspection.trial_rows import TrialFilter
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def verb() -> Callable[..., tuple[int, str, str]]:
     A sweep runs on the cluster that this process is connected to: see ``ray_cluster``.
     """
     from tune_tf.cli import app
-    from tune_tf.cli.exit_codes import exit_on_errors
+    from tune_tf.cli.console import exit_on_errors
 
     def call(*arguments: str, cwd: Path) -> tuple[int, str, str]:
         out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))

@@ -143,6 +143,10 @@ def _half_of_a_page(path: Path, text: str, **_: Any) -> None:
     path.with_name(f".{path.name}.{os.getpid()}").write_text(text[: len(text) // 2])
 
 
+def _half_of_a_snapshot(path: Path, content: bytes) -> None:
+    path.with_name(f".{path.name}.{os.getpid()}").write_bytes(content[: len(content) // 2])
+
+
 def _until_the_process_writes(writer: Any, *arguments: Any) -> None:
     """Have the model's process begin, and wait until it has made its folder."""
     writer.start()
@@ -173,12 +177,14 @@ MOMENTS = {
     ),
     "after the second start": Moment(f"{_EVENT_LOG}.record_start", 2, after=True),
     "before the first snapshot is written": Moment(f"{_SNAPSHOTS}:Snapshots._write"),
-    "a snapshot is half written": Moment("zipfile:ZipFile.writestr", 7),
+    "a snapshot is half written": Moment(
+        f"{_SNAPSHOTS}:write_atomically", 2, instead=_half_of_a_snapshot
+    ),
     "a line of results is half written": Moment(
-        "tune_tf.sweep.callbacks.result_files:append_line", 2, instead=_half_of_a_line
+        "tune_tf.sweep.callbacks.recorders:append_line", 2, instead=_half_of_a_line
     ),
     "after the third result": Moment(
-        "tune_tf.sweep.callbacks.result_files:ResultFiles.on_trial_result", 3, after=True
+        "tune_tf.sweep.callbacks.recorders:ResultFiles.on_trial_result", 3, after=True
     ),
     # When a trial ends.
     "the study has the first end and MLflow has it not": Moment(
@@ -234,9 +240,7 @@ MOMENTS = {
     ),
     "before the report is attached": Moment(f"{_CALLBACK}.attach"),
     "before the event log is closed": Moment(f"{_EVENT_LOG}.record_session_end"),
-    "before the process ends": Moment(
-        "tune_tf.cli.terminal.result_tables:print_result", after=True
-    ),
+    "before the process ends": Moment("tune_tf.cli.result_tables:print_result", after=True),
 }
 """By name, in the order of a sweep."""
 
@@ -260,7 +264,7 @@ def train_nothing() -> None:
 
     class Stopping(callbacks.BudgetLimit):
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            super().on_trial_start(iteration, trials, trial, **info)
+            super().on_trial_start(trial=trial, **info)
             if trial.config["batch_size"] == IS_PRUNED:
                 self._end.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
 

@@ -96,7 +96,7 @@ def sweep_with(**settings):
 
 
 def test_files_beside_a_driver_on_the_cluster_are_refused():
-    from tune_tf.sweep.ray_client import check_paths
+    from tune_tf.sweep.cluster import check_paths
 
     told = r"storage_path: is './sweeps'[\s\S]*tracking_uri: is 'sqlite:///mlflow.db'"
     with pytest.raises(InvalidSettingsError, match=told):
@@ -112,7 +112,7 @@ def test_files_beside_a_driver_on_the_cluster_are_refused():
     ids=["on all nodes", "on servers"],
 )
 def test_what_all_nodes_reach_is_taken(settings):
-    from tune_tf.sweep.ray_client import check_paths
+    from tune_tf.sweep.cluster import check_paths
 
     check_paths(sweep_with(**settings))
 

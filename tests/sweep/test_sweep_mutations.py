@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 def allowed(scheduler, space=None, workload=None):
-    from tune_tf.sweep.builders import allowed_mutations
+    from tune_tf.sweep.plan import allowed_mutations
 
     config = SweepConfig.from_dict({**SETTINGS, **(space or {}), "scheduler": scheduler})
     return allowed_mutations(config, workload or DigitsMLP())

@@ -60,7 +60,7 @@ def states(folder):
 
 
 def test_a_killed_sweep_is_delivered_and_its_runs_are_left_for_a_resume(killed):
-    from tune_tf.sweep.sync import sync_sweep
+    from tune_tf.sweep.mlflow_store import sync_sweep
 
     assert sync_sweep("tiny").num_delivered == 2
     assert states(killed) == {PARENT: ("RUNNING", None), "t1": ("RUNNING", None)}
@@ -68,7 +68,7 @@ def test_a_killed_sweep_is_delivered_and_its_runs_are_left_for_a_resume(killed):
 
 
 def test_closing_a_killed_sweep_delivers_and_ends_its_runs_once(killed):
-    from tune_tf.sweep.sync import close_sweep
+    from tune_tf.sweep.mlflow_store import close_sweep
 
     closing = close_sweep("tiny")
     assert closing.delivery.num_delivered == 2
@@ -79,16 +79,16 @@ def test_closing_a_killed_sweep_delivers_and_ends_its_runs_once(killed):
 
 @pytest.mark.parametrize("verb", ["sync_sweep", "close_sweep"])
 def test_a_sweep_that_runs_is_refused(killed, verb):
-    from tune_tf.sweep import sync
+    from tune_tf.sweep import mlflow_store
 
     running = Spool(killed.path / SPOOL_FOLDER)
     with pytest.raises(SweepConflictError, match="is in use by a sweep that is still running"):
-        getattr(sync, verb)(killed.path)
+        getattr(mlflow_store, verb)(killed.path)
     running.close()
 
 
 def test_a_sweep_that_is_not_tracked_is_refused(folder_of):
-    from tune_tf.sweep.sync import sync_sweep
+    from tune_tf.sweep.mlflow_store import sync_sweep
 
     folder_of("mlflow: null\n")
     with pytest.raises(

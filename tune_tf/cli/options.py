@@ -1,14 +1,18 @@
-"""Arguments and options shared by several verbs."""
+"""Arguments and options shared by several verbs, and the cluster that they choose."""
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tune_tf.config import SweepConfig
+
 _ADDRESS = "RAY_ADDRESS"
+_LOCAL_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_LOCAL_ONLY = "0"
 
 
 def _connect(context: typer.Context, address: str | None) -> str | None:
@@ -70,3 +74,28 @@ JsonOption = Annotated[
 
 STORAGE_PATH = Path("sweeps")
 """Default storage path."""
+
+
+def read_config(
+    file: Path, overrides: Sequence[str] | None, settings: Sequence[str] | None
+) -> SweepConfig:
+    """Read a sweep file with the settings of the command line."""
+    return SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
+
+
+def keep_ray_local(environ: MutableMapping[str, str], arguments: Sequence[str]) -> None:
+    """Make Ray's processes listen on 127.0.0.1 only, unless a cluster is given.
+
+    Ray listens on all interfaces, and whoever reaches it can run code. ``ray.init`` ignores a
+    request for 127.0.0.1 except on systems where it stays local by default; the environment
+    variable that controls this works everywhere and is read when Ray is imported.
+    """
+    has_cluster = environ.get(_ADDRESS) or any(each.startswith("--address") for each in arguments)
+    if not has_cluster:
+        environ.setdefault(_LOCAL_VARIABLE, _LOCAL_ONLY)
+
+
+def allow_remote_ray(environ: MutableMapping[str, str], address: str | None) -> None:
+    """Undo :func:`keep_ray_local` where a sweep file names a cluster; call before importing Ray."""
+    if address and environ.get(_LOCAL_VARIABLE) == _LOCAL_ONLY:
+        del environ[_LOCAL_VARIABLE]

@@ -1,8 +1,7 @@
 """Files of a running sweep for other processes: event log, control requests, trial logs."""
 
-from tune_tf.events.control_channel import ControlChannel
 from tune_tf.events.event_history import EVENT_LOG, EventHistory, Session, TrialEvents
-from tune_tf.events.event_log import EventLog, has_driver
+from tune_tf.events.event_log import ControlChannel, EventLog, has_driver
 from tune_tf.events.trial_log import TRIAL_LOG, TrialLog, log_path, mask_log
 
 __all__ = [

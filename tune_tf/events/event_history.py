@@ -17,7 +17,6 @@ class Session:
     """Period in which one process drove the sweep.
 
     Args:
-        driver: ``process 71 on node-1``.
         begun_s: Start, in seconds since 1970.
         last_s: Last write, in seconds since 1970.
         over: Whether the session ended without a crash.
@@ -28,7 +27,6 @@ class Session:
         host: The driver's machine.
     """
 
-    driver: str
     begun_s: float
     last_s: float
     over: bool = False
@@ -37,6 +35,11 @@ class Session:
     left: tuple[str, ...] = ()
     process: int = 0
     host: str = ""
+
+    @property
+    def driver(self) -> str:
+        """Text like ``process 71 on node-1``."""
+        return f"process {self.process} on {self.host}"
 
 
 @dataclass
@@ -140,8 +143,7 @@ class EventHistory:
             trial.waiting, trial.last = None, dict(event.get("last", {}))
 
     def _begin_session(self, process: int, host: str, at: float) -> None:
-        driver = f"process {process} on {host}"
-        self.sessions.append(Session(driver, at, at, process=process, host=host))
+        self.sessions.append(Session(at, at, process=process, host=host))
         self.suspension = None
         for trial in self.trials.values():
             if trial.outcome in (None, Outcome.INTERRUPTED):

@@ -1,41 +1,34 @@
-"""Event log of a sweep, which also locks the sweep for its driver.
+"""Event log of a sweep, which also locks it for its driver, and requests to the driver.
 
 Other processes read it during the sweep and after a crash, so it is append-only, with one JSON
 event per line. The system releases the driver's lock when its process ends in any way.
 """
 
-import errno
-import fcntl
 import json
 import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from tune_tf.atomic_files import append_line
+from tune_tf.atomic_files import append_line, lock_file, write_atomically
 from tune_tf.errors import SweepConflictError
-from tune_tf.events.control_channel import ControlChannel
 from tune_tf.events.event_history import EVENT_LOG, EventHistory
 from tune_tf.outcome import Outcome
 from tune_tf.version import __version__
 
+_FOLDER = "requests"
+_SUFFIX = ".request"  # Tune would copy .json files
 _log = logging.getLogger(__name__)
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _ATTEMPTS = 20  # has_driver in another process takes the lock briefly
 _PAUSE_S = 0.05
 
 
 class EventLog:
     """Writer of a sweep's event log for its driver; a context manager that holds the lock.
-
-    Args:
-        folder: The sweep's folder.
-        clock: Seconds since 1970.
 
     Raises:
         SweepConflictError: Another process drives the sweep.
@@ -53,12 +46,7 @@ class EventLog:
         self._write("begun", process=os.getpid(), host=socket.gethostname(), tune_tf=__version__)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Release the lock."""
         os.close(self._file)
 
@@ -166,14 +154,14 @@ def has_driver(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        has_locks = lock_file(file, shared=True)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
-        return _last_driver_lives(folder)
+    except OSError:
+        has_locks = False
     finally:
         os.close(file)
-    return False
+    return not has_locks and _last_driver_lives(folder)
 
 
 def _last_driver_lives(folder: Path) -> bool:
@@ -201,13 +189,14 @@ def _open_locked(path: Path) -> int:
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     for _ in range(_ATTEMPTS):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            has_locks = lock_file(file)
         except BlockingIOError:
             time.sleep(_PAUSE_S)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                os.close(file)
-                raise
+            continue
+        except OSError:
+            os.close(file)
+            raise
+        if not has_locks:
             if _last_driver_lives(path.parent):
                 break
             _log.warning(
@@ -215,9 +204,7 @@ def _open_locked(path: Path) -> int:
                 path.parent,
                 _holder(path.parent, ", the last one was {}"),
             )
-            return file
-        else:
-            return file
+        return file
     os.close(file)
     raise SweepConflictError(
         f"{path.parent} is in use by a sweep that is still running"
@@ -229,3 +216,35 @@ def _holder(folder: Path, text: str) -> str:
     """Return ``text`` with the last driver filled in; empty if there is none."""
     sessions = EventHistory.read(folder).sessions
     return text.format(sessions[-1].driver) if sessions else ""
+
+
+class ControlChannel:
+    """Requests to the driver of a sweep, one file each in the sweep's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _FOLDER
+
+    def post(self, request: Mapping[str, Any]) -> None:
+        """Write a request atomically.
+
+        Raises:
+            OSError: The request cannot be written.
+        """
+        self._path.mkdir(exist_ok=True)
+        path = self._path / f"{time.time_ns()}-{os.getpid()}{_SUFFIX}"
+        write_atomically(path, json.dumps(request), on_disk=False)
+
+    def take(self) -> Iterator[dict[str, Any]]:
+        """Yield and remove the pending requests, the oldest first."""
+        for path in sorted(self._path.glob(f"*{_SUFFIX}")):
+            request = None
+            with suppress(OSError, ValueError):
+                request = json.loads(path.read_text())
+            path.unlink(missing_ok=True)
+            if isinstance(request, dict):
+                yield request
+
+    def clear(self) -> None:
+        """Remove all requests, which are for an earlier driver."""
+        for _ in self.take():
+            pass

@@ -1,15 +1,18 @@
-"""Log file of a trial: the stdout and stderr of its processes."""
+"""Log file of a trial, the stdout and stderr of its processes: writing, masking, following."""
 
 import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tune_tf.secrets import mask_secrets
+
+_CHUNK_BYTES = 65_536
+_LOOK_EVERY_S = 0.5
 TRIAL_LOG = "log.txt"
 """Name of the log in a trial's folder."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -18,9 +21,6 @@ class TrialLog:
 
     Redirects file descriptors instead of ``sys.stdout``, to include TensorFlow's native messages.
     Several processes may append to one log.
-
-    Args:
-        streams: File descriptors.
     """
 
     def __init__(self, streams: Sequence[int] = (1, 2)) -> None:
@@ -81,3 +81,57 @@ def mask_log(path: Path, values: Iterable[str]) -> None:
 def log_path(folder: Path | None, trial_name: str) -> Path | None:
     """Return the path of a trial's log; None without a sweep folder."""
     return None if folder is None else folder / trial_name / TRIAL_LOG
+
+
+def log_text(
+    path: Path,
+    *,
+    last_lines: int | None = None,
+    is_over: Callable[[], bool] = lambda: True,
+    wait: Callable[[float], None],
+) -> Iterator[bytes]:
+    """Yield the content of a log and then additions, until it is complete.
+
+    Yields whole lines, with secrets masked.
+    """
+    place = 0 if last_lines is None else _start_of(path, last_lines)
+    rest = b""
+    while True:
+        over = is_over()  # before reading, so that nothing is missed
+        while chunk := _read(path, place):
+            place += len(chunk)
+            rest += chunk
+            whole = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
+            if not whole and len(rest) > _CHUNK_BYTES:
+                whole = len(rest)
+            if whole:
+                yield _masked(rest[:whole])
+            rest = rest[whole:]
+        if over:
+            if rest:
+                yield _masked(rest)
+            return
+        wait(_LOOK_EVERY_S)
+
+
+def _masked(text: bytes) -> bytes:
+    return mask_secrets(text.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+
+
+def _read(path: Path, place: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(place)
+            return file.read(_CHUNK_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _start_of(path: Path, last_lines: int) -> int:
+    """Return the offset of the last lines of a file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return 0
+    kept = data.splitlines(keepends=True)[-last_lines:] if last_lines else []
+    return len(data) - sum(map(len, kept))

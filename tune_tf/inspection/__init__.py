@@ -1,9 +1,8 @@
 """Views of a sweep, read from its folder alone, also while it runs or after a crash."""
 
-from tune_tf.inspection.comparison import Comparison, compare_sweeps
-from tune_tf.inspection.log_text import log_text
-from tune_tf.inspection.sweep_list import SweepList, list_sweeps
+from tune_tf.events.trial_log import log_text
 from tune_tf.inspection.sweep_view import SweepState, SweepView
+from tune_tf.inspection.sweeps import Comparison, SweepList, compare_sweeps, list_sweeps
 from tune_tf.inspection.trial_rows import TrialRows
 from tune_tf.inspection.trial_view import TrialView
 

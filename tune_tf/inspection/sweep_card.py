@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tune_tf.formatting import value_text
 from tune_tf.ranking import best_so_far
-from tune_tf.space import flat
 
 if TYPE_CHECKING:
     from tune_tf.inspection.sweep_view import SweepView
@@ -46,11 +45,8 @@ def sweep_card(sweep: "SweepView") -> str:
         parts.append(f"Ended early: {escape(sweep.ended_early)}")
     if sweep.best is not None:
         metric = sweep.config.leading_objective.metric
-        active = sweep.config.space.active(sweep.best.result.config)
-        config = ", ".join(
-            f"{name}={value_text(value)}"
-            for name, value in flat(active, sweep.config.space.parameters).items()
-        )
+        active = sweep.active_config(sweep.best).items()
+        config = ", ".join(f"{name}={value_text(value)}" for name, value in active)
         parts += [
             f"Best {escape(metric)} <b>{value_text(sweep.best_value)}</b> by trial "
             f"{sweep.best.number}: {escape(config)}",

@@ -4,18 +4,19 @@ import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tune_tf.config import SweepConfig
-from tune_tf.errors import UnknownMetricError, UnknownTrialError, did_you_mean
+from tune_tf.errors import UnknownTrialError, did_you_mean
 from tune_tf.events import EVENT_LOG, EventHistory, has_driver
 from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.results import SweepResult
+from tune_tf.space import flat
 from tune_tf.sweep_folder import SweepFolder
 
 _TRIAL = re.compile(r"trial_(\d+)")
@@ -86,13 +87,7 @@ class SweepView:
         clock: Callable[[], float] = time.time,
         before: "SweepView | None" = None,
     ) -> "SweepView":
-        """Read a sweep's folder, as :meth:`open` does.
-
-        Args:
-            folder: The sweep's folder.
-            clock: Seconds since 1970.
-            before: Previous view; trials that had ended in it are not read again.
-        """
+        """Read a sweep's folder; trials that had ended in ``before`` are not read again."""
         driven = has_driver(folder.path)
         history = EventHistory.read(folder.path)
         last_s = _last_write(folder.path)
@@ -159,11 +154,8 @@ class SweepView:
 
         Until a trial has completed, it is the one with the best last value.
         """
-        try:
-            number = self.result.best_trial.number
-        except UnknownMetricError:
-            return None
-        return next(trial for trial in self.trials if trial.number == number)
+        best = self.result.best_if_any
+        return None if best is None else self.trial(str(best.number))
 
     @property
     def best_value(self) -> float | None:
@@ -174,6 +166,11 @@ class SweepView:
     def counts(self) -> dict[str, int]:
         """Number of trials by state, without zeros."""
         return dict(Counter(trial.state for trial in self.trials))
+
+    def active_config(self, trial: TrialView) -> dict[str, Any]:
+        """Return a trial's config by path, without inactive parameters."""
+        space = self.config.space
+        return flat(space.active(trial.result.config), space.parameters)
 
     @property
     def active(self) -> tuple[TrialView, ...]:
@@ -256,11 +253,9 @@ class SweepView:
                 f"{_named(alike)}; write more characters"
             )
         known = [trial.trial_id for trial in self.trials]
-        there = (
-            f"there are {len(known)}, for example {_named(self.trials)}"
-            if known
-            else "none has been started"
-        )
+        there = "none has been started"
+        if known:
+            there = f"there are {len(known)}, for example {_named(self.trials)}"
         raise UnknownTrialError(
             f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, known)}; {there}"
         )
@@ -275,16 +270,13 @@ def _trials(
 
     def look(number: int) -> TrialView:
         events, before = of_number.get(number), known.get(number)
-        same = (
+        if (
             events
             and before
-            and (events.ended_s, events.checkpoints_removed)
-            == (
-                before.ended_s,
-                before.result.checkpoints_removed,
-            )
-        )
-        if before and before.has_ended and same:
+            and before.has_ended
+            and before.ended_s == events.ended_s
+            and before.result.checkpoints_removed == events.checkpoints_removed
+        ):
             run_id = before.mlflow_run_id or history.run_ids.get(before.trial_id)
             return replace(before, mlflow_run_id=run_id)
         return TrialView.of(
@@ -305,6 +297,6 @@ def _last_write(path: Path) -> float:
     return max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
 
 
-def _named(trials: "tuple[TrialView, ...] | list[TrialView]") -> str:
+def _named(trials: Sequence[TrialView]) -> str:
     names = ", ".join(f"{each.trial_id} (number {each.number})" for each in trials[:_MOST_NAMED])
     return f"{names}, ..." if len(trials) > _MOST_NAMED else names

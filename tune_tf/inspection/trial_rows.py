@@ -3,20 +3,42 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.inspection.sweep_view import SweepView
-from tune_tf.inspection.trial_filter import TrialFilter
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.outcome import is_finite
-from tune_tf.space import flat
 
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_TEXT = re.compile(r"\s*([^<>=!\s]+)\s*(!=|<=|>=|==|=|<|>)\s*(.*?)\s*")
+_FORM = "FIELD=VALUE, or with != < <= > >= instead of =, for example 'outcome=completed'"
 _CONFIG = "config/"
 _SAME = {"started": "began", "state": "outcome", "id": "trial_id"}
+_FIRST: Sequence[str] = (
+    "number",
+    "trial_id",
+    "outcome",
+    "cause",
+    "iterations",
+    "began",
+    "trained_s",
+    "node",
+    "mlflow_run_id",
+    "feasible",
+)
 
 
 @dataclass(frozen=True)
@@ -28,10 +50,6 @@ class TrialRows:
     without inactive parameters, and the last metrics. Missing values have
     no key. The outcome of a trial that has not ended is its state: ``running``, ``paused``,
     ``pending`` or ``interrupted``.
-
-    Args:
-        sweep: The sweep.
-        rows: One row per trial.
     """
 
     sweep: SweepView
@@ -101,25 +119,9 @@ class TrialRows:
                 return candidate
         names = sorted({*known, *(it.removeprefix(_CONFIG) for it in known), *_SAME})
         raise InvalidSettingsError(
-            [
-                f"trials have no field {name!r}{did_you_mean(name, names)}; the fields are "
-                f"{', '.join(sorted(known))}"
-            ]
+            f"trials have no field {name!r}{did_you_mean(name, names)}; the fields are "
+            f"{', '.join(sorted(known))}"
         )
-
-
-_FIRST: Sequence[str] = (
-    "number",
-    "trial_id",
-    "outcome",
-    "cause",
-    "iterations",
-    "began",
-    "trained_s",
-    "node",
-    "mlflow_run_id",
-    "feasible",
-)
 
 
 def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
@@ -136,9 +138,7 @@ def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
         "mlflow_run_id": trial.mlflow_run_id,
         "feasible": result.feasible,
     }
-    space = sweep.config.space
-    config = flat(space.active(result.config), space.parameters)
-    row.update({f"{_CONFIG}{path}": value for path, value in config.items()})
+    row.update({f"{_CONFIG}{path}": it for path, it in sweep.active_config(trial).items()})
     row.update(result.metrics)
     return {name: value for name, value in row.items() if value is not None}
 
@@ -163,3 +163,46 @@ def _place(name: str, sweep: SweepView) -> tuple[int, int, str]:
 
 def _csv_value(value: Any) -> Any:
     return value if isinstance(value, str | int | float) else json.dumps(value, default=str)
+
+
+@dataclass(frozen=True)
+class TrialFilter:
+    """A comparison of a field with a value, numerical if both are numbers."""
+
+    field: str
+    relation: str
+    value: str
+
+    @classmethod
+    def parse(cls, text: str) -> "TrialFilter":
+        """Parse a condition such as ``outcome=completed``.
+
+        Raises:
+            InvalidSettingsError: The text is not a condition.
+        """
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise InvalidSettingsError(f"a condition must be {_FORM}, not {text!r}")
+        field, relation, value = match.groups()
+        return cls(field, "=" if relation == "==" else relation, value)
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a trial's value meets the condition.
+
+        None, for a missing field, meets only ``!=``. Text never meets ``<`` or ``>`` with a number.
+        """
+        if value is None:
+            return self.relation == "!="
+        number = _number(self.value)
+        if number is not None and isinstance(value, int | float) and not isinstance(value, bool):
+            return _COMPARE[self.relation](value, number)
+        if self.relation not in ("=", "!="):
+            return number is None and _COMPARE[self.relation](str(value), self.value)
+        return _COMPARE[self.relation](str(value).lower(), self.value.lower())
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

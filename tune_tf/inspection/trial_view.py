@@ -67,16 +67,7 @@ class TrialView:
         driven: bool,
         run_ids: Mapping[str, str],
     ) -> "TrialView":
-        """Read a trial's folder.
-
-        Args:
-            folder: The trial's folder.
-            number: Position in the order of proposal, from 0.
-            events: Its events; None without any.
-            config: The sweep's settings.
-            driven: Whether the sweep has a driver.
-            run_ids: Known run ids in MLflow by trial id.
-        """
+        """Read a trial's folder; ``driven`` says whether the sweep has a driver."""
         report = _newest(last_report(folder / RESULTS), events)
         last = flat({name: value for name, value in report.items() if name != "config"})
         trial_id = events.trial_id if events else str(report.get("trial_id", folder.name))
@@ -168,11 +159,7 @@ class TrialView:
         }
 
     def curve(self, metric: str) -> dict[int, float]:
-        """Return the finite values of a metric by iteration; the last one of a repeated iteration.
-
-        Args:
-            metric: Name of the metric; nested ones by path.
-        """
+        """Return a metric's finite values by iteration, the last one of a repeated iteration."""
         values: dict[int, float] = {}
         for report in reports(self.folder / RESULTS):
             iteration, value = report.get("training_iteration"), metric_value(report, metric)

@@ -1,10 +1,12 @@
-"""Content of a generated sweep file."""
+"""Content and text of a generated sweep file."""
 
 import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from tune_tf.config import FIRST_LINE
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./-]*")
 _NOT_TEXT = re.compile(r"true|false|yes|no|on|off|null|y|n|~|\.inf|\.nan", re.IGNORECASE)
@@ -13,12 +15,7 @@ _COMMENTS_AT = 36  # column
 
 @dataclass(frozen=True)
 class Line:
-    """Setting of a section, with a comment.
-
-    Args:
-        value: Value as YAML text.
-        is_off: Whether the setting is commented out.
-    """
+    """Setting of a section as YAML text, with a comment; it may be commented out."""
 
     key: str
     value: str
@@ -30,6 +27,14 @@ class Line:
         return with_comment(
             f"  {'# ' if self.is_off else ''}{self.key}: {self.value}", self.comment
         )
+
+
+DENSE_SPACE = (
+    Line("num_layers", "{int: [1, 3]}"),
+    Line("width", "{choice: [32, 64, 128]}"),
+    Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
+)
+"""Parameters of a network of dense layers."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +90,60 @@ def sweep_name(text: str) -> str:
     """Return a sweep name, valid as a folder name, made from any text."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
     return name if re.match(r"[A-Za-z0-9]", name) else "sweep"
+
+
+_OBJECTIVES = {
+    "classification": (
+        "{metric: val_accuracy, mode: max}",
+        "or any metric the model is compiled with",
+    ),
+    "regression": (
+        "{metric: val_mae, mode: min}",
+        "mean absolute error, in the unit of the target",
+    ),
+}
+_OPTIMIZER = (
+    Line("optimizer", "{choice: [adamw, sgd]}"),
+    Line("momentum", "{uniform: [0.0, 0.95], when: {optimizer: sgd}}"),
+    Line("learning_rate", "{loguniform: [1.0e-4, 1.0e-1]}"),
+    Line("weight_decay", "{loguniform: [1.0e-6, 1.0e-2], when: {optimizer: adamw}}"),
+)
+_BATCH_SIZES = ((100_000, 256), (10_000, 128), (0, 32))
+
+
+def sweep_text(draft: Draft, file_name: str) -> str:
+    """Return the commented text of a sweep file that is ready to run."""
+    objective, said = _OBJECTIVES[draft.task]
+    batch_size = next(size for rows, size in _BATCH_SIZES if draft.num_rows >= rows)
+    name = scalar(file_name)
+    lines = [
+        FIRST_LINE,
+        f"# {draft.about}",
+        "#",
+        f"#   tune-tf run {name} --dry-run     checks it and shows what would run",
+        f"#   tune-tf run {name}               searches; after Ctrl-C, `tune-tf resume` continues",
+        f"name: {scalar(draft.name)}",
+        f"workload: {draft.workload}",
+        *(["data:", *map(str, draft.data)] if draft.data else []),
+        "",
+        with_comment(f"objective: {objective}", said),
+        "",
+        "# The search space. Kinds: uniform, loguniform, quniform: [low, high, step], int, "
+        "logint, choice;",
+        "# a plain value is a constant; `when` makes a parameter depend on another.",
+        "space:",
+        *map(str, (*_OPTIMIZER, *draft.space)),
+        str(Line("batch_size", str(batch_size), "rows per update, over all devices of a trial")),
+        "",
+        with_comment("seed: 7", "for weights, data order and sampler"),
+        with_comment("searcher: {sampler: tpe}", "what proposes configs"),
+        "# What stops trials early: one in three continues after 1, 3 and 9 epochs, to 27 at most.",
+        "scheduler: {name: asha, max_t: 27, grace_period: 1, reduction_factor: 3}",
+        "# Devices of a trial; by default one: a GPU if there is one, else a CPU core.",
+        "# parallelism: {kind: mirrored, num_replicas: 2}",
+        with_comment("budget:", "the sweep ends at whichever comes first"),
+        str(Line("num_samples", "24", "trials")),
+        str(Line("time_budget_s", "1800", "seconds")),
+        f"mlflow: {{experiment_name: {scalar(draft.name)}}}",
+    ]
+    return "\n".join(line.rstrip() for line in lines) + "\n"

@@ -8,25 +8,106 @@ from pathlib import Path
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text
 from tune_tf.errors import InvalidSettingsError, did_you_mean
-from tune_tf.scaffold import arrays, table, tfrecords
-from tune_tf.scaffold.draft import Draft
+from tune_tf.scaffold import arrays, table
+from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
 from tune_tf.scaffold.images import images_draft
-from tune_tf.scaffold.own_workload import CLASS, digits_draft, digits_workload, workload_on
-from tune_tf.scaffold.sweep_text import sweep_text
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
 
+_CLASS = "MyWorkload"  # in the templates
+
+_DIGITS = '''\
+"""Custom workload: the data and the model of a search. Change both methods."""
+
+import tune_tf
+from tune_tf.workloads.head import make_optimizer
+
+
+class MyWorkload(tune_tf.Workload):
+    def load_data(self, config):
+        """Return arrays with rows on the first axis; it runs once for all trials of a node."""
+        from sklearn.datasets import load_digits  # your own: numpy.load, pandas.read_csv, ...
+
+        x, y = load_digits(return_X_y=True)
+        x = (x / 16).astype("float32")
+        return tune_tf.Data(
+            train=(x[:1200], y[:1200]),
+            validation=(x[1200:1500], y[1200:1500]),  # trials are compared by these
+            test=(x[1500:], y[1500:]),  # no trial sees these: they are for the final model
+        )
+
+    def build_model(self, config):
+        """Return a compiled Keras model; config holds a trial's values by name."""
+        import keras  # here, so that only trials load TensorFlow
+
+        hidden = keras.layers.Dense(config["width"], activation="relu")
+        dropout = keras.layers.Dropout(config["dropout"])
+        outputs = keras.layers.Dense(10, activation="softmax")
+        model = keras.Sequential([keras.Input((64,)), hidden, dropout, outputs])
+        loss = "sparse_categorical_crossentropy"
+        model.compile(make_optimizer(config), loss=loss, metrics=["accuracy"])
+        return model
+'''
+
+_ON_DATA = '''\
+"""Custom workload: data as {base} reads them, and a custom model."""
+
+from {module} import {base}
+
+
+class MyWorkload({base}):
+    def build_model(self, config):
+        """Return a compiled Keras model; config holds a trial's values by name."""
+        model = super().build_model(config)  # the ready model, to start with
+        # A custom model takes the same inputs:
+{inputs}
+        # and returns {outputs}; compile it with
+        #   loss={loss},
+        #   metrics=["{metric}"]. `import keras` here, so that only trials load TensorFlow.
+        return model
+
+    # Other methods to override, documented in tune_tf.Workload: load_data, per_example,
+    # train_step, callbacks, shuffle, global_batch_size.
+'''
 _WORKLOAD_FILE = "my_workload.py"
 _COMPRESSED = ".gz"
 
 
+def _digits_draft(reference: str) -> Draft:
+    """Return the draft for the workload on digits, whose sweep-file name is ``reference``."""
+    return Draft(
+        name="my-sweep",
+        about="A search on a custom workload.",
+        workload=reference,
+        data=(),
+        task="classification",
+        space=(
+            Line("width", "{choice: [32, 64, 128]}", "config['width'] in the workload"),
+            DENSE_SPACE[-1],
+        ),
+    )
+
+
+def _workload_on(draft: Draft) -> str:
+    """Return the text of a workload that extends the ready workload of a draft."""
+    module, _, base = draft.workload.partition(":")
+    is_classes = draft.task == "classification"
+    return _ON_DATA.format(
+        base=base,
+        module=module,
+        inputs="\n".join(f"        #   {each}" for each in draft.inputs),
+        outputs="logits of shape [rows, classes]" if is_classes else "numbers of shape [rows, 1]",
+        loss=(
+            "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
+            if is_classes
+            else '"mse"'
+        ),
+        metric="accuracy" if is_classes else "mae",
+    )
+
+
 @dataclass(frozen=True)
 class InitResult:
-    """Generated files and their checked plan.
-
-    Args:
-        files: All written files, including the sweep file.
-        task: ``classification`` or ``regression``, as guessed from the data.
-    """
+    """Generated files and their checked plan; the task is guessed from the data."""
 
     path: Path
     files: tuple[Path, ...]
@@ -64,17 +145,17 @@ def init_sweep(
     own = None if data is not None and workload is None else Path(workload or _WORKLOAD_FILE)
     own_path = own and output.parent / own
     if own is not None and own.suffix != ".py":
-        raise InvalidSettingsError([f"a workload is written to a .py file, not to {own}"])
+        raise InvalidSettingsError(f"a workload is written to a .py file, not to {own}")
     if not force:
         _refuse_present([output, *([own_path] if own_path else [])])
-    reference = f"{own.as_posix()}:{CLASS}" if own else ""
+    reference = f"{own.as_posix()}:{_CLASS}" if own else ""
     if data is None:
         if target is not None:
-            raise InvalidSettingsError([f"--target {target} needs DATA to find it in"])
-        draft, module = digits_draft(reference), digits_workload()
+            raise InvalidSettingsError(f"--target {target} needs DATA to find it in")
+        draft, module = _digits_draft(reference), _DIGITS
     else:
         draft = _draft_of(Path(data), target, output.parent)
-        module = workload_on(draft)
+        module = _workload_on(draft)
         draft = replace(draft, workload=reference or draft.workload)
     texts = {output: sweep_text(draft, output.name)}
     if own_path is not None:
@@ -96,15 +177,15 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
     if not data.exists():
         there = [each.name for each in data.parent.iterdir()] if data.parent.is_dir() else []
         raise InvalidSettingsError(
-            [f"there is no file or folder {data}{did_you_mean(data.name, there)}"]
+            f"there is no file or folder {data}{did_you_mean(data.name, there)}"
         )
     text = _relative(data, base_dir)
     if data.is_dir():
-        if any(each.suffix.lower() in tfrecords.TFRECORD_SUFFIXES for each in data.iterdir()):
-            return tfrecords.records_draft(data, target, text)
+        if any(each.suffix.lower() in arrays.TFRECORD_SUFFIXES for each in data.iterdir()):
+            return arrays.records_draft(data, target, text)
         if target is not None:
             raise InvalidSettingsError(
-                [f"--target is not for images, whose classes are the folders of {data}"]
+                f"--target is not for images, whose classes are the folders of {data}"
             )
         return images_draft(data, text)
     suffixes = [each.lower() for each in data.suffixes]
@@ -113,14 +194,12 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
         return table.table_draft(data, target, text)
     if kind.lower() in arrays.ARRAY_SUFFIXES:
         return arrays.arrays_draft(data, target, text)
-    if kind.lower() in tfrecords.TFRECORD_SUFFIXES:
-        return tfrecords.records_draft(data, target, text)
-    known = ", ".join((*table.TABLE_SUFFIXES, *arrays.ARRAY_SUFFIXES, *tfrecords.TFRECORD_SUFFIXES))
+    if kind.lower() in arrays.TFRECORD_SUFFIXES:
+        return arrays.records_draft(data, target, text)
+    known = ", ".join((*table.TABLE_SUFFIXES, *arrays.ARRAY_SUFFIXES, *arrays.TFRECORD_SUFFIXES))
     raise InvalidSettingsError(
-        [
-            f"no ready workload takes {data}: name a file ending in {known}, or a folder with one "
-            "folder of images per class; or leave out DATA to write a custom workload"
-        ]
+        f"no ready workload takes {data}: name a file ending in {known}, or a folder with one "
+        "folder of images per class; or leave out DATA to write a custom workload"
     )
 
 
@@ -135,10 +214,8 @@ def _refuse_present(paths: list[Path]) -> None:
     present = [str(path) for path in paths if path.exists()]
     if present:
         raise InvalidSettingsError(
-            [
-                f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
-                "another --output, or overwrite with --force"
-            ]
+            f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
+            "another --output, or overwrite with --force"
         )
 
 
@@ -148,4 +225,4 @@ def _write(texts: Mapping[Path, str]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, text)
         except OSError as error:
-            raise InvalidSettingsError([f"{path} cannot be written: {error.strerror}"]) from error
+            raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
-from tune_tf.scaffold.draft import Draft, Line, abbreviate, flow, scalar, sweep_name
+from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, abbreviate, flow, scalar, sweep_name
 from tune_tf.workloads.tables.table_file import read_table
 from tune_tf.workloads.tabular import TableProperties, TabularMLP
 
@@ -30,7 +30,7 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
             if target is None
             else f"{path} has no column {target!r}{did_you_mean(target, columns)}; {there}"
         )
-        raise InvalidSettingsError([error])
+        raise InvalidSettingsError(error)
     identifiers = [name for name in columns if name != target and _identifies_rows(table[name])]
     if len(identifiers) == len(columns) - 1:
         identifiers = []  # no other column to predict from
@@ -49,20 +49,11 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
         Line("validation_share", "0.2", "of the rows, for comparing trials"),
         Line("test_share", "0.1", "no trial sees them: they are for the final model"),
     ]
-    space = [
-        Line("num_layers", "{int: [1, 3]}"),
-        Line("width", "{choice: [32, 64, 128]}"),
-        Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
-        *(
-            [Line("embedding_dim", "{choice: [4, 8, 16]}", "of each category")]
-            if categorical
-            else []
-        ),
-    ]
-    inputs = []
+    space, inputs = [*DENSE_SPACE], []
     if numeric:
         inputs.append(f"numeric: floats of shape [{len(numeric)}]: {abbreviate(numeric)}")
     if categorical:
+        space.append(Line("embedding_dim", "{choice: [4, 8, 16]}", "of each category"))
         inputs.append(
             f"categorical: codes of shape [{len(categorical)}]: {abbreviate(categorical)}"
         )

@@ -1,19 +1,20 @@
-"""Ray cluster of a sweep: the connected one, or a temporary one."""
+"""Ray cluster of a sweep: the connected one, a temporary one, or a remote one by Ray Client."""
 
 import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from tune_tf.config import ClusterSettings
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, UnavailableResourcesError
+from tune_tf.config import ClusterSettings, SweepConfig
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, TuneTfError, UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
+from tune_tf.results import SweepResult
 from tune_tf.secrets import expand_references
 from tune_tf.trainables.capacity import num_trials, room_by_node
 from tune_tf.trainables.factory import check_cluster
@@ -30,6 +31,7 @@ TUNE_ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
+_EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
 def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> int:  # noqa: B008  frozen
@@ -94,14 +96,11 @@ def cluster(
                 "`GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`"
             ) from error
         except ConnectionError as error:
-            raise UnavailableResourcesError(
-                f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`"
-                ", or name another with --address"
-            ) from error
+            raise _no_answer(address, error) from error
         except (ValueError, TypeError) as error:
             if not settings.runtime_env:
                 raise
-            raise InvalidSettingsError([ErrorDetail("cluster.runtime_env", str(error))]) from error
+            raise InvalidSettingsError(ErrorDetail("cluster.runtime_env", str(error))) from error
     try:
         yield
     finally:
@@ -116,10 +115,14 @@ def _check_address(address: str | None) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
     except OSError as error:
-        raise UnavailableResourcesError(
-            f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`, "
-            "or name another with --address"
-        ) from error
+        raise _no_answer(address, error) from error
+
+
+def _no_answer(address: str | None, error: OSError) -> UnavailableResourcesError:
+    return UnavailableResourcesError(
+        f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`, or "
+        "name another with --address"
+    )
 
 
 def is_client(address: str | None) -> bool:
@@ -153,9 +156,6 @@ def runtime_env(
             for name, value in given["env_vars"].items()
         }
     return given or None
-
-
-_EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
 def _absolute_paths(value: Any, base_dir: Path) -> Any:
@@ -192,3 +192,62 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
+
+
+def is_remote_client(settings: ClusterSettings | None = None) -> bool:
+    """Return whether a sweep uses Ray Client; None for the connected cluster."""
+    if ray.is_initialized() or settings is None:
+        return bool(ray.util.client.ray.is_connected())
+    return is_client(os.environ.get("RAY_ADDRESS") or settings.address)
+
+
+def check_paths(config: SweepConfig) -> None:
+    """Reject settings whose files would be lost with the driver process on the cluster.
+
+    Raises:
+        InvalidSettingsError: Lists all errors.
+    """
+    errors = []
+    if config.remote_storage or not Path(config.storage_path.removeprefix("file://")).is_absolute():
+        errors.append(
+            ErrorDetail(
+                "storage_path",
+                f"is {config.storage_path!r}, but the driver runs on the cluster: give an "
+                "absolute path that all its nodes can reach",
+            )
+        )
+    uri = config.mlflow.tracking_uri if config.mlflow else ""
+    scheme, slashes, path = uri.partition(":///")
+    if scheme == "sqlite" and slashes and not path.startswith("/"):
+        errors.append(
+            ErrorDetail(
+                "mlflow.tracking_uri",
+                f"is {uri!r}, but the driver runs on the cluster: give an MLflow server that the "
+                "cluster reaches",
+            )
+        )
+    if errors:
+        raise InvalidSettingsError(errors)
+
+
+def run_on_cluster(
+    drive: Callable[..., SweepResult], *arguments: Any, **options: Any
+) -> SweepResult:
+    """Run the driver of a sweep in a process on the cluster and return its result.
+
+    Its output is printed here, and an interrupt here interrupts it.
+
+    Raises:
+        TuneTfError: As raised by ``drive``.
+    """
+    driven = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(drive).remote(*arguments, **options)
+    try:
+        result: SweepResult = ray.get(driven)
+    except KeyboardInterrupt:
+        ray.cancel(driven, force=False)
+        ray.wait([driven])
+        raise
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        raise (cause if isinstance(cause, TuneTfError) else error) from None
+    return result

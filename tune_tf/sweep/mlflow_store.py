@@ -1,13 +1,20 @@
-"""MLflow store of an existing sweep."""
+"""MLflow store of an existing sweep: its runs, and delivery of what they lack."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tune_tf.config import MLflowSettings
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.runs import connect, find_run_ids
+from tune_tf.tracking.names import NUM_ENDED_METRIC
+from tune_tf.tracking.runs import TrackedSweep, connect, find_run_ids
+from tune_tf.tracking.sync import Delivery, deliver, end_runs
 from tune_tf.tracking.writing.run_update import PARENT
+from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -35,16 +42,12 @@ class MLflowStore:
             InvalidSettingsError: The sweep is not tracked.
             StoreUnavailableError: The store does not answer, or has no run of the sweep.
         """
-        settings, uri = folder.config.mlflow, folder.tracking_uri
-        if settings is None or uri is None:
-            raise InvalidSettingsError(
-                [f"{folder.sweep_id} is not tracked: its settings have no mlflow section"]
-            )
+        uri, settings = _tracking(folder)
         client = connect(uri)
         try:
             run_ids = find_run_ids(client, settings.experiment_name, folder.sweep_id)
         except Exception as error:
-            lines = mask_secrets(str(error).replace(uri, "the store")).strip().splitlines()
+            lines = store_error_text(error, uri).splitlines()
             raise StoreUnavailableError(
                 f"the MLflow store of {folder.sweep_id} does not answer: "
                 f"{lines[-1] if lines else type(error).__name__}"
@@ -60,3 +63,85 @@ class MLflowStore:
     def parent_run_id(self) -> str:
         """MLflow's id of the sweep's run."""
         return self.run_ids[PARENT]
+
+    @contextlib.contextmanager
+    def clear_errors(self, problem: str) -> Iterator[None]:
+        """Raise MLflow's errors as StoreUnavailableError, without passwords."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            yield
+        except MlflowException as error:
+            text = store_error_text(error, self.tracking_uri)
+            raise StoreUnavailableError(f"{problem}: {text}") from error
+
+
+def store_error_text(error: Exception, tracking_uri: str) -> str:
+    """Return the text of a store's error, which may quote its URI with a password, without it."""
+    return mask_secrets(str(error).replace(tracking_uri, "the store")).strip()
+
+
+@dataclass(frozen=True)
+class CloseResult:
+    """Outcome of closing a sweep: the ids of the ended runs, none if pending data remains."""
+
+    delivery: Delivery
+    run_ids: tuple[str, ...] = ()
+
+
+def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Delivery:
+    """Deliver data to MLflow that was pending when the sweep ended or was killed.
+
+    Repeated calls write nothing twice.
+
+    Args:
+        path: Folder, id or name of the sweep; a name selects its latest sweep.
+        storage_path: Folder that is searched for ids and names.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        SweepConflictError: The sweep is still running and delivers by itself.
+        InvalidSettingsError: The sweep is not tracked.
+    """
+    folder = SweepFolder.open(path, storage_path)
+    return deliver(_tracked_sweep(folder), folder.path / SPOOL_FOLDER)
+
+
+def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> CloseResult:
+    """End the MLflow runs that a killed driver left running, for a sweep that will not resume.
+
+    Pending data is delivered first, as by :func:`sync_sweep`; if that fails, no run is ended. A
+    closed sweep can still be resumed.
+
+    Args:
+        path: Folder, id or name of the sweep; a name selects its latest sweep.
+        storage_path: Folder that is searched for ids and names.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        SweepConflictError: The sweep is still running.
+        InvalidSettingsError: The sweep is not tracked.
+    """
+    folder = SweepFolder.open(path, storage_path)
+    sweep, spool_path = _tracked_sweep(folder), folder.path / SPOOL_FOLDER
+    delivery = deliver(sweep, spool_path)
+    if delivery.num_left:
+        return CloseResult(delivery)
+    return CloseResult(delivery, tuple(end_runs(sweep, spool_path)))
+
+
+def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
+    uri, settings = _tracking(folder)
+    return TrackedSweep(
+        folder.sweep_id, uri, settings.experiment_name, marker=NUM_ENDED_METRIC, reopen=True
+    )
+
+
+def _tracking(folder: SweepFolder) -> tuple[str, MLflowSettings]:
+    """Return the tracking URI and settings; raise InvalidSettingsError without tracking."""
+    uri, settings = folder.tracking_uri, folder.config.mlflow
+    if settings is None or uri is None:
+        raise InvalidSettingsError(
+            f"{folder.sweep_id} is not tracked: its settings have no mlflow section"
+        )
+    return uri, settings

@@ -1,26 +1,36 @@
 """Running, resuming and extending sweeps."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.tune import Callback
 
 from tune_tf.config import SweepConfig
 from tune_tf.events import EventLog
+from tune_tf.inspection import SweepView
+from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.results import SweepResult
-from tune_tf.sweep.callbacks.forecast_actuals import ForecastActuals
-from tune_tf.sweep.callbacks.notebook_progress import draw_in_notebook
-from tune_tf.sweep.cluster import cluster, runs_as_user
+from tune_tf.sweep.cluster import (
+    check_paths,
+    cluster,
+    is_remote_client,
+    run_on_cluster,
+    runs_as_user,
+)
 from tune_tf.sweep.plan import plan_sweep
-from tune_tf.sweep.ray_client import check_paths, is_remote_client, run_on_cluster
 from tune_tf.sweep.runner import run_trials
-from tune_tf.sweep.state.config_diff import changes_between, check_changes
-from tune_tf.sweep.state.extended_budget import extended_budget
+from tune_tf.sweep.state.config_diff import changes_between, check_changes, extended_budget
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep.sweep_result import copy_forecast, settled_result
 from tune_tf.sweep_folder import SweepFolder
+
+_EVERY_S = 1.0
 
 
 def run_sweep(
@@ -48,17 +58,17 @@ def run_sweep(
         TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
     """
     base_dir = Path(base_dir or Path.cwd())
-    actuals = ForecastActuals.begin()
+    begun_s = time.time()
     with cluster(config.cluster, base_dir):
         if is_remote_client():
             check_paths(config)
             return run_on_cluster(run_sweep, config, callbacks=callbacks)
         plan = plan_sweep(config, base_dir=base_dir)
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
-        actuals.copy_forecast(folder)
+        copy_forecast(folder)
         with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
             first = Recovery(SweepStorage.of(folder.path, config))
-            return run_trials(folder, plan, event_log, actuals, first, [*callbacks, *drawn])
+            return run_trials(folder, plan, event_log, begun_s, first, [*callbacks, *drawn])
 
 
 def resume_sweep(
@@ -95,10 +105,7 @@ def resume_sweep(
             return run_on_cluster(
                 resume_sweep, folder.path, allow_changes=allow_changes, callbacks=callbacks
             )
-    actuals = ForecastActuals.begin()
-    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
-        folder = _apply_edits(folder, event_log, allowed=allow_changes)
-        return _resume(folder, event_log, actuals, [*callbacks, *drawn])
+    return _resume(folder, callbacks, allow_changes=allow_changes)
 
 
 def extend_sweep(
@@ -129,43 +136,84 @@ def extend_sweep(
     if is_remote_client(folder.config.cluster):
         with cluster(folder.config.cluster, folder.base_dir):
             return run_on_cluster(extend_sweep, folder.path, budget, callbacks=callbacks)
-    actuals = ForecastActuals.begin()
-    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
-        folder = _apply_edits(folder, event_log, allowed=False)
-        larger = extended_budget(
-            folder.config.budget, budget, num_trials=len(event_log.history.trials)
-        )
-        config = folder.config.model_copy(update={"budget": larger})
-        return _resume(
-            _change_config(folder, event_log, config), event_log, actuals, [*callbacks, *drawn]
-        )
-
-
-def _apply_edits(folder: SweepFolder, event_log: EventLog, *, allowed: bool) -> SweepFolder:
-    """Return the folder with its edited settings, if allowed."""
-    edited = folder.edited()
-    if edited is None:
-        return folder
-    changes = changes_between(folder.config, edited)
-    check_changes(folder.sweep_id, changes, edited, allowed=allowed)
-    return _change_config(folder, event_log, edited)
-
-
-def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig) -> SweepFolder:
-    """Save new settings, record the changes and return the folder."""
-    changes = changes_between(folder.config, config)
-    event_log.record_changes({change.where: change.values for change in changes})
-    return folder.with_config(config)
+    return _resume(folder, callbacks, budget=budget)
 
 
 def _resume(
     folder: SweepFolder,
-    event_log: EventLog,
-    actuals: ForecastActuals,
     callbacks: Sequence[tune.Callback],
+    *,
+    allow_changes: bool = False,
+    budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
-    recovery = recover(folder.path, folder.config)
-    with cluster(folder.config.cluster, folder.base_dir):
-        plan = plan_sweep(folder.config, base_dir=folder.base_dir)
-        recovery.write()
-        return run_trials(folder, plan, event_log, actuals, recovery, callbacks)
+    begun_s = time.time()
+    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
+        edited = folder.edited()
+        if edited is not None:
+            changes = changes_between(folder.config, edited)
+            check_changes(folder.sweep_id, changes, edited, allowed=allow_changes)
+            folder = _change_config(folder, event_log, edited)
+        if budget is not None:
+            num_trials = len(event_log.history.trials)
+            larger = extended_budget(folder.config.budget, budget, num_trials=num_trials)
+            config = folder.config.model_copy(update={"budget": larger})
+            folder = _change_config(folder, event_log, config)
+        recovery = recover(folder.path, folder.config)
+        with cluster(folder.config.cluster, folder.base_dir):
+            plan = plan_sweep(folder.config, base_dir=folder.base_dir)
+            recovery.write()
+            return run_trials(folder, plan, event_log, begun_s, recovery, [*callbacks, *drawn])
+
+
+def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig) -> SweepFolder:
+    """Save new settings, record the changes and return the folder."""
+    event_log.record_changes(changes_between(folder.config, config))
+    return folder.with_config(config)
+
+
+@contextlib.contextmanager
+def draw_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
+    """Draw a running sweep below its notebook cell, and once more at the end.
+
+    Yields:
+        A list with the drawing callback; empty outside notebooks.
+    """
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
+    drawn = [NotebookProgress(folder)] if in_notebook else []
+    try:
+        yield drawn
+    finally:
+        for picture in drawn:
+            picture.draw()
+
+
+class NotebookProgress(Callback):
+    """Tune callback that draws the progress of a sweep below a notebook cell."""
+
+    def __init__(self, folder: SweepFolder, clock: Callable[[], float] = time.monotonic) -> None:
+        from IPython.display import HTML, display  # only notebooks have it
+
+        self._folder = folder
+        self._clock = clock
+        self._html = HTML
+        self._drawn = clock()
+        self._seen = SweepView.of(folder)
+        show: Any = display  # untyped
+        self._picture = show(self._card(), display_id=True)
+
+    def on_step_end(self, **info: Any) -> None:
+        """Redraw if the picture is a second old."""
+        now = self._clock()
+        if now - self._drawn >= _EVERY_S:
+            self._drawn = now
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw the present state of the sweep's folder."""
+        self._seen = SweepView.of(self._folder, before=self._seen)
+        self._picture.update(self._card())
+
+    def _card(self) -> Any:
+        make: Any = self._html
+        return make(sweep_card(self._seen))

@@ -1,51 +1,77 @@
 """Execution of a sweep by ``tune.run``."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ray import tune
+from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
-from tune_tf.config import SweepConfig
+from tune_tf.config import BudgetSettings
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
 from tune_tf.searchers.gated_search import GatedSearcher
-from tune_tf.sweep.builders import (
+from tune_tf.sweep.callbacks import SweepParts, sweep_callbacks
+from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
+from tune_tf.sweep.callbacks.guards import DiskGuard, clear_errors
+from tune_tf.sweep.callbacks.state_saver import StateSaver
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment, session_folder
+from tune_tf.sweep.model.export_process import ModelExportProcess
+from tune_tf.sweep.plan import (
+    SweepPlan,
     make_scheduler,
     make_searcher,
     make_tracker,
     make_trial_tracking,
 )
-from tune_tf.sweep.callbacks import SweepParts, sweep_callbacks
-from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
-from tune_tf.sweep.callbacks.control import ControlRequests
-from tune_tf.sweep.callbacks.disk_guard import DiskGuard
-from tune_tf.sweep.callbacks.forecast_actuals import ForecastActuals
-from tune_tf.sweep.callbacks.guards import clear_errors
-from tune_tf.sweep.callbacks.state_saver import StateSaver
-from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment, session_folder
-from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.plan import SweepPlan
-from tune_tf.sweep.search import SweepSearch
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.state.snapshots import Snapshots
-from tune_tf.sweep.stopper import SweepStopper, Target
-from tune_tf.sweep.sweep_result import record_result, sweep_result
-from tune_tf.sweep.trial_results import trial_name
+from tune_tf.sweep.stopper import ControlRequests, SweepStopper, interrupt_sweep
+from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result, trial_name
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
 from tune_tf.trainables import trainable
+
+
+class SweepSearch(SearchGenerator):
+    """Search generator that follows an extended budget.
+
+    Tune's own restores the original number of trials, and proposes none after the end of a sweep.
+    """
+
+    def __init__(
+        self, searcher: Searcher, budget: BudgetSettings, max_concurrent_trials: int
+    ) -> None:
+        super().__init__(ConcurrencyLimiter(searcher, max_concurrent=max_concurrent_trials))
+        self._budget = budget
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state for a resume."""
+        return {**super().get_state(), "budget": self._budget.model_dump()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore the search; a finished one continues if the budget has changed."""
+        changed = state["budget"] != self._budget.model_dump()
+        super().set_state(
+            {
+                **state,
+                "total_samples": self._budget.num_samples,
+                "finished": state["finished"] and not changed,
+            }
+        )
 
 
 def run_trials(
     folder: SweepFolder,
     plan: SweepPlan,
     event_log: EventLog,
-    actuals: ForecastActuals,
+    begun_s: float,
     recovery: Recovery,
     callbacks: Sequence[tune.Callback],
 ) -> SweepResult:
     """Run a sweep until it ends or is interrupted.
 
-    This process holds the lock of ``event_log``. ``callbacks`` are called after the sweep's own.
+    This process holds the lock of ``event_log``. The session began at ``begun_s``, in seconds since
+    1970. ``callbacks`` are called after the sweep's own.
     """
     parts = _make_parts(folder, plan, event_log, recovery)
     tracker = parts.tracker
@@ -62,19 +88,10 @@ def run_trials(
     ):
         analysis = _run_tune(parts, search, [*sweep_callbacks(parts, export_process), *callbacks])
         parts.retention.remove_unneeded()
-        result = sweep_result(
-            folder,
-            recovery.storage,
-            analysis.trials,
-            parts.outcome_tracker,
-            tracker,
-            event_log,
-            parts.stopper,
-            unasked=not search.is_finished(),
-        )
-        actuals.write(result, closed=False)
+        result = sweep_result(parts, analysis.trials, unasked=not search.is_finished())
+        record_actuals(result, begun_s, closed=False)
         left = record_result(result, folder, tracker, export_process)
-        actuals.write(result, closed=True)
+        record_actuals(result, begun_s, closed=True)
         event_log.record_session_end(
             interrupted=result.interrupted,
             run_ids=tracker.run_ids() if tracker else {},
@@ -102,8 +119,8 @@ def _make_parts(
         outcome_tracker,
         event_log.record_checkpoint_removal,
     )
-    stopper = SweepStopper(folder.sweep_id, _target(config))
-    ControlRequests(ControlChannel(folder.path), stopper)
+    stopper = SweepStopper(folder.sweep_id, config)
+    ControlRequests(ControlChannel(folder.path), stopper, interrupt_sweep)
     disk_guard = DiskGuard(
         config.min_free_disk,
         [folder.path, *filter(None, [session_folder()])],
@@ -165,9 +182,3 @@ def _run_tune(
         verbose=0,
         progress_reporter=tune.CLIReporter(),  # the notebook reporter clears the cell's output
     )
-
-
-def _target(config: SweepConfig) -> Target | None:
-    if config.budget.target is None:
-        return None
-    return Target(config.leading_objective, config.budget.target, config.constraints)

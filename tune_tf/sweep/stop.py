@@ -71,9 +71,9 @@ def stop_trials(
     found = [running.trial(name) for name in trials]
     over = [f"{trial.number} ({trial.state})" for trial in found if trial.has_ended]
     if over:
-        word = "trial" if len(over) == 1 else "trials"
         raise SweepConflictError(
-            f"{word} {', '.join(over)} of {folder.sweep_id} already ended: nothing was stopped"
+            f"trial{'s' if len(over) > 1 else ''} {', '.join(over)} of {folder.sweep_id} already "
+            "ended: nothing was stopped"
         )
     ids = {trial.trial_id for trial in found}
     ControlChannel(folder.path).post({"trial_ids": sorted(ids)})

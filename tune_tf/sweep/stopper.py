@@ -1,32 +1,25 @@
-"""Stopper for reasons outside a trial and its scheduler."""
+"""Stopper for reasons outside a trial and its scheduler, such as requests of other processes."""
 
+import logging
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ray.tune import Stopper
 from ray.tune.utils import flatten_dict
 
-from tune_tf.constraint import Constraint, is_feasible
-from tune_tf.objective import Objective
+from tune_tf.config import SweepConfig
+from tune_tf.constraint import is_feasible
+from tune_tf.events import ControlChannel
 from tune_tf.outcome import Outcome, is_finite
 
+_LOOK_EVERY_S = 0.5
 
-@dataclass(frozen=True)
-class Target:
-    """Target value of a metric; the trial must satisfy the constraints as well."""
-
-    objective: Objective
-    value: float
-    constraints: tuple[Constraint, ...] = ()
-
-    def reached_by(self, result: Mapping[str, Any]) -> bool:
-        """Return whether a flat result is at least as good as the target."""
-        text = result.get(self.objective.metric)
-        if not is_finite(text) or not is_feasible(self.constraints, result):
-            return False
-        return not self.objective.better(self.value, float(text))  # type: ignore[arg-type]
+_log = logging.getLogger(__name__)
 
 
 class SweepStopper(Stopper):
@@ -36,8 +29,8 @@ class SweepStopper(Stopper):
     therefore pickled as its sweep's id, and unpickling returns the latest stopper with that id.
     """
 
-    def __init__(self, sweep_id: str, target: Target | None = None) -> None:
-        self.target = target
+    def __init__(self, sweep_id: str, config: SweepConfig | None = None) -> None:
+        self._config = config
         self.reason: str | None = None
         """Why the sweep ends; None while it continues."""
         self._sweep_id = sweep_id
@@ -64,12 +57,24 @@ class SweepStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Return whether a trial ends with this result."""
-        if self.target is not None and self.target.reached_by(flat := flatten_dict(result)):
-            metric = self.target.objective.metric
-            text = f"{metric} {flat[metric]:.6g} reached its target of {self.target.value:.6g}"
-            self.end_trial(trial_id, Outcome.COMPLETED, text)
-            self.end(f"a trial's {text}")
+        reached = self._reached_target(result)
+        if reached:
+            self.end_trial(trial_id, Outcome.COMPLETED, reached)
+            self.end(f"a trial's {reached}")
         return trial_id in self._trials
+
+    def _reached_target(self, result: Mapping[str, Any]) -> str | None:
+        """Return a text if a result is feasible and at least as good as the target."""
+        if self._config is None or self._config.budget.target is None:
+            return None
+        target, objective = self._config.budget.target, self._config.leading_objective
+        flat = flatten_dict(result)
+        value: Any = flat.get(objective.metric)
+        if not is_finite(value) or not is_feasible(self._config.constraints, flat):
+            return None
+        if objective.better(target, float(value)):
+            return None
+        return f"{objective.metric} {value:.6g} reached its target of {target:.6g}"
 
     def add_check(self, check: Callable[[], None]) -> None:
         """Call a function whenever Tune asks whether to stop, also while it waits."""
@@ -95,3 +100,45 @@ _LATEST: "WeakValueDictionary[str, SweepStopper]" = WeakValueDictionary()
 
 def _latest(sweep_id: str) -> SweepStopper:
     return _LATEST.get(sweep_id) or SweepStopper(sweep_id)
+
+
+class ControlRequests:
+    """Reader of control requests that stops the sweep or single trials."""
+
+    def __init__(
+        self,
+        channel: ControlChannel,
+        end: SweepStopper,
+        interrupt: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._channel = channel
+        self._end = end
+        self._interrupt = interrupt
+        self._clock = clock
+        self._looked = clock()
+        end.add_check(self._look)
+
+    def _look(self) -> None:
+        now = self._clock()
+        if now - self._looked < _LOOK_EVERY_S:
+            return
+        self._looked = now
+        for request in self._channel.take():
+            for trial_id in request.get("trial_ids", ()):
+                self._end.end_trial(trial_id, Outcome.PRUNED, "stopped by hand")
+            if request.get("stop") == "end":
+                self._end.end("it was ended by hand")
+            elif request.get("stop") == "interrupt":
+                self._interrupt()
+
+
+def interrupt_sweep() -> None:
+    """Interrupt the sweep that this process runs, as Ctrl-C does."""
+    if threading.current_thread() is threading.main_thread():
+        os.kill(os.getpid(), signal.SIGINT)
+    else:
+        _log.warning(
+            "the sweep runs in a separate thread, where it can only be ended for good: tune-tf "
+            "stop --end"
+        )

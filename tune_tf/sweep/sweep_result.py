@@ -1,65 +1,117 @@
-"""Result of a sweep, and its report and best model."""
+"""Result of a sweep, its report and best model, and its actuals beside the forecast."""
 
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ray.tune.experiment import Trial
 
-from tune_tf.errors import UnknownMetricError
-from tune_tf.events import EventHistory, EventLog
+from tune_tf.constraint import is_feasible
+from tune_tf.events import EventHistory, TrialEvents
+from tune_tf.forecast import (
+    Actuals,
+    ForecastWithActuals,
+    read_actuals,
+    read_forecast,
+    write_actuals,
+)
 from tune_tf.inspection import SweepState, SweepView
-from tune_tf.results import SweepResult
+from tune_tf.outcome import STOP_CAUSE
+from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.model.best_model import log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.stopper import SweepStopper
-from tune_tf.sweep.trial_results import trial_result
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking import MLflowCallback, OutcomeTracker
+from tune_tf.tracking import MLflowCallback
+from tune_tf.tracking.outcome_tracker import latest_result, trial_error
+from tune_tf.tracking.run_outcome import error_cause
+from tune_tf.tracking.tags import trial_number
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
-_logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from tune_tf.sweep.callbacks import SweepParts
+
+_log = logging.getLogger(__name__)
 
 
-def sweep_result(
-    folder: SweepFolder,
-    storage: SweepStorage,
-    trials: Sequence[Trial],
-    outcome_tracker: OutcomeTracker,
-    tracker: MLflowCallback | None,
-    event_log: EventLog,
-    end: SweepStopper,
-    *,
-    unasked: bool,
-) -> SweepResult:
-    """Collect the result of a sweep.
+def trial_name(trial: Trial) -> str:
+    """Return the name of a trial from its number, which determines the seed."""
+    return f"trial_{trial_number(trial):05d}"
 
-    ``end`` holds the reason of an early end; ``unasked`` says whether the sweep was interrupted
-    before all trials were proposed.
+
+def cause_in(trial: Trial) -> str | None:
+    """Return the cause of a trial's outcome, if it is known."""
+    if trial.status == Trial.ERROR:
+        return error_cause(trial_error(trial))
+    cause: str | None = latest_result(trial).get(STOP_CAUSE)
+    return cause
+
+
+def sweep_result(parts: "SweepParts", trials: Sequence[Trial], *, unasked: bool) -> SweepResult:
+    """Return the result of a sweep.
+
+    ``unasked`` says whether the sweep was interrupted before all trials were proposed.
     """
-    config, pages = folder.config, event_log.history.trials
-    results = (
-        trial_result(
-            trial,
-            outcome_tracker.outcomes.get(trial.trial_id),
-            config.constraints,
-            config.objectives,
-            storage,
-            pages.get(trial.trial_id),
-        )
-        for trial in trials
-    )
+    folder, events = parts.folder, parts.event_log.history.trials
+    results = (_trial_result(trial, parts, events.get(trial.trial_id)) for trial in trials)
     return SweepResult(
         sweep_id=folder.sweep_id,
         path=folder.path,
-        config=config,
+        config=folder.config,
         base_dir=folder.base_dir,
         trials=tuple(sorted(results, key=lambda result: result.number)),
-        mlflow_run_id=tracker.parent_run_id if tracker else None,
-        ended_early=end.reason,
+        mlflow_run_id=parts.tracker.parent_run_id if parts.tracker else None,
+        ended_early=parts.stopper.reason,
         unasked=unasked,
     )
+
+
+def _trial_result(trial: Trial, parts: "SweepParts", events: TrialEvents | None) -> TrialResult:
+    """Return the result of a trial.
+
+    Its events include a removal of checkpoints that Tune still lists, and the cause of a failure in
+    an earlier session.
+    """
+    config, last = parts.folder.config, latest_result(trial)
+    removed = events is not None and events.checkpoints_removed
+    checkpoint = None if removed else trial.checkpoint
+    return TrialResult(
+        trial_id=trial.trial_id,
+        number=trial_number(trial),
+        config=trial.config,
+        outcome=parts.outcome_tracker.outcomes.get(trial.trial_id),
+        cause=cause_in(trial) or (events.cause if events else None),
+        iterations=int(last.get("training_iteration", 0)),
+        metrics=kept_metrics(last, config.constraints, config.objectives),
+        checkpoint=parts.recovery.storage.place(checkpoint.path) if checkpoint else None,
+        feasible=is_feasible(config.constraints, last),
+        checkpoints_removed=removed,
+    )
+
+
+def copy_forecast(folder: SweepFolder) -> None:
+    """Copy the forecast of the sweep's settings, if any, into its folder."""
+    forecast = read_forecast(folder.config)
+    if forecast is not None:
+        write_actuals(folder.path, ForecastWithActuals(forecast, None))
+
+
+def record_actuals(result: SweepResult, begun_s: float, *, closed: bool) -> None:
+    """Write the actuals of a sweep that has a forecast, for a session that began at ``begun_s``.
+
+    ``closed`` says whether the report and the best model have been written.
+    """
+    saved = read_actuals(result.path)
+    if saved is None:
+        return
+    earlier = EventHistory.read(result.path).sessions[:-1]
+    worked_s = sum(session.last_s - session.begun_s for session in earlier)
+    actuals = Actuals.of(result, worked_s + time.time() - begun_s, closed=closed)
+    try:
+        write_actuals(result.path, ForecastWithActuals(saved.forecast, actuals))
+    except OSError as error:
+        _log.warning("the actuals of %s could not be written: %s", result.sweep_id, error)
 
 
 def settled_result(folder: SweepFolder) -> SweepResult | None:
@@ -97,7 +149,7 @@ def record_result(
     settings = folder.config.mlflow
     if tracker is None or settings is None or folder.tracking_uri is None:
         return left
-    if settings.log_best_model and not result.interrupted and _has_best(result):
+    if settings.log_best_model and not result.interrupted and result.best_if_any:
         logged = log_best_model(
             result,
             settings,
@@ -110,13 +162,6 @@ def record_result(
     return left
 
 
-def _has_best(result: SweepResult) -> bool:
-    try:
-        return result.best_trial is not None
-    except UnknownMetricError:
-        return False
-
-
 def _write_report(result: SweepResult) -> dict[str, Path]:
     """Write the report and return its files by artifact path; on failure none."""
     from tune_tf.report import write_report  # slow to import
@@ -127,5 +172,5 @@ def _write_report(result: SweepResult) -> dict[str, Path]:
             partial.unlink()
         return write_report(result, folder)
     except OSError as error:
-        _logger.warning("the report of %s could not be written: %s", result.sweep_id, error)
+        _log.warning("the report of %s could not be written: %s", result.sweep_id, error)
         return {}

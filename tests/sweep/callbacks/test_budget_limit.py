@@ -22,17 +22,13 @@ class Sweep:
 
     def __init__(self, state=None, **budget):
         from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
-        from tune_tf.sweep.runner import _target
-        from tune_tf.sweep.spending import Spending
         from tune_tf.sweep.stopper import SweepStopper
 
         self.now = 100.0
         config = SweepConfig.from_dict({**SWEEP, "budget": {"num_samples": 50, **budget}})
-        self.end = SweepStopper("small", _target(config))
+        self.end = SweepStopper("small", config)
         self.outcome_tracker = SimpleNamespace(outcomes={})
-        self.keeper = BudgetLimit(
-            config, self.end, self.outcome_tracker, lambda: Spending(clock=lambda: self.now)
-        )
+        self.keeper = BudgetLimit(config, self.end, self.outcome_tracker, clock=lambda: self.now)
         if state is not None:
             self.keeper.set_state(state)
         self.keeper.setup()
@@ -46,20 +42,20 @@ class Sweep:
         trial.placement_group_factory = PlacementGroupFactory([reserved or {"CPU": 1}])
         trial.set_status(Trial.RUNNING)
         self.trials.append(trial)
-        self.keeper.on_trial_start(1, self.trials, trial)
+        self.keeper.on_trial_start(iteration=1, trials=self.trials, trial=trial)
         return trial
 
     def report(self, trial, loss, size=1.0, done=False):
         """Report as Tune does; return the result as the other callbacks get it."""
         result = {"loss": loss, "size": size, "training_iteration": 1, "done": done}
         result["done"] = self.end(trial.trial_id, result) or done
-        self.keeper.on_trial_result(1, self.trials, trial, result)
+        self.keeper.on_trial_result(iteration=1, trials=self.trials, trial=trial, result=result)
         trial.update_last_result(result)
         return result
 
     def finish(self, trial, outcome=Outcome.COMPLETED):
         trial.set_status("TERMINATED")
-        self.keeper.on_trial_complete(1, self.trials, trial)
+        self.keeper.on_trial_complete(iteration=1, trials=self.trials, trial=trial)
         self.outcome_tracker.outcomes[trial.trial_id] = outcome
 
     def run(self, loss, outcome=Outcome.COMPLETED, **more):
@@ -72,7 +68,7 @@ class Sweep:
         """Let time pass; return why the sweep is to end."""
         self.now += seconds
         self.end.stop_all()
-        self.keeper.on_step_end(1, self.trials)
+        self.keeper.on_step_end(iteration=1, trials=self.trials)
         return self.end.reason
 
 
@@ -137,7 +133,7 @@ def test_a_trial_that_was_started_again_is_stopped_with_the_others():
     sweep.report(trial, 0.1, done=True)
     sweep.step()
     assert not sweep.end.stop_all()
-    sweep.keeper.on_trial_start(1, sweep.trials, trial)
+    sweep.keeper.on_trial_start(iteration=1, trials=sweep.trials, trial=trial)
     assert sweep.end.stop_all()
 
 
@@ -146,7 +142,7 @@ def test_how_a_trial_ends_by_itself_stays_when_it_reaches_the_target():
     trial = sweep.start()
     result = {"loss": 0.1, "size": 1, "done": True, "stop_reason": "completed", "stop_cause": "x"}
     assert sweep.end(trial.trial_id, result)
-    sweep.keeper.on_trial_result(1, sweep.trials, trial, result)
+    sweep.keeper.on_trial_result(iteration=1, trials=sweep.trials, trial=trial, result=result)
     assert result["stop_cause"] == "x"
 
 
@@ -223,7 +219,7 @@ def test_a_target_that_is_new_is_for_the_trials_to_come():
 def resumed(before, state, **budget):
     sweep = Sweep(state, **budget)
     sweep.trials = before.trials
-    sweep.keeper.on_step_begin(1, sweep.trials)
+    sweep.keeper.on_step_begin(iteration=1, trials=sweep.trials)
     return sweep
 
 

@@ -62,7 +62,9 @@ class Sweep:
             made = self.folder / trial.trial_id / f"checkpoint_{number:06d}"
             made.mkdir(parents=True)
             trial.checkpoint = Checkpoint(str(made))
-            self.keeper.on_checkpoint(0, self.trials, trial, trial.checkpoint)
+            self.keeper.on_checkpoint(
+                iteration=0, trials=self.trials, trial=trial, checkpoint=trial.checkpoint
+            )
         return trial
 
     def end(self, trial, loss, outcome=Outcome.COMPLETED, **more):
@@ -72,13 +74,13 @@ class Sweep:
         self.outcome_tracker.set_state({"ended": {each: it.value for each, it in ended.items()}})
 
     def step(self, *, written=True):
-        self.keeper.on_step_begin(self.iteration, self.trials)
+        self.keeper.on_step_begin(iteration=self.iteration, trials=self.trials)
         moment = self.keeper.current_needs()
         if written:
             self.written = moment
         self.iteration += 1
         self.now += 60
-        self.keeper.on_step_end(self.iteration, self.trials)
+        self.keeper.on_step_end(iteration=self.iteration, trials=self.trials)
 
     @property
     def left(self):

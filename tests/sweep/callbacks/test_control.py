@@ -11,8 +11,7 @@ from tune_tf.sweep import stop_sweep, stop_trials
 @pytest.fixture
 def heeding():
     """Return a driver that heeds what is asked of a sweep, and what came of it."""
-    from tune_tf.sweep.callbacks.control import ControlRequests
-    from tune_tf.sweep.stopper import SweepStopper
+    from tune_tf.sweep.stopper import ControlRequests, SweepStopper
 
     def heeding(folder):
         now = iter(range(0, 1000, 10))

@@ -20,7 +20,7 @@ class Disk:
         self.free, self.now, self.told = free, 0.0, []
 
     def guard(self, min_free_bytes=LIMIT, **settings):
-        from tune_tf.sweep.callbacks.disk_guard import DiskGuard
+        from tune_tf.sweep.callbacks.guards import DiskGuard
 
         return DiskGuard(
             min_free_bytes,
@@ -43,7 +43,7 @@ def test_trials_wait_until_there_is_room_again_and_that_is_told_once(caplog):
     disk.turn(LIMIT - 1)
     assert not guard.may_start()
     disk.turn(LIMIT // 2)
-    guard.on_step_end(1, [])
+    guard.on_step_end(iteration=1, trials=[])
     disk.turn(LIMIT)  # hardly enough: it would begin and stop all the time
     assert not guard.may_start()
     disk.turn(2 * LIMIT)
@@ -77,13 +77,13 @@ def test_without_a_limit_trials_start_on_a_full_disk():
 
 
 def test_the_room_is_that_of_the_disk(tmp_path):
-    from tune_tf.sweep.callbacks.disk_guard import free_bytes
+    from tune_tf.sweep.callbacks.guards import free_bytes
 
     assert free_bytes(tmp_path) > 0
 
 
 def test_a_place_that_is_gone_holds_nothing_back(tmp_path):
-    from tune_tf.sweep.callbacks.disk_guard import DiskGuard
+    from tune_tf.sweep.callbacks.guards import DiskGuard
 
     told = []
     guard = DiskGuard(1, [tmp_path / "gone"], on_pause=told.append, on_resume=lambda: None)

@@ -32,7 +32,7 @@ class Driver:
     """A driver that tells its callbacks what happens; ``outcomes`` is what a resume restores."""
 
     def __init__(self, folder, outcomes=()):
-        from tune_tf.sweep.callbacks.event_recorder import EventRecorder
+        from tune_tf.sweep.callbacks.recorders import EventRecorder
         from tune_tf.tracking import OutcomeTracker
 
         self.folder = folder
@@ -154,7 +154,7 @@ def test_a_resume_tells_an_end_that_the_diary_lost(trial_of, tmp_path):
 
 
 def test_a_run_that_is_made_after_the_last_step_is_noted(tmp_path):
-    from tune_tf.sweep.callbacks.event_recorder import EventRecorder
+    from tune_tf.sweep.callbacks.recorders import EventRecorder
 
     driver, tracker = Driver(tmp_path), SimpleNamespace(parent_run_id=None)
     driver.callbacks[1] = EventRecorder(driver.diary, driver.callbacks[0], tracker)
@@ -167,7 +167,7 @@ def test_a_run_that_is_made_after_the_last_step_is_noted(tmp_path):
 
 
 def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(trial_of, tmp_path, monkeypatch):
-    from tune_tf.sweep.callbacks.event_recorder import EventRecorder
+    from tune_tf.sweep.callbacks.recorders import EventRecorder
 
     monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
     driver, trial = Driver(tmp_path), trial_of(4)

@@ -34,12 +34,12 @@ def test_the_message_is_told_without_the_traceback_of_another_process(error_of):
     trial = Trial()
 
     with pytest.raises(WorkloadError, match=r"^record 3 \(a.png\): cannot be read;\n  mend it$"):
-        BrokenWorkloadCheck().on_trial_error(1, [trial], trial)
+        BrokenWorkloadCheck().on_trial_error(iteration=1, trials=[trial], trial=trial)
 
 
 def test_another_error_ends_no_sweep(error_of):
     error_of("Traceback (most recent call last):\nValueError: something else")
     trial = Trial()
 
-    BrokenWorkloadCheck().on_trial_error(1, [trial], trial)
+    BrokenWorkloadCheck().on_trial_error(iteration=1, trials=[trial], trial=trial)
     assert trial.last_result is None

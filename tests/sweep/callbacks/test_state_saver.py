@@ -30,10 +30,10 @@ def trials_in(staging, *ids):
 def test_each_state_that_tune_writes_is_kept(tmp_path, staging):
     keep = StateSaver(Snapshots(tmp_path))
     write(staging, "1", b"first")
-    keep.on_step_end(0, trials_in(staging, "a"))
+    keep.on_step_end(iteration=0, trials=trials_in(staging, "a"))
     keep.on_experiment_end(trials_in(staging, "a"))
     (path,) = snapshot_paths(tmp_path)
-    assert set(read_snapshot(path).files.values()) == {b"first"}
+    assert set(read_snapshot(path).values()) == {b"first"}
 
 
 def test_of_two_sessions_the_state_that_was_written_last_counts(tmp_path, staging):
@@ -42,13 +42,13 @@ def test_of_two_sessions_the_state_that_was_written_last_counts(tmp_path, stagin
     write(staging, "1", b"after")
     keep = StateSaver(Snapshots(tmp_path))
     keep.on_experiment_end(trials_in(staging, "a"))
-    assert set(read_snapshot(snapshot_paths(tmp_path)[0]).files.values()) == {b"after"}
+    assert set(read_snapshot(snapshot_paths(tmp_path)[0]).values()) == {b"after"}
 
 
 def test_a_sweep_that_tune_began_anew_ends_before_a_trial_starts(tmp_path, staging):
     keep = StateSaver(Snapshots(tmp_path), {"a", "b"})
     with pytest.raises(SweepConflictError, match="not restore 1 trials"):
-        keep.on_step_begin(0, trials_in(staging, "a", "c"))
+        keep.on_step_begin(iteration=0, trials=trials_in(staging, "a", "c"))
 
 
 def test_the_reason_why_tune_begins_anew_is_raised_not_logged(tmp_path, caplog):

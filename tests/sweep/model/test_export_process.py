@@ -60,7 +60,7 @@ def test_the_process_is_started_shortly_before_the_end(num_ended, elapsed_s, tim
     for ended in range(1, num_ended + 1):
         writer.was_started = False
         clock.now = elapsed_s * ended / num_ended
-        early.on_trial_complete(0, trials(min(10, ended + 2), ended), None)
+        early.on_trial_complete(iteration=0, trials=trials(min(10, ended + 2), ended), trial=None)
 
     assert writer.was_started is starts
 

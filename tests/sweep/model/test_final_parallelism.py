@@ -6,7 +6,7 @@ from tune_tf import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.sweep.model.final_parallelism import final_parallelism, final_resources
+from tune_tf.sweep.model.retrain import final_parallelism, final_resources
 
 
 def config_of(**changes):
@@ -28,9 +28,7 @@ def node(monkeypatch):
 
     def node(cpus, gpus=0):
         there = {"CPU": cpus, "GPU": gpus}
-        monkeypatch.setattr(
-            "tune_tf.sweep.model.final_parallelism.largest_node", lambda share: there
-        )
+        monkeypatch.setattr("tune_tf.sweep.model.retrain.largest_node", lambda share: there)
 
     return node
 

@@ -74,7 +74,7 @@ def test_changes_that_were_not_allowed_are_shown_all_with_what_to_do():
 
 
 def test_equal_settings_are_no_change():
-    assert changed()[0] == []
+    assert list(changed()[0]) == []
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from tune_tf.sweep.state.snapshots import Snapshots, read_snapshot, snapshot_paths
@@ -21,8 +23,8 @@ def test_the_last_two_states_are_kept(tmp_path):
         snapshots.put(FILES | {"searcher-state-1.pkl": content})
         snapshots.close()
     newest, before = (read_snapshot(path) for path in snapshot_paths(tmp_path))
-    assert newest.files["searcher-state-1.pkl"] == b"3"
-    assert before.files["searcher-state-1.pkl"] == b"2"
+    assert newest["searcher-state-1.pkl"] == b"3"
+    assert before["searcher-state-1.pkl"] == b"2"
 
 
 def test_what_was_said_about_a_state_is_told_once_it_is_on_the_disk(tmp_path):
@@ -74,7 +76,7 @@ def test_a_wrong_byte_is_damage(tmp_path):
 def test_a_disk_that_is_full_is_a_warning_and_the_states_before_stay(tmp_path, caplog):
     snapshots = Snapshots(tmp_path)
     put(snapshots)
-    (tmp_path / "snapshots" / "00000002.partial").mkdir()  # what cannot be written to
+    (tmp_path / "snapshots" / f".00000002.zip.{os.getpid()}").mkdir()  # what cannot be written to
     put(snapshots)
     assert len(snapshot_paths(tmp_path)) == 1
     assert "could not be saved" in caplog.text

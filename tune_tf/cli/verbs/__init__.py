@@ -1,1 +1,1 @@
-"""The verbs of the command line, one per module."""
+"""The verbs of the command line, by subject."""

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from tune_tf.cli.options import JsonOption
+from tune_tf.cli import options
+from tune_tf.cli.console import print_json
+from tune_tf.config import schema_text, write_schema
 
 
 def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Output file.")] = None,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Print the JSON schema of sweep files, or write it to a file.
 
@@ -20,8 +22,6 @@ def schema(
 
     Example: `sweep.py schema --output sweep.schema.json`
     """
-    from tune_tf.config import schema_text, write_schema
-
     if output is None:
         typer.echo(schema_text(), nl=False)
         return
@@ -52,7 +52,7 @@ def init(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Write a commented sweep file for your own data, ready to run.
 
@@ -71,9 +71,9 @@ def init(
             "workload": written.plan.config.workload,
             "task": written.task,
         }
-        typer.echo(json.dumps(summary, indent=2))
+        print_json(summary)
         return
-    from tune_tf.cli.terminal.result_tables import print_plan
+    from tune_tf.cli.result_tables import print_plan
 
     typer.echo(f"Wrote {', '.join(str(path) for path in written.files)}")
     print_plan(written.plan, as_json=False)

@@ -2,24 +2,20 @@
 
 import os
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from tune_tf.cli.options import (
-    STORAGE_PATH,
-    AddressOption,
-    JsonOption,
-    StoragePathOption,
-    SweepArgument,
-)
-from tune_tf.cli.terminal.local_ray import allow_remote_ray
+from tune_tf.cli import options
+from tune_tf.sweep.state.config_diff import extended_budget
+from tune_tf.sweep_folder import SweepFolder
 
 _LIMIT = "A number, `+` and a number to add, or `none`."
 
 
 def extend(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     num_samples: Annotated[
         str | None, typer.Option(help="Trials: a number, or `+20` for 20 more.")
     ] = None,
@@ -33,9 +29,9 @@ def extend(
     patience: Annotated[
         str | None, typer.Option(help=f"Trials without improvement. {_LIMIT}")
     ] = None,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    address: AddressOption = None,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    address: options.AddressOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Continue a sweep that ended or was interrupted, with a larger budget.
 
@@ -44,9 +40,6 @@ def extend(
 
     Example: `sweep.py extend digits-cnn --num-samples +20`
     """
-    from tune_tf.sweep.state.extended_budget import extended_budget
-    from tune_tf.sweep_folder import SweepFolder
-
     given = {
         "num_samples": num_samples,
         "time_budget_s": time_budget_s,
@@ -58,27 +51,24 @@ def extend(
     }
     budget = {name: value for name, value in given.items() if value is not None}
     folder = SweepFolder.open(sweep, storage_path)
-    allow_remote_ray(os.environ, folder.config.cluster.address)
-    from tune_tf.cli.terminal.result_tables import print_result
-    from tune_tf.cli.terminal.session import session
+    options.allow_remote_ray(os.environ, folder.config.cluster.address)
+    from tune_tf.cli.progress import drive_in_terminal
     from tune_tf.sweep import extend_sweep
 
     larger = extended_budget(folder.config.budget, budget)
     config = folder.config.model_copy(update={"budget": larger})
-    with session(config, quiet=as_json) as callbacks:
-        result = extend_sweep(folder.path, budget, callbacks=callbacks)
-    raise typer.Exit(print_result(result, as_json=as_json))
+    drive_in_terminal(partial(extend_sweep, folder.path, budget), config, as_json=as_json)
 
 
 def resume(
-    sweep: SweepArgument,
+    sweep: options.SweepArgument,
     allow_changes: Annotated[
         bool,
         typer.Option("--allow-changes", help="Accept edits of its sweep.yaml."),
     ] = False,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    address: AddressOption = None,
-    as_json: JsonOption = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    address: options.AddressOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Resume a sweep that was interrupted or killed.
 
@@ -89,12 +79,10 @@ def resume(
 
     Example: `sweep.py resume digits-cnn`
     """
-    from tune_tf.sweep_folder import SweepFolder
-
     folder = SweepFolder.open(sweep, storage_path)
-    allow_remote_ray(os.environ, folder.config.cluster.address)
-    from tune_tf.cli.terminal.result_tables import print_result
-    from tune_tf.cli.terminal.session import session
+    options.allow_remote_ray(os.environ, folder.config.cluster.address)
+    from tune_tf.cli.progress import drive_in_terminal
+    from tune_tf.cli.result_tables import print_result
     from tune_tf.sweep import resume_sweep
     from tune_tf.sweep.sweep_result import settled_result
 
@@ -102,6 +90,5 @@ def resume(
         sys.stderr.write(f"{folder.sweep_id} has ended: there is nothing to resume\n")
         raise typer.Exit(print_result(settled, as_json=as_json))
     config = (folder.edited() if allow_changes else None) or folder.config
-    with session(config, quiet=as_json) as callbacks:
-        result = resume_sweep(folder.path, allow_changes=allow_changes, callbacks=callbacks)
-    raise typer.Exit(print_result(result, as_json=as_json))
+    resumed = partial(resume_sweep, folder.path, allow_changes=allow_changes)
+    drive_in_terminal(resumed, config, as_json=as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_tf.cli.options import JsonOption
+from tune_tf.cli import options
 
 if TYPE_CHECKING:
     from tune_tf.simulation import MultiSeedRuns, Pairing, Problem
@@ -32,7 +32,7 @@ def simulate_command(
     budget_epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs of all trials; default: 100 times max_t.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Try a sampler and a scheduler in virtual time: nothing is trained, no cluster is started.
 

@@ -1,19 +1,22 @@
 """``sweep.py sync``: send pending results to MLflow."""
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
 
-from tune_tf.cli.exit_codes import ExitCode
-from tune_tf.cli.options import STORAGE_PATH, JsonOption, StoragePathOption, SweepArgument
+from tune_tf.cli import options
+from tune_tf.cli.console import ExitCode, print_either
+from tune_tf.formatting import counted
+
+if TYPE_CHECKING:
+    from tune_tf.tracking.sync import Delivery
 
 
 def close(
-    sweep: SweepArgument,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    sweep: options.SweepArgument,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """End the MLflow runs that a killed sweep left running, if it is not to be resumed.
 
@@ -23,28 +26,20 @@ def close(
 
     Example: `sweep.py close digits-cnn`
     """
-    from tune_tf.sweep.sync import close_sweep
+    from tune_tf.sweep.mlflow_store import close_sweep
 
     closing = close_sweep(sweep, storage_path=storage_path)
-    if as_json:
-        data = {**asdict(closing.delivery), "run_ids": closing.run_ids}
-        typer.echo(json.dumps(data, indent=2))
-    else:
-        count = len(closing.run_ids)
-        typer.echo(delivery_text(closing.delivery))
-        typer.echo(f"{count} run{'' if count == 1 else 's'} ended in MLflow.")
+    data = {**asdict(closing.delivery), "run_ids": closing.run_ids}
+    ended = f"{counted(len(closing.run_ids), 'run')} ended in MLflow."
+    print_either(data, delivery_text(closing.delivery), ended, as_json=as_json)
     left = closing.delivery.num_left
     raise typer.Exit(ExitCode.NOTHING_COMPLETED if left else ExitCode.ENDED)
 
 
-if TYPE_CHECKING:
-    from tune_tf.tracking.sync import Delivery
-
-
 def sync(
-    sweep: SweepArgument,
-    storage_path: StoragePathOption = STORAGE_PATH,
-    as_json: JsonOption = False,
+    sweep: options.SweepArgument,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Send to MLflow the results that were pending when the sweep ended or was killed.
 
@@ -53,13 +48,10 @@ def sync(
 
     Example: `sweep.py sync digits-cnn`
     """
-    from tune_tf.sweep.sync import sync_sweep
+    from tune_tf.sweep.mlflow_store import sync_sweep
 
     delivery = sync_sweep(sweep, storage_path=storage_path)
-    if as_json:
-        typer.echo(json.dumps(asdict(delivery), indent=2))
-    else:
-        typer.echo(delivery_text(delivery))
+    print_either(asdict(delivery), delivery_text(delivery), as_json=as_json)
     raise typer.Exit(ExitCode.NOTHING_COMPLETED if delivery.num_left else ExitCode.ENDED)
 
 

@@ -30,9 +30,8 @@ from tune_tf.estimate.scaling.benchmark_rounds import ProgressCallback
 from tune_tf.estimate.scaling.probe import TrainableClass
 from tune_tf.estimate.workload_sample import TrialSample, sample_workload
 from tune_tf.forecast import Forecast, settings_digest
-from tune_tf.sweep.builders import make_scheduler
 from tune_tf.sweep.cluster import cluster
-from tune_tf.sweep.plan import SweepPlan, plan_sweep
+from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
 from tune_tf.trainables import trainable
 
 _MAX_BATCHES = 40

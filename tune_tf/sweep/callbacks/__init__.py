@@ -9,14 +9,11 @@ from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
-from tune_tf.sweep.callbacks.disk_guard import DiskGuard
-from tune_tf.sweep.callbacks.event_recorder import EventRecorder
-from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, SchedulerStateSaver
-from tune_tf.sweep.callbacks.result_files import ResultFiles
-from tune_tf.sweep.callbacks.state_saver import StateSaver
+from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
+from tune_tf.sweep.callbacks.recorders import EventRecorder, ResultFiles, StudyFinalizer
+from tune_tf.sweep.callbacks.state_saver import SchedulerStateSaver, StateSaver
 from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
 from tune_tf.sweep.plan import SweepPlan
-from tune_tf.sweep.search import StudyFinalizer
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
@@ -31,14 +28,7 @@ from tune_tf.tune_internals.trimmed_trials import TrimTrials
 
 @dataclass(frozen=True)
 class SweepParts:
-    """Parts of a running sweep.
-
-    Args:
-        event_log: The event log, locked by this process.
-        recovery: The state to resume from.
-        tracker: MLflow callback; None if tracking is off.
-        outcome_tracker: The MLflow callback itself, if it exists.
-    """
+    """Parts of a running sweep; the outcome tracker is the MLflow callback, if there is one."""
 
     folder: SweepFolder
     plan: SweepPlan

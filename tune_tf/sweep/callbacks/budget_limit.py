@@ -1,7 +1,9 @@
-"""Budget limits of a running sweep."""
+"""Budget limits of a running sweep, and what it has spent."""
 
 import math
+import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ray.tune import Callback
@@ -10,10 +12,35 @@ from ray.tune.experiment import Trial
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
-from tune_tf.sweep.spending import Spending
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.tracking import OutcomeTracker
 from tune_tf.tracking.outcome_tracker import latest_result
+
+_HOUR_S = 3600
+
+
+@dataclass
+class Spending:
+    """Epochs, running time and reserved CPU and GPU seconds over all sessions of a sweep.
+
+    Epochs include repeated ones.
+    """
+
+    epochs: int = 0
+    time_s: float = 0.0
+    cpu_s: float = 0.0
+    gpu_s: float = 0.0
+
+    @property
+    def cpu_hours(self) -> float:
+        """Hours of reserved CPUs."""
+        return self.cpu_s / _HOUR_S
+
+    @property
+    def gpu_hours(self) -> float:
+        """Hours of reserved GPUs."""
+        return self.gpu_s / _HOUR_S
+
 
 _TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
 
@@ -26,29 +53,27 @@ class BudgetLimit(Callback):
         config: SweepConfig,
         end: SweepStopper,
         outcome_tracker: OutcomeTracker,
-        spending: Callable[[], Spending] = Spending,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._budget = config.budget.model_dump()
         self._end = end
         self._outcome_tracker = outcome_tracker
-        self._spending = spending()
+        self._clock = clock
+        self._counted_s = clock()
+        self._running: dict[str, Trial] = {}
+        self.spending = Spending()
         self._seen: set[str] = set()
         self._best: float | None = None
         self._num_without_gain = 0
         self._is_resumed = False
 
-    @property
-    def spending(self) -> Spending:
-        """Resources that the sweep has spent."""
-        return self._spending
-
     def setup(self, *args: Any, **info: Any) -> None:
         """Start counting."""
-        self._spending.begin()
+        self._counted_s = self._clock()
         self._end.add_check(self._look)
 
-    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """End the sweep if a trial of an earlier session reached the target."""
         if self._is_resumed:
             self._is_resumed = False
@@ -56,23 +81,15 @@ class BudgetLimit(Callback):
                 if trial.is_finished():
                     self._end(trial.trial_id, latest_result(trial))
 
-    def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Count the resources of the trial."""
-        self._spending.add(trial)
+        self._count()
+        self._running[trial.trial_id] = trial
         self._end.mark_closed(trial.trial_id)
 
-    def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
-    ) -> None:
+    def on_trial_result(self, trial: Trial, result: dict[str, Any], **info: Any) -> None:
         """Count the iteration; add outcome and cause to the last result of a stopped trial."""
-        self._spending.epochs += 1
+        self.spending.epochs += 1
         ending = self._end.trial_end(trial.trial_id)
         if result.get("done"):
             self._end.mark_closing(trial.trial_id)
@@ -81,19 +98,13 @@ class BudgetLimit(Callback):
             result.setdefault(STOP_REASON, outcome.value)
             result.setdefault(STOP_CAUSE, cause)
 
-    def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_complete(self, trial: Trial, **info: Any) -> None:
         """Note that Tune has finished with the trial."""
         self._end.mark_closed(trial.trial_id)
 
-    def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
-        """Note that Tune has finished with the trial."""
-        self._end.mark_closed(trial.trial_id)
+    on_trial_error = on_trial_complete
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """End the sweep if the last trials brought no improvement."""
         reason = self._converged(trials)
         if reason:
@@ -102,7 +113,7 @@ class BudgetLimit(Callback):
     def get_state(self) -> dict[str, Any]:
         """Return the state for a resume."""
         return {
-            "spent": self._spending.to_dict(),
+            "spent": asdict(self.spending),
             "seen": sorted(self._seen),
             "best": self._best,
             "num_without_gain": self._num_without_gain,
@@ -112,7 +123,9 @@ class BudgetLimit(Callback):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state of an interrupted or extended sweep."""
-        self._spending.restore(state["spent"])
+        self.spending = Spending(**state["spent"])
+        self._running.clear()
+        self._counted_s = self._clock()
         self._seen = set(state["seen"])
         self._best = state["best"]
         self._is_resumed = state["budget"] == self._budget
@@ -121,13 +134,25 @@ class BudgetLimit(Callback):
             self._end.reason = state["reason"]
 
     def _look(self) -> None:
-        self._spending.update()
+        self._count()
         reason = self._spent()
         if reason:
             self._end.end(reason)
 
+    def _count(self) -> None:
+        """Add the time since the last count, then drop stopped trials."""
+        now = self._clock()
+        elapsed_s, self._counted_s = now - self._counted_s, now
+        self.spending.time_s += elapsed_s
+        for trial_id, trial in list(self._running.items()):
+            reserved = trial.placement_group_factory.required_resources
+            self.spending.cpu_s += elapsed_s * reserved.get("CPU", 0)
+            self.spending.gpu_s += elapsed_s * reserved.get("GPU", 0)
+            if trial.status != Trial.RUNNING:
+                del self._running[trial_id]
+
     def _spent(self) -> str | None:
-        budget, spent = self._config.budget, self._spending
+        budget, spent = self._config.budget, self.spending
         if budget.epochs is not None and spent.epochs >= budget.epochs:
             return f"its budget of {budget.epochs} epochs is spent"
         for limit, so_far, what in (

@@ -80,33 +80,22 @@ class CheckpointRetention(Callback):
         self._num_ended_done: int | None = None
         self._done: set[str] = set()
 
-    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """Update the list of trials."""
         self._trials = trials
 
-    def on_checkpoint(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        checkpoint: Checkpoint,
-        **info: Any,
-    ) -> None:
+    def on_checkpoint(self, trial: Trial, checkpoint: Checkpoint, **info: Any) -> None:
         """Note a trial's newest checkpoint."""
         self._newest[trial.trial_id] = checkpoint.path
 
-    def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Note that a trial runs, possibly again."""
         self._done.discard(trial.trial_id)
         self._num_ended_done = None
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Remove unneeded checkpoints at intervals."""
         self._trials = trials
-        if self._config.keep_checkpoints == "all":
-            return
         if self._clock() - self._checked_s >= _LOOK_EVERY_S:
             self.remove_unneeded()
 

@@ -1,53 +1,139 @@
-"""Guards around Tune's loop: saved scheduler state and clear errors."""
+"""Guards around Tune's loop: free disk space, a broken workload, clear errors."""
 
 import contextlib
 import errno
+import logging
 import re
-import tempfile
-from collections.abc import Iterator
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import RAISED_AT, DiskFullError, TuneTfError, WorkloadError
+from tune_tf.formatting import bytes_text
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
 _REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
-
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_MORE = 1.1  # hysteresis: free space to start trials again, as a multiple of the minimum
 
 
-class SchedulerStateSaver(tune.Callback):
-    """Tune callback that saves the scheduler's state, which Tune's own state excludes."""
+def free_bytes(path: Path) -> int:
+    """Return the free bytes of a path's disk."""
+    return shutil.disk_usage(path).free
 
-    def __init__(self, scheduler: TrialScheduler) -> None:
-        self._scheduler = scheduler
 
-    def get_state(self) -> dict[str, Any]:
-        """Return the scheduler's state."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "scheduler")
-            self._scheduler.save(str(path))
-            return {"scheduler": path.read_bytes()}
+class DiskGuard(tune.Callback):
+    """Tune callback that starts no trial while disk space is low.
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the scheduler; Tune calls this before it adds a trial."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "scheduler")
-            path.write_bytes(state["scheduler"])
-            self._scheduler.restore(str(path))
+    Running trials continue, and new ones start again once space is free. Only disks of the driver's
+    machine are checked.
+
+    Args:
+        min_free_bytes: Bytes that must be free; 0 for no limit.
+        places: Folders that the sweep writes to.
+        on_pause: Receives the reason when new trials are paused.
+        on_resume: Called when they start again.
+
+    Attributes:
+        interrupted: Whether Ctrl-C was pressed.
+    """
+
+    def __init__(
+        self,
+        min_free_bytes: int,
+        places: Iterable[Path],
+        *,
+        on_pause: Callable[[str], None],
+        on_resume: Callable[[], None],
+        free: Callable[[Path], int] = free_bytes,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.interrupted = False
+        self._min_free_bytes = min_free_bytes
+        self._places = tuple(dict.fromkeys(places))
+        self._on_pause, self._on_resume = on_pause, on_resume
+        self._free = free
+        self._clock = clock
+        self._looked_s = float("-inf")
+        self._why: str | None = None
+        self._handler: Any = None
+
+    def setup(self, **info: Any) -> None:
+        """Handle Ctrl-C at once: Tune acts on it only between its steps."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        tunes = signal.getsignal(signal.SIGINT)
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self.interrupted = True
+            signal.signal(signal.SIGINT, tunes)
+            signal.raise_signal(signal.SIGINT)
+
+        self._handler = (interrupt, tunes)
+        signal.signal(signal.SIGINT, interrupt)
+
+    def may_start(self) -> bool:
+        """Return whether a new trial may start now."""
+        if self._clock() - self._looked_s >= _LOOK_EVERY_S:
+            self._looked_s = self._clock()
+            self._look()
+        return self._why is None
+
+    def on_step_end(self, **info: Any) -> None:
+        """Check the disks, also while no trial is proposed."""
+        self.may_start()
+
+    def on_experiment_end(self, **info: Any) -> None:
+        """Restore Tune's handler of Ctrl-C."""
+        if self._handler and signal.getsignal(signal.SIGINT) is self._handler[0]:
+            signal.signal(signal.SIGINT, self._handler[1])
+
+    def _look(self) -> None:
+        if not self._min_free_bytes:
+            return
+        why = self._short()
+        if why and self._why is None:
+            _log.warning(
+                "no new trial starts: %s. The sweep continues by itself once there is space", why
+            )
+            with contextlib.suppress(OSError):  # the disk may be too full to record it
+                self._on_pause(why)
+        elif self._why and not why:
+            _log.warning("there is space on the disk again: new trials start")
+            self._on_resume()
+        self._why = why
+
+    def _short(self) -> str | None:
+        wanted = self._min_free_bytes * (1 if self._why is None else _MORE)
+        for path in self._places:
+            try:
+                free = self._free(path)
+            except OSError:
+                continue  # missing folder: writing to it will raise an error
+            if free < wanted:
+                return (
+                    f"{bytes_text(free)} are free at {path}, and min_free_disk is "
+                    f"{bytes_text(self._min_free_bytes)}"
+                )
+        return None
 
 
 class BrokenWorkloadCheck(tune.Callback):
     """Tune callback that ends a sweep if its first trials find the workload invalid."""
 
-    def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_error(self, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Raise the WorkloadError of the trial's process, if no trial has reported."""
         if any(latest_result(other) for other in trials):
             return

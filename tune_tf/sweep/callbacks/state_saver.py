@@ -1,16 +1,39 @@
-"""Archiving of Tune's state, and a check that a resume restored it."""
+"""Archiving of Tune's state and the scheduler's, and a check that a resume restored it."""
 
 import contextlib
 import logging
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from ray.tune import Callback
 from ray.tune.experiment import Trial
+from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import SweepConflictError, TuneTfError
 from tune_tf.sweep.state.snapshots import STATE_FILES, Snapshots
+
+
+class SchedulerStateSaver(Callback):
+    """Tune callback that saves the scheduler's state, which Tune's own state excludes."""
+
+    def __init__(self, scheduler: TrialScheduler) -> None:
+        self._scheduler = scheduler
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the scheduler's state."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "scheduler")
+            self._scheduler.save(str(path))
+            return {"scheduler": path.read_bytes()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore the scheduler; Tune calls this before it adds a trial."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "scheduler")
+            path.write_bytes(state["scheduler"])
+            self._scheduler.restore(str(path))
 
 
 class StateSaver(Callback):
@@ -63,7 +86,7 @@ class StateSaver(Callback):
                 "sweep with the versions of Ray and tune_tf that ran it"
             ) from reason.error
 
-    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """Raise SweepConflictError if Tune has not restored all trials."""
         if missing := self._expected - {trial.trial_id for trial in trials}:
             raise SweepConflictError(
@@ -72,16 +95,8 @@ class StateSaver(Callback):
             )
         self._expected = frozenset()
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Archive Tune's state if it has written one."""
-        self._keep(trials)
-
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Archive the last state."""
-        self._keep(trials)
-        self._snapshots.close()
-
-    def _keep(self, trials: list[Trial]) -> None:
         if not self._paths and trials:
             staging = Path(trials[0].local_experiment_path)
             # The folder also holds files of earlier sessions.
@@ -94,6 +109,11 @@ class StateSaver(Callback):
             self._known_ns = written_ns
             files = {path.name: path.read_bytes() for path in self._paths}
             self._snapshots.put(files, self._moment())
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Archive the last state."""
+        self.on_step_end(trials)
+        self._snapshots.close()
 
 
 def _written_ns(path: Path) -> int:

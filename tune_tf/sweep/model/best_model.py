@@ -1,20 +1,29 @@
-"""Logging and registration of a sweep's best model in MLflow."""
+"""Logging, registration and promotion of a sweep's best model in MLflow."""
 
 import logging
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import CheckpointError, StoreUnavailableError, UnknownMetricError
-from tune_tf.results import SweepResult
-from tune_tf.secrets import mask_secrets
+from tune_tf.errors import (
+    InvalidSettingsError,
+    StoreUnavailableError,
+    UnknownMetricError,
+)
+from tune_tf.inspection.sweep_view import SweepView
+from tune_tf.results import SweepResult, TrialResult
+from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
 from tune_tf.sweep.model.export_process import ModelExportProcess
+from tune_tf.sweep.model.retrained_run import RETRAINED
+from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_params
-from tune_tf.tracking.registry import BestModel, BestModelRuns
+from tune_tf.tracking.registry import BestModel, BestModelRuns, FinalModel
 from tune_tf.tracking.runs import connect
+from tune_tf.tracking.writing.run_update import TRIAL_ID_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,13 +36,7 @@ _ANSWER_S = 20.0
 
 @dataclass(frozen=True)
 class LoggedBestModel:
-    """Best model in MLflow.
-
-    Args:
-        uri: URI for ``mlflow.keras.load_model``.
-        version_uri: URI of its registered version; None if it is not registered.
-        folder: Local copy; None if the model was logged before.
-    """
+    """Best model in MLflow: its URI, that of its registered version, and its local copy if new."""
 
     uri: str
     version_uri: str | None = None
@@ -58,7 +61,7 @@ def log_best_model(
     """
     problem = "The best model was not logged to MLflow"
     try:
-        best, logged, runs = logged_best(result, settings, writer, tracking_uri, run_ids)
+        best, logged, runs = _logged_best(result, settings, writer, tracking_uri, run_ids)
         problem = f"The best model is logged as {logged.uri}, but not registered"
         if settings.register_best is None or logged.version_uri is not None:
             return logged
@@ -70,8 +73,7 @@ def log_best_model(
         reason = "it was interrupted"
     except Exception as error:  # noqa: BLE001  the sweep's result must not be lost with it
         _log.debug("Logging the best model failed", exc_info=error)
-        # A store's error may quote its URI, which may hold a password.
-        text = mask_secrets(str(error).replace(tracking_uri, "the store")).strip()
+        text = store_error_text(error, tracking_uri)
         reason = text.splitlines()[-1] if text else type(error).__name__
     _log.warning(
         "%s: %s. `tune-tf resume %s` tries again; result.export_model('best.keras') exports it "
@@ -83,7 +85,7 @@ def log_best_model(
     return None
 
 
-def logged_best(
+def _logged_best(
     result: SweepResult,
     settings: MLflowSettings,
     writer: ModelExportProcess,
@@ -104,13 +106,11 @@ def logged_best(
     trial_run_id = run_ids.get(trial.trial_id)
     if result.mlflow_run_id is None or trial_run_id is None:
         raise StoreUnavailableError("MLflow does not have the runs of this sweep yet")
-    if trial.checkpoint is None:
-        raise CheckpointError(f"trial {trial.trial_id} has no checkpoint")
     best = BestModel(
         sweep_id=result.sweep_id,
         trial_id=trial.trial_id,
         trial_run_id=trial_run_id,
-        checkpoint=str(trial.checkpoint),
+        checkpoint=str(result.best_checkpoint),
         metric=result.objective.metric,
         value=result.best_value,
         params=mlflow_params(trial.config),
@@ -127,7 +127,7 @@ def logged_best(
     written = writer.write(
         import_workload(result.config.workload, result.base_dir, result.config.data),
         trial.config,
-        trial.checkpoint,
+        result.best_checkpoint,
         result.path / _FOLDER,
         best.tags,
     )
@@ -148,18 +148,103 @@ def _await_answer(client: "MlflowClient", run_id: str) -> None:
     Raises:
         StoreUnavailableError: No answer came in time.
     """
-    answers: list[object] = []
+    answer = Future[None]()
 
     def ask() -> None:
         try:
-            answers.append(client.get_run(run_id))
+            client.get_run(run_id)
+            answer.set_result(None)
         except Exception as error:  # noqa: BLE001  raised below, in the waiting thread
-            answers.append(error)
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=ask, name="tune_tf-best-model", daemon=True)
-    thread.start()
-    thread.join(_ANSWER_S)
-    if not answers:
+    # A daemon: an executor's thread would keep the process from ending.
+    threading.Thread(target=ask, name="tune_tf-best-model", daemon=True).start()
+    if not wait([answer], _ANSWER_S).done:
         raise StoreUnavailableError("the MLflow store does not answer")
-    if isinstance(answers[0], Exception):
-        raise answers[0]
+    answer.result()
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """Registered model version that received an alias.
+
+    Args:
+        uri: URI for ``mlflow.keras.load_model``: ``models:/name@alias``.
+        version_uri: URI with the version number: ``models:/name/3``.
+        model_uri: URI of the logged model.
+        before: Previous version with the alias; None if none or this one.
+        trial: The best trial, or the one whose config was retrained.
+    """
+
+    uri: str
+    version_uri: str
+    model_uri: str
+    before: str | None
+    sweep_id: str
+    trial: TrialResult
+
+
+def promote_best(
+    sweep: str | Path,
+    alias: str = "champion",
+    *,
+    name: str | None = None,
+    retrained: bool = False,
+    storage_path: str | Path = "sweeps",
+) -> Promotion:
+    """Give an alias to the registered version of a sweep's best or final model.
+
+    The model is logged and registered first if necessary, never twice.
+
+    Args:
+        sweep: Folder, id or name of the sweep; a name selects its latest sweep.
+        alias: Alias; another version of the model that has it loses it.
+        name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
+            sweep's name.
+        retrained: Promote the latest model of ``retrain`` instead of the best one.
+        storage_path: Folder that is searched for ids and names.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        UnknownMetricError: No feasible trial reported a finite value.
+        CheckpointError: The best trial has no checkpoint to log a model from.
+        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, or no
+            final model exists.
+        StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
+    """
+    folder = SweepFolder.open(sweep, storage_path)
+    given = folder.config.mlflow
+    name = name or (given and given.register_best) or folder.config.name
+    settings = MLflowSettings(register_best=name, best_alias=alias)
+    view = SweepView.open(folder.path)
+    if retrained:
+        return _promote_final(view, MLflowStore.open(folder), name, alias)
+    _ = view.result.best_trial  # raises without one
+    store = MLflowStore.open(folder)
+    result = replace(view.result, mlflow_run_id=store.parent_run_id)
+    with ModelExportProcess() as writer, store.clear_errors("MLflow refuses"):
+        best, logged, runs = _logged_best(
+            result, settings, writer, store.tracking_uri, store.run_ids
+        )
+        version_uri = logged.version_uri or runs.register(best, logged.uri, name, None)
+        before = runs.set_alias(version_uri, alias)
+    uri = f"models:/{name}@{alias}"
+    return Promotion(uri, version_uri, logged.uri, before, result.sweep_id, result.best_trial)
+
+
+def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -> Promotion:
+    """Give an alias to the latest retrained model."""
+    with store.clear_errors("MLflow refuses"):
+        run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
+        runs = BestModelRuns(store.client, run_id) if run_id else None
+        logged = runs.latest_model() if runs else None
+        if run_id is None or runs is None or logged is None:
+            raise InvalidSettingsError(
+                f"{view.sweep_id} has no final model in MLflow: train one with `tune-tf retrain`"
+            )
+        trial = view.trial(logged.tags[TRIAL_ID_TAG]).result
+        final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)
+        uri = f"models:/{logged.model_id}"
+        version_uri = runs.version_of(logged, name) or runs.register(final, uri, name, None)
+        before = runs.set_alias(version_uri, alias)
+    return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)

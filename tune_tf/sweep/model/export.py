@@ -67,7 +67,7 @@ def export_trial(
     check_export(path, file_format)
     if path.exists() and not force:
         raise InvalidSettingsError(
-            [f"{path} already exists: name another --output, or overwrite it with --force"]
+            f"{path} already exists: name another --output, or overwrite it with --force"
         )
     result.export_model(path, chosen, file_format=file_format)
     return Export(path, file_format, result.sweep_id, chosen, result.config.workload)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import ray
@@ -22,6 +21,7 @@ from ray.tune.experiment import Trial
 from tune_tf.config import BudgetSettings
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.resources import TrialResources
+from tune_tf.sweep.cluster import cluster
 from tune_tf.tracking.trial_run import throwaway_run
 from tune_tf.workload import Config, Workload
 
@@ -45,29 +45,30 @@ class ModelFolder:
 
 
 class ModelExportProcess:
-    """Context manager of a process that saves models in MLflow's format."""
+    """Context manager of a process that saves models in MLflow's format.
+
+    The process starts when needed, on a temporary Ray cluster if none is connected.
+    """
 
     def __init__(self) -> None:
         self._actor: Any = None
+        self._cluster = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Return self; the process starts when needed."""
+        """Return self."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End the process if it was started."""
-        if self._actor is not None:
-            ray.kill(self._actor)
-            self._actor = None
+        with self._cluster:
+            if self._actor is not None:
+                ray.kill(self._actor)
+                self._actor = None
 
     def start(self) -> None:
         """Start the process, unless it is running, without waiting for it."""
         if self._actor is None:
+            self._cluster.enter_context(cluster())
             # Reserves no CPU, so it neither waits for trials nor delays them.
             self._actor = ray.remote(num_cpus=0, max_restarts=0)(_ExportActor).remote()
 
@@ -121,9 +122,7 @@ class ExportPrestart(tune.Callback):
         self._num_ended = 0
         self._begun = self._clock()
 
-    def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_complete(self, trials: list[Trial], **info: Any) -> None:
         """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
         elapsed_s = self._clock() - self._begun

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
@@ -17,65 +17,36 @@ from tune_tf.data.joined_rows import all_to_train
 from tune_tf.errors import (
     DivergedError,
     InvalidSettingsError,
-    StoreUnavailableError,
     WorkerError,
     did_you_mean,
     one_of,
 )
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.parallelism import Parallelism
+from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker, Parallelism, Subtasks
+from tune_tf.resources import TrialResources
 from tune_tf.results import TrialResult
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment, runs_as_user
 from tune_tf.sweep.mlflow_store import MLflowStore
-from tune_tf.sweep.model.export_process import ModelExportProcess, ModelFolder
-from tune_tf.sweep.model.final_parallelism import final_parallelism, final_resources
-from tune_tf.sweep.model.retrained_run import FinalModelRun, record_final_model
+from tune_tf.sweep.model.export_process import ModelExportProcess
+from tune_tf.sweep.model.retrained_run import FinalModelResult, RetrainRows, record_final_model
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 from tune_tf.tracking.run_outcome import error_cause
 from tune_tf.trainables import trainable
-from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.capacity import largest_node
+from tune_tf.trainables.factory import check_cluster, default_resources
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.workload import Config, Data, Workload, with_mixin
 
-_log = logging.getLogger(__name__)
-
-RetrainRows = Literal["train+validation", "train"]
 EpochCallback = Callable[[int, Mapping[str, float]], None]
 
 _ON: tuple[RetrainRows, ...] = ("train+validation", "train")
 _MODEL = "model"
 _KERAS_FILE = Path("data", "model.keras")  # MLflow's layout
-
-
-@dataclass(frozen=True)
-class FinalModelResult:
-    """Final model of a sweep.
-
-    Args:
-        trial: Trial whose config was used.
-        on: Rows used for training.
-        path: Folder with the model in MLflow's format, the checkpoint and the results.
-        model_path: The model as a ``.keras`` file.
-        metrics: Metrics of the last epoch, and ``test_...`` metrics of the test rows.
-        mlflow_run_id: Id of the model's MLflow run, if any.
-        model_uri: URI for ``mlflow.keras.load_model``; None if MLflow does not have the model.
-    """
-
-    sweep_id: str
-    trial: TrialResult
-    on: RetrainRows
-    path: Path
-    model_path: Path
-    metrics: Mapping[str, float]
-    num_epochs: int
-    parallelism: Parallelism
-    mlflow_run_id: str | None = None
-    model_uri: str | None = None
 
 
 class _AllRows:
@@ -90,23 +61,12 @@ class _AllRows:
 
 @dataclass
 class _Curve(tune.Callback):
-    """Tune callback that stores and forwards each report.
-
-    Args:
-        points: Epoch, milliseconds since 1970 and metrics of each report.
-    """
+    """Tune callback that keeps epoch, milliseconds since 1970 and metrics of each report."""
 
     tell: EpochCallback
     points: list[tuple[int, int, dict[str, float]]] = field(default_factory=list)
 
-    def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
-    ) -> None:
+    def on_trial_result(self, result: dict[str, Any], **info: Any) -> None:
         metrics = mlflow_metrics(result)
         epoch = int(result["training_iteration"])
         # A restore repeats epochs.
@@ -160,10 +120,7 @@ def retrain_trial(
     epochs = num_epochs or chosen.iterations
     if not epochs:
         raise InvalidSettingsError(
-            [
-                f"trial {chosen.number} has completed no epoch: set the number of epochs with "
-                "--epochs"
-            ]
+            f"trial {chosen.number} has completed no epoch: set the number of epochs with --epochs"
         )
     workload = import_workload(config.workload, folder.base_dir, config.data)
     workload.check_data()
@@ -192,7 +149,9 @@ def retrain_trial(
         num_epochs=curve.points[-1][0],
         parallelism=spread,
     )
-    return _record_run(done, store, model, curve, test_metrics, started)
+    if store is None:
+        return done
+    return record_final_model(done, store, model, curve.points, test_metrics, started)
 
 
 def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
@@ -268,33 +227,55 @@ def _train(
     return trial
 
 
-def _record_run(
-    done: FinalModelResult,
-    store: MLflowStore | None,
-    model: ModelFolder,
-    curve: _Curve,
-    test_metrics: Mapping[str, float],
-    started: datetime,
-) -> FinalModelResult:
-    """Record the MLflow run; a failure only logs a warning, as the model is on disk."""
-    if store is None:
-        return done
-    try:
-        run = record_final_model(
-            FinalModelRun(
-                name=done.path.name,
-                sweep_id=done.sweep_id,
-                trial=done.trial,
-                on=done.on,
-                parallelism=done.parallelism,
-                points=tuple(curve.points),
-                test_metrics=test_metrics,
-                started=started,
-            ),
-            model,
-            store,
+def final_parallelism(
+    config: SweepConfig, num_replicas: int | None, batch_size: int
+) -> Parallelism:
+    """Return the parallelism of the final model.
+
+    Folds and ensembles become one model of all rows.
+
+    Raises:
+        InvalidSettingsError: The sweep's kind of parallelism does not support this number.
+    """
+    spread = config.parallelism
+    if isinstance(spread, Subtasks):
+        spread = Mirrored()
+    if num_replicas is None:
+        gpus = _gpus_of_a_node(config) if isinstance(spread, Mirrored) else 0
+        wanted = max(spread.num_replicas, min(gpus, batch_size))
+        return replace(spread, num_replicas=wanted) if isinstance(spread, Mirrored) else spread
+    if isinstance(spread, Mirrored):
+        return replace(spread, num_replicas=num_replicas, max_replicas=None)
+    if isinstance(spread, Hybrid):
+        return replace(spread, num_replicas=num_replicas)
+    if isinstance(spread, ModelParallel):
+        if num_replicas == 1:
+            return spread
+        return Hybrid(num_replicas, spread.num_stages, spread.micro_batches)
+    if isinstance(spread, MultiWorker) and num_replicas % spread.replicas_per_worker == 0:
+        return replace(
+            spread, num_workers=num_replicas // spread.replicas_per_worker, min_workers=None
         )
-    except StoreUnavailableError as error:
-        _log.warning("%s; the model is in %s", error, done.path)
-        return done
-    return replace(done, mlflow_run_id=run[0], model_uri=run[1])
+    raise InvalidSettingsError(
+        f"the trials of {config.name} have parallelism of kind {spread.kind!r}, which cannot "
+        f"be scaled to {num_replicas} replica(s): leave out --replicas"
+    )
+
+
+def final_resources(config: SweepConfig, spread: Parallelism) -> TrialResources:
+    """Return the resources of the final model: all that it can use of one node."""
+    if not isinstance(spread, Mirrored):
+        return config.resources or default_resources(spread)
+    on_gpus = _gpus_of_a_node(config) > 0
+    cpus = int(largest_node(TrialResources(cpus=1)).get("CPU", 1))
+    return TrialResources(
+        cpus=max(1, cpus, 0 if on_gpus else spread.num_replicas),
+        gpus=spread.num_replicas if on_gpus else 0,
+    )
+
+
+def _gpus_of_a_node(config: SweepConfig) -> int:
+    """Return the largest GPU count of a node; 0 if the sweep requests none."""
+    if config.resources is not None and not config.resources.gpus:
+        return 0
+    return int(largest_node(TrialResources(cpus=1, gpus=1)).get("GPU", 0))

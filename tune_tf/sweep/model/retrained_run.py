@@ -1,16 +1,18 @@
-"""MLflow run of a final model."""
+"""Final model of a sweep, and its MLflow run."""
 
+import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
+from typing import Literal
 
-from tune_tf.errors import StoreUnavailableError
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
 from tune_tf.secrets import mask_secrets
-from tune_tf.sweep.mlflow_store import MLflowStore
+from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
 from tune_tf.sweep.model.export_process import ModelFolder
 from tune_tf.tracking.descriptions import DESCRIPTION_TAG
 from tune_tf.tracking.names import mlflow_params
@@ -25,6 +27,10 @@ from tune_tf.tracking.writing.run_update import (
     RunUpdate,
 )
 
+_log = logging.getLogger(__name__)
+
+RetrainRows = Literal["train+validation", "train"]
+
 RETRAINED = "tune_tf.retrained_run_id"
 """Tag on the runs of sweep and trial: id of the final model's run."""
 
@@ -38,65 +44,70 @@ _NAME = "retrained_model"
 
 
 @dataclass(frozen=True)
-class FinalModelRun:
-    """Content of a final model's run.
+class FinalModelResult:
+    """Final model of a sweep.
 
     Args:
         trial: Trial whose config was used.
         on: Rows used for training.
-        points: Epoch, milliseconds since 1970 and metrics of each report.
+        path: Folder with the model in MLflow's format, the checkpoint and the results.
+        model_path: The model as a ``.keras`` file.
+        metrics: Metrics of the last epoch, and ``test_...`` metrics of the test rows.
+        mlflow_run_id: Id of the model's MLflow run, if any.
+        model_uri: URI for ``mlflow.keras.load_model``; None if MLflow does not have the model.
     """
 
-    name: str
     sweep_id: str
     trial: TrialResult
-    on: str
+    on: RetrainRows
+    path: Path
+    model_path: Path
+    metrics: Mapping[str, float]
+    num_epochs: int
     parallelism: Parallelism
-    points: tuple[tuple[int, int, Mapping[str, float]], ...]
-    test_metrics: Mapping[str, float]
-    started: datetime
+    mlflow_run_id: str | None = None
+    model_uri: str | None = None
 
 
 def record_final_model(
-    retrained: FinalModelRun, model: ModelFolder, store: MLflowStore
-) -> tuple[str, str]:
-    """Record a final model and link it from the runs of sweep and trial.
+    done: FinalModelResult,
+    store: MLflowStore,
+    model: ModelFolder,
+    points: Sequence[tuple[int, int, Mapping[str, float]]],
+    test_metrics: Mapping[str, float],
+    started: datetime,
+) -> FinalModelResult:
+    """Record a final model and link it from the runs of sweep and trial; return it with its ids.
 
-    Returns:
-        MLflow's id of the run, and the model's URI.
-
-    Raises:
-        StoreUnavailableError: The store rejects the run or does not answer.
+    A failure only logs a warning, as the model is on disk.
     """
     from mlflow.exceptions import MlflowException
 
     try:
-        return _write_run(retrained, model, store)
+        run_id, uri = _write_run(
+            done, store, model, _run_update(done, points, test_metrics, started)
+        )
     except (MlflowException, OSError) as error:
-        text = mask_secrets(str(error).replace(store.tracking_uri, "the store")).strip()
-        raise StoreUnavailableError(f"MLflow did not accept the run: {text}") from error
+        text = store_error_text(error, store.tracking_uri)
+        _log.warning("MLflow did not accept the run: %s; the model is in %s", text, done.path)
+        return done
+    return replace(done, mlflow_run_id=run_id, model_uri=uri)
 
 
-def _write_run(retrained: FinalModelRun, model: ModelFolder, store: MLflowStore) -> tuple[str, str]:
-    client, trial = store.client, retrained.trial
+def _write_run(
+    done: FinalModelResult, store: MLflowStore, model: ModelFolder, update: RunUpdate
+) -> tuple[str, str]:
+    client, trial = store.client, done.trial
     params = {name: mask_secrets(text) for name, text in mlflow_params(trial.config).items()}
     trial_run_id = store.run_ids.get(trial.trial_id)
-    lineage = {
-        RETRAINED_SWEEP: retrained.sweep_id,
-        RETRAINED_TRIAL: trial.trial_id,
-        **({RETRAINED_TRIAL_RUN: trial_run_id} if trial_run_id else {}),
-        RETRAINED_ON: retrained.on,
-    }
-    runs = SweepRuns(
-        client, TrackedSweep(retrained.name, store.tracking_uri, store.experiment_name)
-    )
-    runs.write(_run_update(retrained, params, lineage))
+    update.params.update(params)
+    if trial_run_id:
+        update.tags[RETRAINED_TRIAL_RUN] = trial_run_id
+    tracked = TrackedSweep(done.path.name, store.tracking_uri, store.experiment_name)
+    runs = SweepRuns(client, tracked)
+    runs.write(update)
     run_id = runs.run_ids[PARENT]
-    origin = {
-        SWEEP_ID_TAG: retrained.sweep_id,
-        TRIAL_ID_TAG: trial.trial_id,
-        RETRAINED_ON: retrained.on,
-    }
+    origin = {SWEEP_ID_TAG: done.sweep_id, TRIAL_ID_TAG: trial.trial_id, RETRAINED_ON: done.on}
     uri = log_model(client, run_id, model.path, name=_NAME, tags=origin, params=params)
     client.set_tag(run_id, BEST_MODEL_TAG, uri)
     for origin_id in (store.parent_run_id, trial_run_id):
@@ -106,31 +117,32 @@ def _write_run(retrained: FinalModelRun, model: ModelFolder, store: MLflowStore)
 
 
 def _run_update(
-    retrained: FinalModelRun, params: Mapping[str, str], lineage: Mapping[str, str]
+    done: FinalModelResult,
+    points: Sequence[tuple[int, int, Mapping[str, float]]],
+    test_metrics: Mapping[str, float],
+    started: datetime,
 ) -> RunUpdate:
     now_ms = time.time_ns() // 1_000_000
-    epoch = retrained.points[-1][0]
-    last = [Report(epoch, now_ms, dict(retrained.test_metrics), once=False)]
-    number, spread = retrained.trial.number, retrained.parallelism
+    reports = [Report(step, time_ms, metrics) for step, time_ms, metrics in points]
+    if test_metrics:
+        reports.append(Report(done.num_epochs, now_ms, dict(test_metrics), once=False))
     note = (
-        f"The config of trial {number} of {retrained.sweep_id}, trained for {epoch} epochs on the "
-        f"rows of {retrained.on.replace('+', ' and ')}."
+        f"The config of trial {done.trial.number} of {done.sweep_id}, trained for "
+        f"{done.num_epochs} epochs on the rows of {done.on.replace('+', ' and ')}."
     )
     return RunUpdate(
         PARENT,
-        round(retrained.started.timestamp() * 1000),
-        name=retrained.name,
-        params=dict(params),
+        round(started.timestamp() * 1000),
+        name=done.path.name,
         tags={
-            **lineage,
-            "tune_tf.parallelism": str(spread),
+            RETRAINED_SWEEP: done.sweep_id,
+            RETRAINED_TRIAL: done.trial.trial_id,
+            RETRAINED_ON: done.on,
+            "tune_tf.parallelism": str(done.parallelism),
             STOP_REASON_TAG: Outcome.COMPLETED.value,
             DESCRIPTION_TAG: note,
         },
-        reports=[
-            *(Report(step, time_ms, metrics) for step, time_ms, metrics in retrained.points),
-            *(last if retrained.test_metrics else []),
-        ],
+        reports=reports,
         status=Outcome.COMPLETED.mlflow,
         end_ms=now_ms,
     )

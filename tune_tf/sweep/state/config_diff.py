@@ -1,11 +1,16 @@
-"""Differences between the settings of a sweep and their edited version."""
+"""Changed settings of a sweep: edits of its file, and an extended budget."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tune_tf.config import SweepConfig
-from tune_tf.errors import SweepConflictError
+from tune_tf.config import BudgetSettings, SweepConfig
+from tune_tf.errors import (
+    ErrorDetail,
+    InvalidSettingsError,
+    SweepConflictError,
+    did_you_mean,
+    one_of,
+)
 
 _CHANGEABLE = (
     "workload",
@@ -21,10 +26,8 @@ _CHANGEABLE = (
     "checkpoint_interval_s",
 )
 """Settings that a resume reads again; a section includes all its settings."""
-
 _FIXED = ("parallelism.kind", "mlflow.tracking_uri", "mlflow.experiment_name")
 """Fixed settings in these sections."""
-
 _WHY = {
     "name": "the folder is named after it",
     "storage_path": "the folder is there",
@@ -40,49 +43,30 @@ _WHY = {
 _ELSE = "the trials would not be comparable"
 
 
-@dataclass(frozen=True, eq=False)  # hashed by identity: values may not be hashable
-class Change:
-    """Changed setting: its dotted path, and its old and new value; None if unset."""
-
-    where: str
-    old: Any
-    new: Any
-
-    def __str__(self) -> str:
-        """Return text like ``budget.num_samples: 8 -> 20``."""
-        return f"{self.where}: {self.values}"
-
-    @property
-    def values(self) -> str:
-        """Text like ``8 -> 20``."""
-        return f"{_value_text(self.old)} -> {_value_text(self.new)}"
-
-
-def changes_between(old: SweepConfig, new: SweepConfig) -> list[Change]:
-    """Return the settings that differ, in sweep-file order."""
+def changes_between(old: SweepConfig, new: SweepConfig) -> dict[str, str]:
+    """Return text like ``8 -> 20`` by dotted path of each setting that differs, in file order."""
     before, after = dict(_leaves(old.to_dict())), dict(_leaves(new.to_dict()))
-    names = [*before, *(name for name in after if name not in before)]
-    return [
-        Change(name, before.get(name), after.get(name))
-        for name in names
+    return {
+        name: f"{_value_text(before.get(name))} -> {_value_text(after.get(name))}"
+        for name in {**before, **after}
         if before.get(name) != after.get(name)
-    ]
+    }
 
 
 def check_changes(
-    sweep_id: str, changes: Sequence[Change], new: SweepConfig, *, allowed: bool
+    sweep_id: str, changes: Mapping[str, str], new: SweepConfig, *, allowed: bool
 ) -> None:
     """Reject changes that the user did not allow or a resume cannot apply.
 
     Raises:
         SweepConflictError: Lists all changes, and the reasons against impossible ones.
     """
-    refused = {change: why for change in changes if (why := _refusal(change, new))}
+    refused = {name: why for name in changes if (why := _refusal(name, new))}
     if allowed and not refused:
         return
     lines = [
-        f"  {change}" + (f"   (fixed: {refused[change]})" if change in refused else "")
-        for change in changes
+        f"  {name}: {values}" + (f"   (fixed: {refused[name]})" if name in refused else "")
+        for name, values in changes.items()
     ]
     if not refused:
         end = "apply them with --allow-changes, or undo them"
@@ -93,14 +77,13 @@ def check_changes(
     raise SweepConflictError(f"sweep.yaml of {sweep_id} was edited since it ran:\n{text}\n{end}")
 
 
-def _refusal(change: Change, new: SweepConfig) -> str | None:
+def _refusal(name: str, new: SweepConfig) -> str | None:
     """Return why a setting cannot be changed; None if it can."""
-    section = change.where.partition(".")[0]
+    section = name.partition(".")[0]
     if section == "space" and new.searcher.allow_changed_space:
         return None
-    switched = section == "mlflow" and change.where == section  # on or off
-    fixed = change.where in _FIXED or switched
-    if not fixed and any(_is_within(change.where, name) for name in _CHANGEABLE):
+    fixed = name in _FIXED or name == "mlflow"  # on or off
+    if not fixed and any(_is_within(name, each) for each in _CHANGEABLE):
         return None
     return _WHY.get(section, _ELSE)
 
@@ -121,3 +104,63 @@ def _value_text(value: Any) -> str:
     if value is None:
         return "none"
     return value if isinstance(value, str) else repr(value)
+
+
+def extended_budget(
+    budget: BudgetSettings, changes: Mapping[str, Any], *, num_trials: int = 0
+) -> BudgetSettings:
+    """Return a budget with changed limits.
+
+    Args:
+        budget: The present budget.
+        changes: Limits by name: a number or None replaces the limit, text like ``"+20"`` adds to
+            it.
+        num_trials: Number of existing trials.
+
+    Raises:
+        InvalidSettingsError: Lists all errors; also raised if nothing would change.
+    """
+    errors = []
+    values = budget.model_dump()
+    for name, change in changes.items():
+        if name not in values:
+            known = list(values)
+            text = f"must be {one_of(known)}, not {name!r}{did_you_mean(name, known)}"
+            errors.append(ErrorDetail("budget", text))
+            continue
+        try:
+            values[name] = _changed(values[name], change)
+        except ValueError as error:
+            errors.append(ErrorDetail(name, str(error)))
+    if errors:
+        raise InvalidSettingsError(errors)
+    made = BudgetSettings.from_dict(values)
+    if made == budget:
+        raise InvalidSettingsError(
+            ErrorDetail("budget", "is unchanged: name what to increase, such as num_samples +20")
+        )
+    if made.num_samples < num_trials:
+        text = f"must be at least {num_trials}, the number of trials so far, not {made.num_samples}"
+        raise InvalidSettingsError(ErrorDetail("num_samples", text))
+    return made
+
+
+def _changed(value: float | None, change: Any) -> Any:
+    if not isinstance(change, str):
+        return change
+    if change == "none":
+        return None
+    try:
+        number = int(change)
+    except ValueError:
+        try:
+            number = float(change)  # type: ignore[assignment]
+        except ValueError:
+            raise ValueError(
+                f"must be a number, '+' and a number to add, or none, not {change!r}"
+            ) from None
+    if not change.startswith("+"):
+        return number
+    if value is None:
+        raise ValueError(f"has no limit that {change!r} could be added to: give a number")
+    return value + number

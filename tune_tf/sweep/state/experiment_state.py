@@ -41,12 +41,7 @@ class SavedCheckpoint:
 
 
 class TuneTrial:
-    """Editable trial of Tune's state; :meth:`TuneState.files` includes the changes.
-
-    Args:
-        state: Config, status and storage, as Tune saves them.
-        run: Results and checkpoints, as Tune saves them.
-    """
+    """Editable trial of Tune's state; :meth:`TuneState.files` includes the changes."""
 
     def __init__(self, state: dict[str, Any], run: dict[str, Any]) -> None:
         self._state = state
@@ -63,12 +58,6 @@ class TuneTrial:
         return str(self._state["status"])
 
     @property
-    def config(self) -> Mapping[str, Any]:
-        """The sampled config."""
-        config: Mapping[str, Any] = self._state["config"]
-        return config
-
-    @property
     def last_result(self) -> Mapping[str, Any]:
         """The last result; empty before the first."""
         return self._run["last_result"] or {}
@@ -82,12 +71,12 @@ class TuneTrial:
         found.sort(key=lambda each: each.iteration, reverse=True)
         return [_saved(latest), *found] if latest and latest.checkpoint else found
 
-    def end(self, page: TrialEvents, last: Mapping[str, Any]) -> None:
+    def end(self, events: TrialEvents, last: Mapping[str, Any]) -> None:
         """Record an end that Tune's state does not contain yet, with the last result."""
-        outcome = page.outcome or Outcome.INTERRUPTED
+        outcome = events.outcome or Outcome.INTERRUPTED
         result = {**self.last_result, **last, STOP_REASON: outcome.value}
-        if page.cause:
-            result[STOP_CAUSE] = page.cause
+        if events.cause:
+            result[STOP_CAUSE] = events.cause
         self._state["status"] = outcome.tune
         self._run["last_result"] = result
         self.has_ended = True
@@ -117,14 +106,14 @@ class TuneTrial:
         registered = registered_checkpoint(path, storage.filesystem, metrics)
         return _saved(registered)
 
-    def copy_for(self, page: TrialEvents) -> "TuneTrial":
+    def copy_for(self, events: TrialEvents) -> "TuneTrial":
         """Return an unstarted trial that Tune has not saved, modelled on this one."""
         state, run = deepcopy(self._state), deepcopy(self._run)
-        name = f"trial_{page.number:05d}"
-        config = dict(page.config)
-        tag = f"{page.number + 1}_{str(state['experiment_tag']).partition('_')[2]}"
+        name = f"trial_{events.number:05d}"
+        config = dict(events.config)
+        tag = f"{events.number + 1}_{str(state['experiment_tag']).partition('_')[2]}"
         state |= {
-            "trial_id": page.trial_id,
+            "trial_id": events.trial_id,
             "config": config,
             "_Trial__unresolved_config": config,
             "evaluated_params": config,
@@ -137,13 +126,13 @@ class TuneTrial:
             "_restore_checkpoint_result": None,
         }
         run |= {
-            "start_time": page.started_s,
+            "start_time": events.started_s,
             "num_failures": 0,
             "num_failures_after_restore": 0,
             "error_filename": None,
             "pickled_error_filename": None,
             "last_result": {},
-            "last_result_time": page.started_s or 0.0,
+            "last_result_time": events.started_s or 0.0,
             "metric_analysis": {},
             "metric_n_steps": {},
         }
@@ -192,7 +181,7 @@ class TuneState:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"the state of Ray Tune has no {error}") from error
 
-    def add(self, page: TrialEvents) -> TuneTrial:
+    def add(self, events: TrialEvents) -> TuneTrial:
         """Add a trial that Tune has not saved.
 
         Raises:
@@ -200,9 +189,9 @@ class TuneState:
         """
         if not self.trials:
             raise ValueError("the state of Ray Tune holds no trial")
-        trial = self.trials[0].copy_for(page)
+        trial = self.trials[0].copy_for(events)
         self.trials.append(trial)
-        self._counts["counter"] = max(self._counts["counter"], page.number + 1)
+        self._counts["counter"] = max(self._counts["counter"], events.number + 1)
         return trial
 
     def files(self) -> dict[str, bytes]:

@@ -7,9 +7,10 @@ state is rejected.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,13 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         InvalidSettingsError: The remote storage cannot be reached.
     """
     storage = SweepStorage.of(folder, config)
-    pages, lost = EventHistory.read(folder), list[str]()
-    lost += _add_unlogged_trials(folder, storage, pages)
-    state, snapshot = _newest_state(folder, storage, pages, lost)
+    history, lost = EventHistory.read(folder), list[str]()
+    lost += _add_unlogged_trials(folder, storage, history)
+    state, snapshot = _newest_state(folder, storage, history, lost)
     if state is None:
         return Recovery(storage, lost=tuple(lost))
-    ended = _bring_up_to_date(folder, storage, state, pages, lost)
-    removed = {page.trial_id for page in pages.trials.values() if page.checkpoints_removed}
+    ended = _bring_up_to_date(folder, storage, state, history, lost)
+    removed = {events.trial_id for events in history.trials.values() if events.checkpoints_removed}
     for trial in state.trials:
         trial.set_max_failures(config.max_failures)
         if not trial.has_ended:
@@ -108,28 +109,30 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         files=state.files(),
         trial_ids=frozenset(trial.trial_id for trial in state.trials),
         ended=ended,
-        begun=frozenset(page.trial_id for page in pages.trials.values() if page.started_s),
+        begun=frozenset(events.trial_id for events in history.trials.values() if events.started_s),
         snapshot=snapshot,
         unneeded=tuple(_obsolete_checkpoints(storage, state)),
         lost=tuple(lost),
     )
 
 
-def _add_unlogged_trials(folder: Path, storage: SweepStorage, pages: EventHistory) -> Iterator[str]:
+def _add_unlogged_trials(
+    folder: Path, storage: SweepStorage, history: EventHistory
+) -> Iterator[str]:
     """Add to the history what only the trials' folders hold; yield the log's losses."""
     for path in sorted(folder.glob("trial_*")):
         last = dict(last_report(path / RESULTS))
         if not last:
             continue
         trial_id, config = str(last["trial_id"]), last.pop("config", {})
-        page = pages.trials.get(trial_id)
-        if page is None:
+        events = history.trials.get(trial_id)
+        if events is None:
             number = int(path.name.rpartition("_")[2])
-            page = pages.trials[trial_id] = TrialEvents(trial_id, number, config)
+            events = history.trials[trial_id] = TrialEvents(trial_id, number, config)
             yield f"the sweep's event log is damaged: trial {number} is known only from its folder"
         outcome = Outcome.of_result(last) if last.get("done") else None
-        if page.outcome is None and outcome is not None and _has_saved(storage, path.name, last):
-            page.outcome, page.cause, page.last = outcome, last.get(STOP_CAUSE), last
+        if events.outcome is None and outcome is not None and _has_saved(storage, path.name, last):
+            events.outcome, events.cause, events.last = outcome, last.get(STOP_CAUSE), last
 
 
 def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bool:
@@ -139,19 +142,19 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 
 
 def _bring_up_to_date(
-    folder: Path, storage: SweepStorage, state: TuneState, pages: EventHistory, lost: list[str]
+    folder: Path, storage: SweepStorage, state: TuneState, history: EventHistory, lost: list[str]
 ) -> dict[str, Outcome]:
     """Add ends of trials that Tune's state lacks; return all outcomes by trial id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
     numbers = {trial.number for trial in state.trials}
-    for page in pages.trials.values():
-        if page.trial_id not in by_id and page.number not in numbers:
-            by_id[page.trial_id] = state.add(page)
-        trial = by_id.get(page.trial_id)
-        if not page.outcome or page.outcome is Outcome.INTERRUPTED:
+    for events in history.trials.values():
+        if events.trial_id not in by_id and events.number not in numbers:
+            by_id[events.trial_id] = state.add(events)
+        trial = by_id.get(events.trial_id)
+        if not events.outcome or events.outcome is Outcome.INTERRUPTED:
             continue
         if trial and not trial.has_ended:
-            trial.end(page, _last_of(folder / trial.folder_name, page))
+            trial.end(events, _last_of(folder / trial.folder_name, events))
             last = _newest_stored(folder, storage, trial)
             if last:
                 trial.keep_checkpoints([last])
@@ -163,15 +166,15 @@ def _bring_up_to_date(
                     f"ended, is damaged: its model is {model}"
                 )
     return {
-        trial.trial_id: _outcome_of(trial, pages.trials.get(trial.trial_id))
+        trial.trial_id: _outcome_of(trial, history.trials.get(trial.trial_id))
         for trial in state.trials
         if trial.has_ended
     }
 
 
-def _outcome_of(trial: TuneTrial, page: TrialEvents | None) -> Outcome:
+def _outcome_of(trial: TuneTrial, events: TrialEvents | None) -> Outcome:
     """Return a trial's outcome from the event log, its last result or Tune's status."""
-    for outcome in (page.outcome if page else None, Outcome.of_result(trial.last_result)):
+    for outcome in (events.outcome if events else None, Outcome.of_result(trial.last_result)):
         if outcome not in (None, Outcome.INTERRUPTED):
             return outcome
     if trial.status == Outcome.ERROR.tune:
@@ -180,52 +183,55 @@ def _outcome_of(trial: TuneTrial, page: TrialEvents | None) -> Outcome:
 
 
 def _newest_state(
-    folder: Path, storage: SweepStorage, pages: EventHistory, lost: list[str]
+    folder: Path, storage: SweepStorage, history: EventHistory, lost: list[str]
 ) -> tuple[TuneState | None, Path | None]:
     """Return the newest intact state and its archive."""
     damage = []
-    for path in snapshot_paths(folder):
+    for path, read in _saved_states(folder, storage):
         try:
-            state = TuneState(read_snapshot(path).files)
+            state = TuneState(read())
         except (ValueError, OSError) as error:
             damage.append(str(error))
             continue
         if damage:
-            lost.append(
-                f"{damage[0]}; the sweep resumes from {path.name}, the previous state, and from "
-                "the events logged since"
+            origin = (
+                f"{path.name}, the previous state, and from the events logged since"
+                if path
+                else "Ray Tune's own files"
             )
+            lost.append(f"{damage[0]}; the sweep resumes from {origin}")
         return state, path
-    for files in tune_state_files(storage, STATE_FILES):
-        try:
-            state = TuneState(files)
-        except ValueError as error:
-            damage.append(str(error))
-            continue
-        if damage:
-            lost.append(f"{damage[0]}; the sweep resumes from Ray Tune's own files")
-        return state, None
-    if not pages.trials:
+    if not history.trials:
         return None, None  # killed before the first state was complete: nothing is lost
-    ended = sum(page.outcome not in (None, Outcome.INTERRUPTED) for page in pages.trials.values())
+    ended = sum(
+        events.outcome not in (None, Outcome.INTERRUPTED) for events in history.trials.values()
+    )
     problem = damage[0] if damage else "there is no complete state of Ray Tune"
     raise SweepConflictError(
         f"{folder} cannot be resumed: {problem}, and there is no earlier one. What is lost is "
-        f"which trials were to continue, and from where; the results of its {len(pages.trials)} "
+        f"which trials were to continue, and from where; the results of its {len(history.trials)} "
         f"trials, {ended} of them ended, are in their folders, in the study and in MLflow. Start "
         "another sweep that learns from them: tune-tf run FILE --set "
         f"searcher.warm_start_from={folder}"
     )
 
 
-def _last_of(folder: Path, page: TrialEvents) -> Mapping[str, Any]:
+def _saved_states(
+    folder: Path, storage: SweepStorage
+) -> Iterator[tuple[Path | None, Callable[[], Mapping[str, bytes]]]]:
+    """Yield archives of the state with their readers, newest first, then Tune's own files."""
+    for path in snapshot_paths(folder):
+        yield path, partial(read_snapshot, path)
+    for files in tune_state_files(storage, STATE_FILES):
+        yield None, partial(dict, files)
+
+
+def _last_of(folder: Path, events: TrialEvents) -> Mapping[str, Any]:
     """Return the last result of an ended trial from its file or the event log."""
-    last: Mapping[str, Any] = {}
-    for last in reports(folder / RESULTS):  # noqa: B007 - only the last one is needed
-        pass
-    known = page.last.get("training_iteration", 0)
+    last = last_report(folder / RESULTS)
+    known = events.last.get("training_iteration", 0)
     if last.get("training_iteration", 0) < known:
-        return {**page.last, "config": dict(page.config)}
+        return {**events.last, "config": dict(events.config)}
     return last
 
 

@@ -5,14 +5,15 @@ kill or a power loss may leave them truncated or of different ages. An archive h
 of one moment; the last two archives are kept.
 """
 
+import io
 import logging
-import os
 import threading
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from tune_tf.atomic_files import sync_folder, write_atomically
 
 SNAPSHOTS: Final = "snapshots"
 """Name of the archives' folder in a sweep's folder."""
@@ -30,16 +31,8 @@ _NUM_KEPT = 2
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """Archive of Tune's state at one moment, with the contents of Tune's files by name."""
-
-    path: Path
-    files: Mapping[str, bytes]
-
-
-def read_snapshot(path: Path) -> Snapshot:
-    """Read an archive.
+def read_snapshot(path: Path) -> dict[str, bytes]:
+    """Return the contents of Tune's files in an archive, by name.
 
     Raises:
         ValueError: The archive is damaged or incomplete.
@@ -54,7 +47,7 @@ def read_snapshot(path: Path) -> Snapshot:
         raise ValueError(f"{path} is damaged: {error}") from error
     if len(files) != len(STATE_FILES):
         raise ValueError(f"{path} lacks files: it has {', '.join(sorted(files))}")
-    return Snapshot(path, files)
+    return files
 
 
 def snapshot_paths(folder: Path) -> list[Path]:
@@ -115,29 +108,15 @@ class Snapshots:
         there = snapshot_paths(self._folder.parent)
         number = 1 + max((int(path.stem) for path in there if path.stem.isdigit()), default=0)
         path = self._folder / f"{number:08d}{_SUFFIX}"
-        partial = path.with_suffix(".partial")
-        try:
-            with partial.open("wb") as file:
-                with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                    for name, content in files.items():
-                        archive.writestr(name, content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-            _sync_folder(self._folder)
-        except OSError:
+        archived = io.BytesIO()
+        with zipfile.ZipFile(archived, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        for partial in self._folder.glob(f".*{_SUFFIX}.*"):  # left by a killed driver
             partial.unlink(missing_ok=True)
-            raise
+        write_atomically(path, archived.getvalue())
+        sync_folder(self._folder)
         self._kept = [path, *self._kept][:_NUM_KEPT]
         for other in there:
             if other not in self._kept:
                 other.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder's entries to disk."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

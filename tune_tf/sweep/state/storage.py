@@ -160,7 +160,7 @@ def check_storage(config: SweepConfig) -> None:
         filesystem.create_dir(root)
     except OSError as error:
         raise InvalidSettingsError(
-            [f"storage_path {config.remote_storage!r} cannot be written to: {error}"]
+            f"storage_path {config.remote_storage!r} cannot be written to: {error}"
         ) from error
 
 
@@ -169,6 +169,6 @@ def _connect_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
         filesystem, root = fs.FileSystem.from_uri(uri)
     except (ArrowException, OSError, ValueError) as error:
         raise InvalidSettingsError(
-            [f"storage_path: pyarrow cannot reach {uri!r}: {error}"]
+            f"storage_path: pyarrow cannot reach {uri!r}: {error}"
         ) from error
     return filesystem, root.rstrip("/")

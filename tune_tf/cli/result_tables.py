@@ -1,36 +1,32 @@
 """Plans and results as tables and JSON."""
 
 import contextlib
-import json
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tune_tf.cli.exit_codes import ExitCode
-from tune_tf.errors import UnknownMetricError
-from tune_tf.forecast import compare_forecast, read_actuals
+from tune_tf.cli.console import ExitCode, print_json, state_label
+from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.text import deviation_texts
-from tune_tf.formatting import value_text
+from tune_tf.formatting import counted, value_text
 from tune_tf.outcome import Outcome
+from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
-
-if TYPE_CHECKING:
-    from tune_tf.results import SweepResult, TrialResult
-    from tune_tf.sweep import SweepPlan
+from tune_tf.sweep import SweepPlan
 
 _FAILURES = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
 
 
-def print_plan(plan: "SweepPlan", *, as_json: bool) -> None:
+def print_plan(plan: SweepPlan, *, as_json: bool) -> None:
     """Print the plan of a sweep."""
     config = plan.config
     if as_json:
-        _print_json(
+        print_json(
             {
                 "config": config.to_dict(),
                 "resources": {"cpus": plan.resources.cpus, "gpus": plan.resources.gpus},
@@ -59,11 +55,11 @@ def print_plan(plan: "SweepPlan", *, as_json: bool) -> None:
     console.print(table)
 
 
-def print_result(result: "SweepResult", *, as_json: bool) -> ExitCode:
+def print_result(result: SweepResult, *, as_json: bool) -> ExitCode:
     """Print the result of a sweep; return the exit code."""
-    best = _best(result)
+    best = result.best_if_any
     if as_json:
-        _print_json(_as_data(result, best))
+        print_json(_as_data(result, best))
     else:
         _print_tables(result, best, Console())
     if result.interrupted:
@@ -71,14 +67,7 @@ def print_result(result: "SweepResult", *, as_json: bool) -> ExitCode:
     return ExitCode.ENDED if result.count(Outcome.COMPLETED) else ExitCode.NOTHING_COMPLETED
 
 
-def _best(result: "SweepResult") -> "TrialResult | None":
-    try:
-        return result.best_trial
-    except UnknownMetricError:
-        return None
-
-
-def _as_data(result: "SweepResult", best: "TrialResult | None") -> dict[str, Any]:
+def _as_data(result: SweepResult, best: TrialResult | None) -> dict[str, Any]:
     return {
         "sweep_id": result.sweep_id,
         "path": str(result.path),
@@ -101,21 +90,25 @@ def _as_data(result: "SweepResult", best: "TrialResult | None") -> dict[str, Any
     }
 
 
-def _forecast_as_data(result: "SweepResult") -> dict[str, Any] | None:
+def _forecast_as_data(result: SweepResult) -> dict[str, Any] | None:
     """Return the comparison of forecast and actual values; None without a forecast."""
-    settled = read_actuals(result.path)
-    if settled is None or settled.actuals is None:
-        return None
     return {
         each.what: {**each.forecast.to_dict(), "actual": each.actual, "ratio": each.ratio}
-        for each in compare_forecast(settled.forecast, settled.actuals)
-    }
+        for each in _compared_forecast(result)
+    } or None
 
 
-def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Console) -> None:
+def _compared_forecast(result: SweepResult) -> list[Deviation]:
+    settled = read_actuals(result.path)
+    if settled is None or settled.actuals is None:
+        return []
+    return list(compare_forecast(settled.forecast, settled.actuals))
+
+
+def _print_tables(result: SweepResult, best: TrialResult | None, console: Console) -> None:
     objective = result.objective
     counts = ", ".join(
-        f"{result.count(outcome)} {outcome.value.replace('_', ' ')}"
+        f"{result.count(outcome)} {state_label(outcome.value)}"
         for outcome in Outcome
         if result.count(outcome)
     )
@@ -140,43 +133,40 @@ def _print_tables(result: "SweepResult", best: "TrialResult | None", console: Co
         for path, value in flat(best.config).items():
             table.add_row(path, value_text(value))
         console.print(table)
-        console.print(f"Checkpoint: {best.checkpoint}", soft_wrap=True, highlight=False)
+        _say(console, f"Checkpoint: {best.checkpoint}")
     if len(result.config.objectives) > 1:
         _print_front(result, console)
     if result.interrupted:
-        console.print(
-            f"Resume with: {_command('tune-tf')} resume {result.path}",
-            soft_wrap=True,
-            highlight=False,
-        )
+        _say(console, f"Resume with: {_command('tune-tf')} resume {result.path}")
     _print_forecast(result, console)
     if result.report_path.exists():
-        console.print(f"Report:      {result.report_path}", soft_wrap=True, highlight=False)
+        _say(console, f"Report:      {result.report_path}")
     if result.config.mlflow is not None:
         uri = mask_secrets(result.config.mlflow.tracking_uri)
         is_server = uri.startswith(("http://", "https://"))
         where = uri if is_server else f"{_command('mlflow')} ui --backend-store-uri {uri}"
-        console.print(f"MLflow:      {where}", soft_wrap=True, highlight=False)
+        _say(console, f"MLflow:      {where}")
 
 
-def _print_forecast(result: "SweepResult", console: Console) -> None:
+def _print_forecast(result: SweepResult, console: Console) -> None:
     """Print forecast and actual values on one line."""
-    settled = read_actuals(result.path)
-    if settled is None or settled.actuals is None:
-        return
     parts = []
-    for each in compare_forecast(settled.forecast, settled.actuals):
+    for each in _compared_forecast(result):
         if each.what.startswith(("wall time", "peak memory")):
             forecast, actual = deviation_texts(each)
             parts.append(f"{each.what} {actual}, forecast {forecast}")
-    console.print(f"Forecast:    {'; '.join(parts)}", soft_wrap=True, highlight=False)
+    if parts:
+        _say(console, f"Forecast:    {'; '.join(parts)}")
 
 
-def _print_front(result: "SweepResult", console: Console) -> None:
+def _say(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False)
+
+
+def _print_front(result: SweepResult, console: Console) -> None:
     """Print the Pareto front."""
     objectives = result.config.objectives
-    count = len(result.pareto_front)
-    table = Table(title=f"Pareto front: {count} trial{'' if count == 1 else 's'}")
+    table = Table(title=f"Pareto front: {counted(len(result.pareto_front), 'trial')}")
     table.add_column("trial")
     for objective in objectives:
         table.add_column(f"{objective.mode} {objective.metric}")
@@ -196,7 +186,7 @@ def _command(name: str) -> str:
     return str(beside)
 
 
-def _print_failures(result: "SweepResult", console: Console) -> None:
+def _print_failures(result: SweepResult, console: Console) -> None:
     """Print each cause of failure once."""
     alike: dict[tuple[str, str], list[int]] = {}
     for trial in result.trials:
@@ -207,8 +197,3 @@ def _print_failures(result: "SweepResult", console: Console) -> None:
         who = f"{len(numbers)} trials" if len(numbers) > 1 else f"trial {numbers[0]}"
         text = f"  {who} {word}: {cause}"
         console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-
-
-def _print_json(data: Any) -> None:
-    json.dump(data, sys.stdout, indent=2, default=str)
-    sys.stdout.write("\n")

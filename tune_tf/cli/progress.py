@@ -1,13 +1,18 @@
-"""Live progress of a sweep in a terminal, and log lines elsewhere."""
+"""Progress, warnings and signals while a sweep runs."""
 
+import contextlib
+import logging
 import math
+import os
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, Self
 
 import ray
+import typer
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 from rich.console import Console, Group, RenderableType
@@ -16,13 +21,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tune_tf.cli.terminal.sparkline import sparkline
-from tune_tf.cli.terminal.states import STATE_STYLES, counted_states
+from tune_tf.cli.console import STATE_STYLES, counted_states, sparkline
+from tune_tf.cli.result_tables import print_result
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.formatting import duration, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, best_so_far
+from tune_tf.results import SweepResult
+from tune_tf.secrets import mask_secrets
 from tune_tf.tracking.outcome_tracker import latest_result
 
 _LIVE_EVERY_S = 0.25
@@ -30,13 +37,7 @@ _LOG_EVERY_S = 10.0
 
 
 class Progress(Callback):
-    """Ray Tune callback that displays the state of a sweep.
-
-    Args:
-        config: The sweep's settings.
-        console: Console to draw on; if it is no terminal, a line is logged every 10 s.
-        clock: Monotonic clock in seconds.
-    """
+    """Ray Tune callback that displays the state of a sweep, or logs a line every 10 s."""
 
     def __init__(
         self,
@@ -66,16 +67,11 @@ class Progress(Callback):
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop drawing."""
         self._live.stop()
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Redraw at most every so many seconds."""
         if self._done_before is None:
             self._done_before = sum(trial.is_finished() for trial in trials)
@@ -192,3 +188,71 @@ def trial_state(trial: Trial) -> str:
 
 def _whole_seconds(seconds: float) -> str:
     return duration(max(0, round(seconds)))
+
+
+class _EndOnSigterm(Callback):
+    """Treats SIGTERM as Ctrl-C; installed after Ray has installed its own handler."""
+
+    def setup(self, *args: Any, **info: Any) -> None:
+        def interrupt(_signal: int, _frame: FrameType | None) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+        signal.signal(signal.SIGTERM, interrupt)
+
+
+@contextlib.contextmanager
+def session(config: SweepConfig, *, quiet: bool) -> Iterator[list[Callback]]:
+    """Show progress and handle signals while a sweep runs; yield Ray Tune callbacks for it.
+
+    Warnings are printed even if ``quiet``.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
+    console = Console(stderr=True, quiet=quiet)
+    warnings = Console(stderr=True) if quiet else console  # with --json too
+    with Progress(config, console) as progress, warnings_above_progress(warnings):
+        try:
+            yield [progress, _EndOnSigterm()]
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def drive_in_terminal(
+    drive: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool
+) -> None:
+    """Run a sweep with progress, print its result, and exit with its code.
+
+    ``drive`` receives Ray Tune callbacks.
+    """
+    with session(config, quiet=as_json) as callbacks:
+        result = drive(callbacks=callbacks)
+    raise typer.Exit(print_result(result, as_json=as_json))
+
+
+class _WarningPrinter(logging.Handler):
+    """Prints each warning once, above the live display."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        if text not in self._printed:
+            self._printed.add(text)
+            style = "red" if record.levelno >= logging.ERROR else "yellow"
+            self._console.print(Text(mask_secrets(text), style), soft_wrap=True)
+
+
+@contextlib.contextmanager
+def warnings_above_progress(console: Console) -> Iterator[None]:
+    """Print each warning of tune_tf once, above the live display of a console."""
+    logger, handler = logging.getLogger("tune_tf"), _WarningPrinter(console)
+    logger.addHandler(handler)
+    logger.propagate, propagated = False, logger.propagate
+    try:
+        yield
+    finally:
+        logger.propagate = propagated
+        logger.removeHandler(handler)

@@ -1,22 +1,49 @@
-"""Comparison of sweeps."""
+"""The sweeps of a storage path, and comparison of sweeps."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.objective import Objective
-from tune_tf.space import flat
+from tune_tf.sweep_folder import SweepFolder, sweep_paths
+
+
+@dataclass(frozen=True)
+class SweepList:
+    """The sweeps of a storage path, newest first, and the errors by name of unreadable folders."""
+
+    storage_path: Path
+    sweeps: tuple[SweepView, ...]
+    unreadable: Mapping[str, str]
+
+
+def list_sweeps(
+    storage_path: str | Path = "sweeps", clock: Callable[[], float] = time.time
+) -> SweepList:
+    """Read the folders of all sweeps under a storage path.
+
+    Args:
+        storage_path: Parent of the sweeps' folders.
+        clock: Seconds since 1970.
+    """
+    root = Path(storage_path)
+    sweeps, unreadable = [], {}
+    for path in sweep_paths(root):
+        try:
+            sweeps.append(SweepView.of(SweepFolder.open(path), clock))
+        except TuneTfError as error:
+            unreadable[path.name] = str(error)
+    newest_first = sorted(sweeps, key=lambda sweep: sweep.began_s, reverse=True)
+    return SweepList(root, tuple(newest_first), unreadable)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Two or more sweeps with the same leading objective.
-
-    Args:
-        sweeps: The sweeps, in the order given.
 
     Raises:
         InvalidSettingsError: There are fewer than two, one is named twice, or their objectives
@@ -60,11 +87,7 @@ class Comparison:
     @property
     def best_configs(self) -> dict[str, tuple[Any, ...]]:
         """Best configs by path, one value per sweep; None for a missing one."""
-        configs = []
-        for sweep in self.sweeps:
-            space, best = sweep.config.space, sweep.best
-            values = space.active(best.result.config) if best else {}
-            configs.append(flat(values, space.parameters))
+        configs = [sweep.active_config(sweep.best) if sweep.best else {} for sweep in self.sweeps]
         paths = dict.fromkeys(path for config in configs for path in config)
         return {path: tuple(config.get(path) for config in configs) for path in paths}
 

@@ -1,0 +1,164 @@
+"""Consoles, tables, states of trials, curves, JSON and exit codes on the command line."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tune_tf.errors import DiskFullError, TuneTfError
+
+STATE_STYLES: Final[Mapping[str, str]] = {
+    "running": "cyan",
+    "pending": "dim",
+    "paused": "dim",
+    "completed": "green",
+    "pruned": "yellow",
+    "out_of_budget": "yellow",
+    "interrupted": "magenta",
+    "diverged": "red",
+    "oom": "red",
+    "error": "red",
+    "ended": "green",
+}
+"""Style by state, in display order."""
+
+_FILE_WIDTH = 200
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def make_console() -> Console:
+    """Return a console on stdout, wide enough for whole tables where stdout is no terminal."""
+    console = Console(highlight=False)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(highlight=False, width=_FILE_WIDTH)
+
+
+@contextlib.contextmanager
+def measurement_progress(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """Show the progress of a measurement: a bar in a terminal, else one line per step."""
+    if not console.is_terminal:
+        yield lambda what, done: console.print(f"{done:4.0%}  {what}", highlight=False)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=1.0)
+        yield lambda what, done: progress.update(task, description=what, completed=done)
+
+
+def print_json(data: Any) -> None:
+    """Print data as JSON, with null for non-finite numbers."""
+    json.dump(_plain(data), sys.stdout, indent=2, default=str, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def print_either(data: Mapping[str, Any], *lines: str, as_json: bool) -> None:
+    """Print the result of a verb as JSON or as lines of text."""
+    if as_json:
+        print_json(data)
+    else:
+        typer.echo("\n".join(lines))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and value - value != 0:
+        return None
+    return value
+
+
+def borderless_table(*headers: str, right: Iterable[str] = (), wrap: Iterable[str] = ()) -> Table:
+    """Return an empty table without lines; cells of columns named in ``wrap`` may wrap."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for header in headers:
+        justify: Any = "right" if header in right else "left"
+        table.add_column(header, justify=justify, no_wrap=header not in wrap)
+    return table
+
+
+def named_values(values: Mapping[str, str]) -> Padding:
+    """Return an indented table of names and values."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, value in values.items():
+        table.add_row(Text(name), Text(value, overflow="fold"))
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def bullet_list(sentences: Iterable[str]) -> Table:
+    """Return sentences as an indented list."""
+    table = Table.grid(padding=(0, 1, 0, 2))
+    for sentence in sentences:
+        table.add_row("-", Text(sentence))
+    return table
+
+
+def counted_states(counts: Mapping[str, int]) -> Text:
+    """Format counts as ``2 running  6 completed``, in colors."""
+    return Text("  ").join(
+        Text(f"{counts[state]} {state_label(state)}", style=style)
+        for state, style in STATE_STYLES.items()
+        if counts.get(state)
+    )
+
+
+def state_text(state: str) -> Text:
+    """Format a state in its color."""
+    return Text(state_label(state), style=STATE_STYLES.get(state, ""))
+
+
+def state_label(state: str) -> str:
+    """Return a state with spaces for underscores."""
+    return state.replace("_", " ")
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """Draw finite values as a line of at most ``width`` bars, sampled evenly, ends included."""
+    if len(values) > width:
+        step = (len(values) - 1) / (width - 1)
+        values = [values[round(place * step)] for place in range(width)]
+    if not values:
+        return ""
+    halves = [value / 2 for value in values]  # the difference of two is finite
+    low, span = min(halves), max(halves) - min(halves)
+    if span == 0:
+        return _BARS[0] * len(values)
+    return "".join(_BARS[round((half - low) / span * (len(_BARS) - 1))] for half in halves)
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every verb."""
+
+    ENDED = 0
+    NOTHING_COMPLETED = 1
+    WRONG_SETTINGS = 2
+    INTERRUPTED = 130
+
+
+@contextlib.contextmanager
+def exit_on_errors() -> Iterator[None]:
+    """Print a user's error as one message without a traceback, and exit."""
+    try:
+        yield
+    except DiskFullError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(ExitCode.NOTHING_COMPLETED)
+    except TuneTfError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(ExitCode.WRONG_SETTINGS)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(ExitCode.INTERRUPTED)

@@ -1,1 +1,0 @@
-"""Terminal output of the command line: tables, progress, states."""

@@ -1,0 +1,184 @@
+"""``sweep.py export``, ``promote`` and ``retrain``: the models of a sweep."""
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tune_tf.cli import options
+from tune_tf.cli.console import print_either
+
+_MOST_LINES = 20
+
+
+class Format(StrEnum):
+    """File format of a model."""
+
+    keras = "keras"
+    saved_model = "saved_model"
+    tflite = "tflite"
+    onnx = "onnx"
+
+
+class TrainingRows(StrEnum):
+    """Rows that the final model is trained on."""
+
+    all = "train+validation"
+    train = "train"
+
+
+def export(
+    sweep: options.SweepArgument,
+    trial: options.TrialOption = None,
+    file_format: Annotated[
+        Format,
+        typer.Option("--format", "-f", help="For Keras, TensorFlow Serving, LiteRT or ONNX."),
+    ] = Format.keras,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Output path; by default named after sweep and trial."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Export the model of the best trial, or of another one; serving it does not need tune_tf.
+
+    The model is that of the trial's last checkpoint. Exit code 2: no such sweep, trial or
+    checkpoint, or the format does not support the model.
+
+    Example: `sweep.py export digits-cnn --format onnx --output digits.onnx`
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
+    from tune_tf.sweep.model.export import export_trial
+
+    done = export_trial(
+        sweep,
+        output,
+        trial=trial,
+        file_format=file_format.value,
+        storage_path=storage_path,
+        force=force,
+    )
+    data = {
+        "path": str(done.path),
+        "format": done.file_format,
+        "sweep_id": done.sweep_id,
+        "trial_id": done.trial.trial_id,
+        "number": done.trial.number,
+        "config": done.trial.config,
+        "metrics": done.trial.metrics,
+    }
+    text = f"Wrote {done.path}: trial {done.trial.number} of {done.sweep_id}"
+    print_either(data, text, as_json=as_json)
+
+
+def promote(
+    sweep: options.SweepArgument,
+    alias: Annotated[
+        str, typer.Option(help="The alias; it moves here from any other version.")
+    ] = "champion",
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="The registered model; default: that of the sweep file, or the sweep's name."
+        ),
+    ] = None,
+    retrained: Annotated[
+        bool, typer.Option("--retrained", help="Promote the latest final model of `retrain`.")
+    ] = False,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Give the sweep's best model an alias in MLflow's registry.
+
+    Logs and registers the model first if necessary, never twice. Exit code 2: no such sweep, no
+    best trial, or MLflow does not respond.
+
+    Example: `sweep.py promote digits-cnn --alias champion --name digits`
+    """
+    from tune_tf.sweep.model.best_model import promote_best
+
+    done = promote_best(sweep, alias, name=name, retrained=retrained, storage_path=storage_path)
+    data = {
+        "uri": done.uri,
+        "version_uri": done.version_uri,
+        "model_uri": done.model_uri,
+        "before": done.before,
+        "sweep_id": done.sweep_id,
+        "trial_id": done.trial.trial_id,
+        "number": done.trial.number,
+    }
+    lines = [f"{done.uri} is {done.version_uri}: trial {done.trial.number} of {done.sweep_id}"]
+    if done.before:
+        lines.append(f"Previously: {done.before}")
+    print_either(data, *lines, as_json=as_json)
+
+
+def retrain(
+    sweep: options.SweepArgument,
+    trial: options.TrialOption = None,
+    on: Annotated[
+        TrainingRows, typer.Option(help="Rows to train on; never test rows.")
+    ] = TrainingRows.all,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, help="Replicas; default: all GPUs, or as in the sweep."),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Default: as many as the trial had.")
+    ] = None,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    address: options.AddressOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Train the best config, or that of another trial, on all rows and devices.
+
+    Writes the model, evaluates it on the test rows, and records it in MLflow with the sweep. Exit
+    code 2: no such sweep or trial, missing data, or failed training.
+
+    Example: `sweep.py retrain digits-cnn --on train+validation --epochs 50`
+    """
+    from tune_tf.sweep.model.retrain import retrain_trial
+
+    def tell(epoch: int, metrics: Mapping[str, float]) -> None:
+        if as_json or (epochs and epoch % max(1, epochs // _MOST_LINES)):
+            return
+        values = "  ".join(
+            f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name
+        )
+        typer.echo(f"epoch {epoch}  {values}", err=True)
+
+    model = retrain_trial(
+        sweep,
+        trial=trial,
+        on=on.value,
+        num_replicas=replicas,
+        num_epochs=epochs,
+        storage_path=storage_path,
+        tell=tell,
+    )
+    data = {
+        "path": str(model.path),
+        "model_path": str(model.model_path),
+        "mlflow_run_id": model.mlflow_run_id,
+        "model_uri": model.model_uri,
+        "sweep_id": model.sweep_id,
+        "trial_id": model.trial.trial_id,
+        "number": model.trial.number,
+        "on": model.on,
+        "num_epochs": model.num_epochs,
+        "metrics": model.metrics,
+    }
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in model.metrics.items())
+    lines = [
+        f"Trained trial {model.trial.number} of {model.sweep_id} for {model.num_epochs} epochs on "
+        f"{model.on}: {metrics}",
+        f"Model:       {model.model_path}",
+    ]
+    if model.mlflow_run_id is not None:
+        lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
+    print_either(data, *lines, as_json=as_json)

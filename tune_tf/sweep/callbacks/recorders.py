@@ -1,0 +1,190 @@
+"""Recorders of a running sweep: result files, event log and study."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ray.tune import Callback, Checkpoint
+from ray.tune.experiment import Trial
+from ray.tune.utils import flatten_dict
+from ray.tune.utils.util import SafeFallbackEncoder
+
+from tune_tf.atomic_files import append_line, write_atomically
+from tune_tf.events import TRIAL_LOG, EventLog, mask_log
+from tune_tf.inspection.reported_results import REMOTE_CHECKPOINT, RESULTS
+from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.secrets import secret_values
+from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep.sweep_result import cause_in, trial_name
+from tune_tf.tracking import MLflowCallback, OutcomeTracker
+from tune_tf.tracking.outcome_tracker import latest_result
+from tune_tf.tracking.tags import trial_number
+
+_PARAMS = "params.json"
+
+
+class ResultFiles(Callback):
+    """Tune callback that writes ``result.json`` and ``params.json`` like Tune's own logger.
+
+    Tune's logger writes to a staging folder that is copied at intervals, so a killed driver loses
+    the last seconds. This callback appends each result to the sweep's folder at once.
+    """
+
+    def __init__(self, folder: Path, storage: SweepStorage) -> None:
+        self._folder = folder
+        self._storage = storage
+
+    def on_trial_start(self, trial: Trial, **info: Any) -> None:
+        """Write the trial's config, as the scheduler may have changed it."""
+        path = self._folder_of(trial)
+        text = json.dumps(trial.config, indent=2, sort_keys=True, cls=SafeFallbackEncoder)
+        write_atomically(path / _PARAMS, text + "\n", on_disk=False)
+
+    def on_trial_result(self, trial: Trial, result: dict[str, Any], **info: Any) -> None:
+        """Append a result.
+
+        Raises:
+            OSError: The disk is full; the file is unchanged.
+        """
+        path = self._folder_of(trial) / RESULTS
+        line = json.dumps(result, cls=SafeFallbackEncoder).encode()
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            append_line(file, line, path)
+        finally:
+            os.close(file)
+
+    def on_checkpoint(self, trial: Trial, checkpoint: Checkpoint, **info: Any) -> None:
+        """Write the URI of the last checkpoint if it is in remote storage."""
+        place = self._storage.place(checkpoint.path)
+        if isinstance(place, str):
+            write_atomically(
+                self._folder_of(trial) / REMOTE_CHECKPOINT, place + "\n", on_disk=False
+            )
+
+    def _folder_of(self, trial: Trial) -> Path:
+        path = self._folder / trial_name(trial)
+        path.mkdir(exist_ok=True)
+        return path
+
+
+class StudyFinalizer(Callback):
+    """Tune callback that reports missing outcomes and run ids to the study at the end.
+
+    Tune must call it after the tracker, which has all run ids only then. It must run inside
+    ``tune.run``, where the searcher can ask Tune for the trials even if a resume runs none.
+    """
+
+    def __init__(
+        self,
+        searcher: OptunaSearcher,
+        outcome_tracker: OutcomeTracker,
+        tracker: MLflowCallback | None,
+    ) -> None:
+        self._searcher = searcher
+        self._outcome_tracker = outcome_tracker
+        self._tracker = tracker
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Report outcomes and run ids."""
+        run_ids = self._tracker.run_ids() if self._tracker else {}
+        last = {
+            trial.trial_id: {
+                **flatten_dict(latest_result(trial)),
+                MLFLOW_RUN_ID: run_ids.get(trial.trial_id),
+            }
+            for trial in trials
+        }
+        self._searcher.finish(self._outcome_tracker.outcomes, last)
+
+
+class EventRecorder(Callback):
+    """Tune callback that writes starts, pauses and outcomes of trials to the event log.
+
+    Tune must call the outcome tracker first. In trial logs, ``secrets`` are masked besides those of
+    the environment.
+    """
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        outcome_tracker: OutcomeTracker,
+        tracker: MLflowCallback | None = None,
+        secrets: frozenset[str] = frozenset(),
+    ) -> None:
+        self._event_log = event_log
+        self._outcome_tracker = outcome_tracker
+        self._tracker = tracker
+        self._secrets = secrets
+        self._active: dict[str, Trial] = {}
+        self._num_seen = 0
+        self._unstarted: dict[str, Trial] = {}  # nor in the event log
+        self._recorded: dict[str, Outcome] = {
+            events.trial_id: events.outcome
+            for events in event_log.history.trials.values()
+            if events.outcome is not None
+        }
+
+    def on_trial_start(self, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Record that a trial starts or resumes."""
+        self._active[trial.trial_id] = trial
+        self._recorded.pop(trial.trial_id, None)
+        self._note_overtaken(trials, trial)
+        self._event_log.record_start(trial.trial_id, trial_number(trial), trial.config)
+
+    def on_trial_complete(self, trial: Trial, **info: Any) -> None:
+        """Record how a trial ended."""
+        self._note(trial)
+
+    on_trial_error = on_trial_complete
+
+    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
+        """Record paused trials, and ends for which Tune calls no hook."""
+        for trial_id, trial in list(self._active.items()):
+            if trial.status == Trial.PAUSED:
+                del self._active[trial_id]
+                self._event_log.record_pause(trial_id)
+        if len(self._recorded) != len(self._outcome_tracker.outcomes):
+            for trial in trials:
+                if trial.is_finished():
+                    self._note(trial)
+        self._note_run()
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Record the outcomes of trials that were stopped."""
+        for trial in trials:
+            self._note(trial)
+        self._note_run()
+
+    def _note_overtaken(self, trials: list[Trial], started: Trial) -> None:
+        """Record unstarted trials before a started one, as a resume continues its numbering."""
+        self._unstarted |= {each.trial_id: each for each in trials[self._num_seen :]}
+        self._num_seen = len(trials)
+        self._unstarted.pop(started.trial_id, None)
+        for trial_id, trial in list(self._unstarted.items()):
+            if trial_number(trial) < trial_number(started):
+                del self._unstarted[trial_id]
+                if not trial.is_finished():
+                    self._event_log.record_creation(trial_id, trial_number(trial), trial.config)
+
+    def _note_run(self) -> None:
+        """Record the id of the sweep's MLflow run, which may be created after the last step."""
+        if self._tracker is not None and self._tracker.parent_run_id:
+            self._event_log.record_parent_run(self._tracker.parent_run_id)
+            self._tracker = None
+
+    def _note(self, trial: Trial) -> None:
+        trial_id = trial.trial_id
+        outcome = self._outcome_tracker.outcomes.get(trial_id)
+        if outcome is None or self._recorded.get(trial_id) is outcome:
+            return
+        self._recorded[trial_id] = outcome
+        self._active.pop(trial_id, None)
+        log = self._event_log.folder / trial_name(trial) / TRIAL_LOG
+        mask_log(log, secret_values() | self._secrets)
+        last = {name: value for name, value in latest_result(trial).items() if name != "config"}
+        self._event_log.record_end(
+            trial_id, trial_number(trial), trial.config, outcome, cause_in(trial), last
+        )
