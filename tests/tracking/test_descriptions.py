@@ -4,7 +4,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.space import SearchSpace
 from tune_tf.tracking import descriptions
-from tune_tf.tracking.progress_summary import BestTrial
+from tune_tf.tracking.descriptions import BestTrial
 
 ACCURACY = Objective("val_accuracy", "max")
 BEST = BestTrial("t3", "trial_00003", 0.98125, {"lr": 0.01, "opt": {"name": "a|b"}})

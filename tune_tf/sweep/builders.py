@@ -1,6 +1,5 @@
 """Builders of a sweep's scheduler, searcher and tracker from its settings."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,8 @@ from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.searchers import OptunaSearcher, WarmStart
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, SweepDetails
-from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.tracking.store import read_credentials
+from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 from tune_tf.workload import Workload
 
@@ -63,14 +63,6 @@ def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa
 
     with throwaway_run():
         return structural_parameters(workload, space, paths)
-
-
-# A worker on another machine does not inherit the driver's environment.
-_CREDENTIALS = (
-    "MLFLOW_TRACKING_USERNAME",
-    "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-)
 
 
 def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) -> Any:
@@ -142,7 +134,7 @@ def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
         folder.config.mlflow.experiment_name,
         folder.sweep_id,
         system_metrics=folder.config.mlflow.system_metrics,
-        credentials={name: os.environ[name] for name in _CREDENTIALS if name in os.environ},
+        credentials=read_credentials(),  # a worker elsewhere does not inherit the environment
     )
 
 

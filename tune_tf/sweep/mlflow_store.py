@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Self
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.runs import connect, find_run_ids
+from tune_tf.tracking.runs import find_run_ids
+from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import PARENT
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Writer of a sweep's MLflow runs, with secrets masked."""
 
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.secrets import mask_all, mask_secrets
 from tune_tf.tracking.names import MAX_EXPERIMENT_NAME_LENGTH, MAX_RUN_NAME_LENGTH, one_line
-from tune_tf.tracking.runs import SweepRuns, TrackedSweep, connect
-from tune_tf.tracking.writing.run_update import RunUpdate
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep
+from tune_tf.tracking.store import connect
+from tune_tf.tracking.writing.run_update import RunUpdate, now_ms
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import Writer
 
@@ -147,8 +147,3 @@ def check_names(experiment_name: str, sweep_id: str | None) -> None:
         errors.append(f"sweep_id must be text without quotes, not {sweep_id!r}")
     if errors:
         raise InvalidSettingsError(errors)
-
-
-def now_ms() -> int:
-    """Return the time, in milliseconds since the epoch."""
-    return int(time.time() * 1000)

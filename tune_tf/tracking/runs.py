@@ -5,7 +5,6 @@ takes seconds.
 """
 
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import mask_all
-from tune_tf.tracking.descriptions import DESCRIPTION_TAG
 from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, safe_file_name
-from tune_tf.tracking.uri import create_sqlite_store, sqlite_path
+from tune_tf.tracking.store import sqlite_path
 from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Refusals
 from tune_tf.tracking.writing.run_update import (
+    DESCRIPTION_TAG,
     PARENT,
+    PARENT_RUN_TAG,
     STOP_REASON_TAG,
     SWEEP_ID_TAG,
     TRIAL_ID_TAG,
@@ -32,20 +32,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _PAGE = 1000
-_ENVIRONMENT = {
-    # MLflow would print a server's address for each run, with any password in it.
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    # The writer retries. MLflow's own retries would create a second run if the first response was
-    # lost, and delay the end of a sweep by minutes.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-}
-_NOISY = {
-    "alembic": logging.WARNING,
-    "mlflow.store.db.utils": logging.CRITICAL,  # logs tracebacks of raised errors
-    "mlflow.utils.git_utils": logging.ERROR,
-    "mlflow.tracking.context.registry": logging.ERROR,
-}
 _EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
 }  # selects the view in MLflow
@@ -86,30 +72,6 @@ class TrackedSweep:
         ids = data["trial_ids"]
         known = None if ids is None else frozenset(ids)
         return cls(**{**data, "tracking_uri": tracking_uri, "reopen": True, "trial_ids": known})
-
-
-def connect(tracking_uri: str) -> "MlflowClient":
-    """Load MLflow and open a store.
-
-    Sets environment variables that the user has not set: no telemetry, no printed address per run,
-    and one attempt of at most 30 seconds per HTTP request (``MLFLOW_HTTP_REQUEST_MAX_RETRIES``,
-    ``MLFLOW_HTTP_REQUEST_TIMEOUT``), since the writer retries itself.
-    """
-    if "DO_NOT_TRACK" not in os.environ:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    for name, level in _NOISY.items():
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(level)
-    # Imported late: it takes seconds.
-    from mlflow import MlflowClient
-
-    if path := sqlite_path(tracking_uri):
-        create_sqlite_store(path)
-    return MlflowClient(tracking_uri=tracking_uri)
 
 
 class SweepRuns:
@@ -280,7 +242,7 @@ class SweepRuns:
         tags = {**self._context(), **self._sweep.tags, SWEEP_ID_TAG: self._sweep.sweep_id}
         if entry.run != PARENT:
             tags[TRIAL_ID_TAG] = entry.run
-            tags["mlflow.parentRunId"] = self._open[PARENT].run_id
+            tags[PARENT_RUN_TAG] = self._open[PARENT].run_id
         self._unsure.add(entry.run)
         run = self._client.create_run(
             self._experiment,

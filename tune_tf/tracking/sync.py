@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tune_tf.tracking.runs import SweepRuns, TrackedSweep, connect
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep
+from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import Writer
 

@@ -37,7 +37,7 @@ class SweepParts:
         event_log: The event log, locked by this process.
         recovery: The state to resume from.
         tracker: MLflow callback; None if tracking is off.
-        outcome_tracker: The MLflow callback itself, if it exists.
+        outcome_tracker: That of the MLflow callback, if it exists.
     """
 
     folder: SweepFolder
@@ -65,7 +65,7 @@ def sweep_callbacks(parts: SweepParts, export_process: ModelExportProcess) -> li
         # First: it adds outcome and cause to the results that the others read.
         BudgetLimit(config, parts.stopper, parts.outcome_tracker),
         # Next: later ones read outcomes and run ids from it.
-        parts.outcome_tracker,
+        parts.tracker or parts.outcome_tracker,
         # These need no other callback.
         SchedulerStateSaver(parts.scheduler),
         RecycleActors(),

@@ -14,7 +14,7 @@ from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import BestModel, BestModelRuns
-from tune_tf.tracking.runs import connect
+from tune_tf.tracking.store import connect
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -1,6 +1,7 @@
 """Update of one MLflow run, as plain data that can be merged."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +11,8 @@ PARENT = ""
 
 SWEEP_ID_TAG = "tune_tf.sweep_id"
 TRIAL_ID_TAG = "tune_tf.trial_id"
-TRIAL_NAME_TAG = "tune_tf.trial_name"
+PARENT_RUN_TAG = "mlflow.parentRunId"
+DESCRIPTION_TAG = "mlflow.note.content"
 STOP_REASON_TAG = "tune_tf.stop_reason"
 FEASIBLE_TAG = "tune_tf.feasible"
 STOP_CAUSE_TAG = "tune_tf.stop_cause"
@@ -178,3 +180,8 @@ def _parts(report: Report, limit: int) -> Iterator[Report]:
         part = dict(items[start : start + limit])
         # The rest of a report must not be skipped because the run has its step.
         yield Report(report.step, report.time_ms, part, report.once and start == 0)
+
+
+def now_ms() -> int:
+    """Return the time, in milliseconds since the epoch."""
+    return int(time.time() * 1000)
