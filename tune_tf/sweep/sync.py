@@ -5,9 +5,8 @@ from pathlib import Path
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.names import NUM_ENDED_METRIC
+from tune_tf.tracking.run_writer import Delivery, deliver, end_runs
 from tune_tf.tracking.runs import TrackedSweep
-from tune_tf.tracking.sync import Delivery, deliver, end_runs
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 
@@ -69,6 +68,5 @@ def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
         folder.sweep_id,
         folder.tracking_uri,
         folder.config.mlflow.experiment_name,
-        marker=NUM_ENDED_METRIC,
         reopen=True,
     )

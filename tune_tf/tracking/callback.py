@@ -26,7 +26,6 @@ from tune_tf.tracking.descriptions import (
 from tune_tf.tracking.lineage import LINEAGE_FILE, Lineage
 from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
-    NUM_ENDED_METRIC,
     long_params,
     mlflow_metrics,
     mlflow_params,
@@ -110,7 +109,6 @@ class MLflowCallback(Callback):
             tracking_uri,
             experiment_name,
             mask_all(tags),
-            marker=NUM_ENDED_METRIC,
             reopen=sweep_id is not None,
         )
         self._writer = RunWriter(sweep, None if spool_path is None else Path(spool_path))

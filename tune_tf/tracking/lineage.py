@@ -6,7 +6,7 @@ clone is detected when the trial restarts from a checkpoint in the other trial's
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -25,8 +25,6 @@ from tune_tf.tracking.names import (
 )
 from tune_tf.tracking.writing.run_update import Report
 
-CLONED_FROM_TAG = "tune_tf.cloned_from"
-CLONED_AT_TAG = "tune_tf.cloned_at"
 LINEAGE_FILE = "lineage.json"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -56,7 +54,7 @@ class Clone:
     @property
     def tags(self) -> dict[str, str]:
         """Tags of the trial's run."""
-        return {CLONED_FROM_TAG: self.source, CLONED_AT_TAG: str(self.iteration)}
+        return {"tune_tf.cloned_from": self.source, "tune_tf.cloned_at": str(self.iteration)}
 
 
 @dataclass
@@ -83,6 +81,11 @@ class _TrialHistory:
     before: dict[str, Any] = field(default_factory=dict)
     curves: set[str] = field(default_factory=set)
 
+    def copy(self) -> "_TrialHistory":
+        return replace(
+            self, changed=dict(self.changed), before=dict(self.before), curves=set(self.curves)
+        )
+
 
 class Lineage:
     """Clones and config changes of all trials of a sweep.
@@ -92,24 +95,13 @@ class Lineage:
     """
 
     def __init__(self, state: Mapping[str, Any] = _NOTHING) -> None:
-        self.clones: list[Clone] = [Clone(**each) for each in state.get("clones", ())]
-        self._trials = {
-            trial_id: _TrialHistory(**history)
-            for trial_id, history in state.get("trials", {}).items()
-        }
+        self.clones: list[Clone] = list(state.get("clones", ()))
+        self._trials: dict[str, _TrialHistory] = dict(state.get("trials", {}))
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a resumed sweep, as a copy in plain data."""
-        trials = {
-            trial_id: {
-                **vars(history),
-                "changed": dict(history.changed),
-                "before": dict(history.before),
-                "curves": set(history.curves),
-            }
-            for trial_id, history in self._trials.items()
-        }
-        return {"clones": [vars(clone) for clone in self.clones], "trials": trials}
+        """Return a copy of the state, for a resumed sweep."""
+        trials = {trial_id: history.copy() for trial_id, history in self._trials.items()}
+        return {"clones": list(self.clones), "trials": trials}
 
     def record_start(self, trial: Trial, trials: Iterable[Trial], time_ms: int) -> Clone | None:
         """Record the start of a trial; return its :class:`Clone` if it was cloned."""
@@ -146,13 +138,7 @@ class Lineage:
     def add_to_report(
         self, trial_id: str, step: int, time_ms: int, metrics: dict[str, float]
     ) -> tuple[list[Report], dict[str, str]]:
-        """Add changed parameters and the number of clones to a report's metrics, in place.
-
-        Args:
-            trial_id: Tune's id of the trial.
-            step: The iteration.
-            time_ms: Milliseconds since the epoch.
-            metrics: Receives changed numbers as ``hp/<name>``, and the number of clones.
+        """Add changed numbers, as ``hp/<name>``, and the number of clones to a report's metrics.
 
         Returns:
             Reports to log first, with the initial values of the curves, and tags with changed

@@ -1,8 +1,9 @@
-"""Writer of a sweep's MLflow runs, with secrets masked."""
+"""Writer of a sweep's MLflow runs, with secrets masked, and delivery of what a writer left."""
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ _logger = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 300.0
 _RUN_TIMEOUT_S = 30.0
+_SYNC_PATIENCE_S = 20.0
 
 
 class RunWriter:
@@ -113,7 +115,7 @@ class RunWriter:
 
     def _open_runs(self) -> SweepRuns:
         """Open the store; called in the writer's thread."""
-        self._runs = SweepRuns(connect(self.sweep.tracking_uri), self.sweep)
+        self._runs = _open_runs(self.sweep)
         return self._runs
 
     def _spool(self) -> Spool | None:
@@ -147,3 +149,63 @@ def check_names(experiment_name: str, sweep_id: str | None) -> None:
         errors.append(f"sweep_id must be text without quotes, not {sweep_id!r}")
     if errors:
         raise InvalidSettingsError(errors)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Result of delivering a spool to MLflow.
+
+    Args:
+        num_delivered: Number of delivered updates.
+        num_left: Number of undelivered updates, which stay in the spool.
+        num_refused: Number of values that MLflow rejected permanently.
+        error: Last error; empty if nothing is left.
+    """
+
+    num_delivered: int
+    num_left: int
+    num_refused: int
+    error: str = ""
+
+
+def deliver(
+    sweep: TrackedSweep, spool_path: Path, *, patience_s: float = _SYNC_PATIENCE_S
+) -> Delivery:
+    """Deliver a sweep's spool to MLflow; an empty or missing one is no error.
+
+    Settings in the spool replace those of ``sweep``, except for the tracking URI. Retries end
+    after ``patience_s`` seconds without any success.
+
+    Raises:
+        SweepConflictError: The sweep is running, and delivers its spool itself.
+    """
+    if not spool_path.is_dir():
+        return Delivery(0, 0, 0)
+    spool = Spool(spool_path)
+    if not (num_waiting := spool.num_entries):
+        spool.close()
+        return Delivery(0, 0, 0)
+    if spool.about:
+        sweep = TrackedSweep.from_dict(spool.about, sweep.tracking_uri)
+    writer = Writer(partial(_open_runs, sweep), spool, linger_s=0.0, patience_s=patience_s)
+    writer.close()
+    num_left = writer.num_left
+    error = writer.last_error if num_left else ""
+    return Delivery(num_waiting - num_left, num_left, writer.lost, error)
+
+
+def end_runs(sweep: TrackedSweep, spool_path: Path) -> list[str]:
+    """Mark the runs that a killed driver left running as interrupted; return MLflow's ids of them.
+
+    Raises:
+        SweepConflictError: The sweep is still running, so its spool is locked.
+    """
+    spool = Spool(spool_path)
+    try:
+        return _open_runs(sweep).end_running()
+    finally:
+        spool.close()
+
+
+def _open_runs(sweep: TrackedSweep) -> SweepRuns:
+    return SweepRuns(connect(sweep.tracking_uri), sweep)

@@ -4,7 +4,6 @@ A sweep uses this module in the writer's thread only, since loading MLflow and o
 takes seconds.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import mask_all
-from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, safe_file_name
+from tune_tf.tracking.names import EXPLOITS, NUM_ENDED_METRIC, TIME_TOTAL, safe_file_name
 from tune_tf.tracking.store import sqlite_path
 from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Refusals
 from tune_tf.tracking.writing.run_update import (
@@ -29,12 +28,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_logger = logging.getLogger(__name__)
-
 _PAGE = 1000
-_EXPERIMENT_TAGS = {
-    "mlflow.experimentKind": "custom_model_development"
-}  # selects the view in MLflow
+# Selects the view in MLflow.
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,6 @@ class TrackedSweep:
         tracking_uri: MLflow's store.
         experiment_name: MLflow experiment of all runs, created if missing.
         tags: Tags of all runs.
-        marker: Metric in every report of the parent run, if any.
         reopen: Whether runs of this sweep may exist already.
         trial_ids: Trials with a run at the last save of the sweep; None if it was never saved.
     """
@@ -55,7 +50,6 @@ class TrackedSweep:
     tracking_uri: str
     experiment_name: str
     tags: Mapping[str, str] = field(default_factory=dict)
-    marker: str | None = None
     reopen: bool = False
     trial_ids: frozenset[str] | None = None
 
@@ -156,21 +150,7 @@ class SweepRuns:
         )
 
     def _search(self, condition: str = "") -> "list[Run]":
-        """Return the sweep's runs, the oldest first."""
-        runs: list[Run] = []
-        token = None
-        while True:
-            page = self._client.search_runs(
-                [self._experiment],
-                f"tags.`{SWEEP_ID_TAG}` = '{self._sweep.sweep_id}'{condition}",
-                max_results=_PAGE,
-                order_by=["attributes.start_time ASC"],
-                page_token=token,
-            )
-            runs.extend(page)
-            token = page.token
-            if not token:
-                return runs
+        return search_sweep(self._client, self._experiment, self._sweep.sweep_id, condition)
 
     def _find(self, condition: str = "") -> None:
         """Record existing runs; of two runs of one trial, prefer the one with data."""
@@ -226,7 +206,7 @@ class SweepRuns:
         )
 
     def _last_report(self, key: str, run: "Run") -> tuple[MetricPoint, int | None]:
-        marker = self._sweep.marker if key == PARENT else TIME_TOTAL
+        marker = NUM_ENDED_METRIC if key == PARENT else TIME_TOTAL  # in every report
         if marker not in run.data.metrics:
             return NO_POINT, None
         history = self._client.get_metric_history
@@ -286,6 +266,26 @@ def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:
     return any(known.get(key, value) != value for key, value in params.items())
 
 
+def search_sweep(
+    client: "MlflowClient", experiment_id: str, sweep_id: str, condition: str = ""
+) -> "list[Run]":
+    """Return a sweep's runs, the oldest first."""
+    runs: list[Run] = []
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment_id],
+            f"tags.`{SWEEP_ID_TAG}` = '{sweep_id}'{condition}",
+            max_results=_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        runs.extend(page)
+        token = page.token
+        if not token:
+            return runs
+
+
 def find_run_ids(client: "MlflowClient", experiment_name: str, sweep_id: str) -> dict[str, str]:
     """Return MLflow's ids of a sweep's runs, by trial id or :data:`PARENT`.
 
@@ -293,18 +293,7 @@ def find_run_ids(client: "MlflowClient", experiment_name: str, sweep_id: str) ->
     """
     experiment = client.get_experiment_by_name(experiment_name)
     found: dict[str, str] = {}
-    token = None
-    while experiment is not None:
-        page = client.search_runs(
-            [experiment.experiment_id],
-            f"tags.`{SWEEP_ID_TAG}` = '{sweep_id}'",
-            max_results=_PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        for run in page:
+    if experiment is not None:
+        for run in search_sweep(client, experiment.experiment_id, sweep_id):
             found.setdefault(run.data.tags.get(TRIAL_ID_TAG, PARENT), run.info.run_id)
-        token = page.token
-        if not token:
-            break
     return found

@@ -38,7 +38,7 @@ def close(
 
 
 if TYPE_CHECKING:
-    from tune_tf.tracking.sync import Delivery
+    from tune_tf.tracking.run_writer import Delivery
 
 
 def sync(

@@ -4,15 +4,19 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tune_tf.secrets import mask_secrets
 from tune_tf.tracking.names import one_line
 from tune_tf.tracking.writing.run_update import PARENT, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
-from tune_tf.tracking.writing.update_queue import PendingUpdate, UpdateQueue
+from tune_tf.tracking.writing.update_queue import UpdateQueue
+
+if TYPE_CHECKING:
+    from tune_tf.tracking.runs import SweepRuns
 
 _logger = logging.getLogger(__name__)
 
@@ -24,31 +28,63 @@ _LONGEST_REST_S = 2.0
 _PATIENCE_S = 5.0
 _PATIENCE_WITHOUT_SPOOL_S = 60.0
 _ERROR_LENGTH = 200
+_SHARE = 0.02
+"""Largest share of a core for the thread."""
 
 
-class Sink(Protocol):
-    """Destination of updates, created and used in the writer's thread only.
+@dataclass
+class PendingUpdate:
+    """Unwritten updates of one run.
 
-    After an error or a kill, an update may be written again, in whole or in part.
+    Args:
+        due: Time of the next write, on the monotonic clock, in seconds.
+        first: Number of the first update added.
+        last: Number of the last update added.
+        entries: Unwritten updates, in order.
+        count: Number of updates added.
+        weight: Size in reports, against the limit of the backlog.
+        attempts: Number of failed writes.
+        not_before: Earliest time of the next write, even if someone waits.
     """
 
-    def write(self, entry: RunUpdate) -> None:
-        """Write an update, and remove from it the parts written."""
+    due: float
+    first: int
+    last: int = 0
+    entries: deque[RunUpdate] = field(default_factory=deque)
+    count: int = 0
+    weight: int = 0
+    attempts: int = 0
+    not_before: float = 0.0
+
+    def add(self, number: int, entry: RunUpdate) -> None:
+        """Add a later update."""
+        self.last = number
+        self.count += 1
+        self.weight += max(1, len(entry.reports))
+        if self.entries and not entry.fresh:
+            self.entries[-1].merge(entry)
+        else:  # a new trial with a reused id
+            self.entries.append(entry)
 
     @property
-    def num_refused(self) -> int:
-        """Number of values that the store rejected permanently; also removed from the update."""
+    def size(self) -> int:
+        """Number of values to write."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def reconciles(self) -> bool:
+        """Whether an update ends the runs that no other update has ended."""
+        return any(entry.trials is not None for entry in self.entries)
+
+    @property
+    def has_only_artifacts(self) -> bool:
+        """Whether only artifacts are left."""
+        return all(entry.size == len(entry.texts) + len(entry.files) for entry in self.entries)
 
 
 @dataclass(eq=False)
 class _Flush:
-    """Request of a waiting thread to write everything.
-
-    Args:
-        begun: Start, on the monotonic clock, in seconds.
-        ended: Set when the wait is over.
-        done: Whether everything is written.
-    """
+    """Request of a waiting thread to write everything, since a time on the monotonic clock."""
 
     begun: float
     ended: threading.Event = field(default_factory=threading.Event)
@@ -56,7 +92,7 @@ class _Flush:
 
 
 class Writer:
-    """Background thread that writes updates to a sink in batches and retries failures.
+    """Background thread that writes updates to MLflow in batches and retries failures.
 
     Updates put within ``linger_s`` are merged per run. Errors never reach the caller, and retries
     end only after :meth:`close`; the log has outages of the store.
@@ -66,14 +102,13 @@ class Writer:
     one, or while its disk is full, updates wait in memory, and :meth:`put` blocks at the limit.
 
     Args:
-        open_sink: Creates the sink, in the thread.
+        open_runs: Opens the sweep's runs, in the thread. After an error or a kill, an update may be
+            written to them again, in whole or in part.
         spool: Storage of unwritten updates; those of an earlier process are written first. The
             writer closes it.
         capacity: Most updates in memory before the thread takes them.
         backlog: Most reports that the thread takes.
         linger_s: Seconds to collect updates before a write.
-        share: Largest share of a core for the thread, from 0 to 1; to keep it, the thread rests
-            for up to 2 seconds between writes, unless someone waits.
         delays_s: Seconds before each retry; the last one repeats.
         patience_s: Seconds to retry at the end without any success; by default 5 with a spool and
             60 without.
@@ -81,48 +116,42 @@ class Writer:
 
     def __init__(
         self,
-        open_sink: Callable[[], Sink],
+        open_runs: "Callable[[], SweepRuns]",
         spool: Spool | None = None,
         *,
         capacity: int = 1000,
         backlog: int = 4000,
         linger_s: float = 0.5,
-        share: float = 0.02,
         delays_s: Sequence[float] = (0.5, 2.0, 5.0, 15.0, 30.0),
         patience_s: float | None = None,
     ) -> None:
         self.lost = 0
-        self._open_sink = open_sink
-        self._sink: Sink | None = None
+        """Number of values that were not written."""
+        self.last_error = ""
+        """Text of the last error; empty without one."""
+        self._open_runs = open_runs
+        self._runs: SweepRuns | None = None
         self._backlog_limit = backlog
         self._linger_s = linger_s
-        self._share = share
         self._resting_until = -math.inf
         self._delays_s = tuple(delays_s)
         default_s = _PATIENCE_S if spool is not None else _PATIENCE_WITHOUT_SPOOL_S
         self._patience_s = default_s if patience_s is None else patience_s
         self._backlog: dict[str, PendingUpdate] = {}
         self._succeeded = -math.inf
-        self._outages = 0
+        self._has_failed = False
         self._has_warned = False
 
-        self._changed = (
-            threading.Condition()
-        )  # guards the attributes below, which several threads use
+        # Guards the attributes below, which several threads use.
+        self._changed = threading.Condition()
         self._queue = UpdateQueue(spool, capacity, self._changed)
         self._idle = True
         self._flushes: list[_Flush] = []
         self._closing: float | None = None
         self._abandoned = False
         self._down = False
-        self._last_error = ""
         self._thread = threading.Thread(target=self._run, name="tune_tf-tracking", daemon=True)
         self._thread.start()
-
-    @property
-    def last_error(self) -> str:
-        """Text of the last error; empty without one."""
-        return self._last_error
 
     @property
     def num_left(self) -> int:
@@ -135,10 +164,7 @@ class Writer:
         """Queue an update, which the writer then owns; block while memory is full."""
         with self._changed:
             while not self._queue.put(entry):
-                alive = self._thread.is_alive()
-                if alive and self._queue.put_in_memory(entry):
-                    break
-                if self._abandoned or not alive:
+                if self._abandoned or not self._thread.is_alive():
                     self.lost += entry.size
                     return
                 self._changed.notify_all()
@@ -156,34 +182,32 @@ class Writer:
 
         Without ``timeout_s``, waits until done, or for ``patience_s`` if the store is unavailable.
         """
-        flush = _Flush(time.monotonic())
-        end = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
-            if not self._thread.is_alive():
-                return self._queue.is_empty and not self._backlog
-            self._flushes.append(flush)
-            self._changed.notify_all()
-        while self._thread.is_alive():
-            left = end - time.monotonic()
-            if flush.ended.wait(max(0.0, min(left, _LOOK_AGAIN_S))) or left <= 0:
-                break
-        return flush.done
+        return self._hurry(timeout_s, _LOOK_AGAIN_S, lambda: False)
 
     def write_until(self, until: Callable[[], object], timeout_s: float) -> None:
         """Write without delay until a condition holds or ``timeout_s`` seconds are over.
 
         Returns earlier if the store is unavailable or everything is written.
         """
+        self._hurry(timeout_s, _GLANCE_S, lambda: self._down or until())
+
+    def _hurry(self, timeout_s: float | None, pause_s: float, until: Callable[[], object]) -> bool:
+        """Write without delay until a condition holds; return whether everything is written."""
         flush = _Flush(time.monotonic())
+        end = math.inf if timeout_s is None else flush.begun + timeout_s
         with self._changed:
+            if not self._thread.is_alive():
+                return self._queue.is_empty and not self._backlog
             self._flushes.append(flush)
             self._changed.notify_all()
-        while self._thread.is_alive() and not self._down and not until():
-            if flush.ended.wait(_GLANCE_S) or time.monotonic() - flush.begun >= timeout_s:
+        while self._thread.is_alive() and not until():
+            left = end - time.monotonic()
+            if flush.ended.wait(max(0.0, min(left, pause_s))) or left <= 0:
                 break
         with self._changed:
             if flush in self._flushes:
                 self._flushes.remove(flush)
+        return flush.done
 
     def close(self, timeout_s: float | None = None) -> None:
         """Write all updates, stop the thread, and warn once about unwritten ones.
@@ -215,7 +239,7 @@ class Writer:
             begun_s = time.thread_time()
             self._take()
             self._deliver()
-            rest_s = (time.thread_time() - begun_s) / self._share
+            rest_s = (time.thread_time() - begun_s) / _SHARE
             self._resting_until = time.monotonic() + min(rest_s, _LONGEST_REST_S)
             if self._acknowledge():
                 return
@@ -283,7 +307,9 @@ class Writer:
                 before = pending.size
                 try:
                     while pending.entries:
-                        self._opened().write(pending.entries[0])
+                        if self._runs is None:
+                            self._runs = self._open_runs()
+                        self._runs.write(pending.entries[0])
                         pending.entries.popleft()
                 except Exception as raised:  # noqa: BLE001 - training continues after any error
                     error = raised
@@ -297,11 +323,6 @@ class Writer:
             failures += 1
             self._failed(pending, error)
 
-    def _opened(self) -> Sink:
-        if self._sink is None:
-            self._sink = self._open_sink()
-        return self._sink
-
     def _finish_entries(self, run: str) -> None:
         self._succeeded = time.monotonic()
         with self._changed:
@@ -313,19 +334,15 @@ class Writer:
     def _failed(self, pending: PendingUpdate, error: Exception) -> None:
         pending.attempts += 1
         pending.due = time.monotonic() + self._delay_s(pending)
-        self._note_failure(error, first=pending.attempts == 1)
+        self.last_error = one_line(mask_secrets(str(error)), _ERROR_LENGTH)
+        _logger.debug("Writing to MLflow failed: %s: %s", type(error).__name__, self.last_error)
+        if self._down or (pending.attempts == 1 and self._has_failed):
+            return  # warn only once about intermittent failures
+        self._down = self._has_failed = True
+        _logger.warning("MLflow is not available; training continues: %s", self.last_error)
 
     def _delay_s(self, pending: PendingUpdate) -> float:
         return self._delays_s[min(pending.attempts, len(self._delays_s)) - 1]
-
-    def _note_failure(self, error: Exception, *, first: bool = False) -> None:
-        self._last_error = one_line(mask_secrets(str(error)), _ERROR_LENGTH)
-        _logger.debug("Writing to MLflow failed: %s: %s", type(error).__name__, self._last_error)
-        if self._down or (first and self._outages):
-            return  # warn only once about intermittent failures
-        self._down = True
-        self._outages += 1
-        _logger.warning("MLflow is not available; training continues: %s", self._last_error)
 
     def _acknowledge(self) -> bool:
         """Remove written updates from the spool and release waiters; return whether to stop."""
@@ -348,24 +365,25 @@ class Writer:
         return failing and now - max(begun, self._succeeded) >= self._patience_s
 
     def _warn_of_unwritten(self) -> None:
-        num_kept = self.num_left - self._queue.num_unwritten
+        in_memory = self.unwritten()
+        num_kept = self.num_left - len(in_memory)
         if (path := self._queue.spool_path) is not None and num_kept > 0:
             _logger.warning(
                 "%d entries of the sweep have not been written to MLflow%s; they are kept in %s. "
                 "Deliver them with:  tune-tf sync %s",
                 num_kept,
-                f" ({self._last_error})" if self._down else "",
+                f" ({self.last_error})" if self._down else "",
                 path,
                 path.parent,
             )
-        if self._sink is not None:
-            self.lost += self._sink.num_refused
-        if self._queue.num_unwritten and self._thread.is_alive():
+        if self._runs is not None:
+            self.lost += self._runs.num_refused
+        if in_memory and self._thread.is_alive():
             _logger.warning(
                 "MLflow did not accept all entries in time; the sweep's runs may be incomplete"
             )
         else:
-            self.lost += sum(entry.size for entry in self.unwritten())
+            self.lost += sum(entry.size for entry in in_memory)
         if self.lost:
             _logger.warning(
                 "%d values could not be written to MLflow; the sweep's own results contain them",
