@@ -32,7 +32,7 @@ from tune_tf.tracking.names import (
     truncate,
 )
 from tune_tf.tracking.outcome_tracker import OutcomeTracker, own_result
-from tune_tf.tracking.parent_run import ParentRun, num_ended
+from tune_tf.tracking.parent_run import ParentRun
 from tune_tf.tracking.run_writer import RunWriter, check_names
 from tune_tf.tracking.runs import TrackedSweep
 from tune_tf.tracking.store import (
@@ -42,7 +42,6 @@ from tune_tf.tracking.store import (
 )
 from tune_tf.tracking.writing.run_update import (
     DESCRIPTION_TAG,
-    FEASIBLE_TAG,
     PARENT,
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
@@ -162,29 +161,18 @@ class MLflowCallback(Callback):
         """Wait until all reports are written; return False on timeout."""
         return self._writer.flush(timeout_s)
 
-    def attach(
-        self,
-        files: Mapping[str, Path],
-        tags: Mapping[str, str] = _NOTHING,
-        metrics: Mapping[str, float] = _NOTHING,
-    ) -> None:
-        """Add to the parent run of an ended sweep without changing its status.
+    def attach(self, files: Mapping[str, Path]) -> None:
+        """Add files, by artifact path, to the parent run of an ended sweep.
 
-        ``files`` are local files by artifact path, and must stay in place. Metrics have the number
-        of ended trials as step. An unavailable store causes a warning; with a spool, nothing is
-        lost.
+        The files must stay in place. An unavailable store causes a warning; with a spool, nothing
+        is lost.
         """
         if self.sweep_id is None:
             return
-        step = num_ended(self.outcome_tracker.outcomes)
         known = frozenset(self._tracked)
         self._writer.open(self._writer.run_ids, reopen=True, trial_ids=known)
-        self._writer.put(
-            PARENT,
-            files={path: str(Path(file).absolute()) for path, file in files.items()},
-            tags=dict(tags),
-            reports=[Report(step, now_ms(), dict(metrics), once=False)] if metrics else [],
-        )
+        paths = {path: str(file.absolute()) for path, file in files.items()}
+        self._writer.put(PARENT, files=paths)
         self._writer.close()
 
     def setup(self, *args: Any, **info: Any) -> None:
@@ -317,7 +305,7 @@ class MLflowCallback(Callback):
         tags = {STOP_REASON_TAG: outcome.value, **self._details.end_tags(last)}
         tags.update(self._new_source_tags(trial.trial_id))
         if feasible is not None:
-            tags[FEASIBLE_TAG] = str(feasible).lower()
+            tags["tune_tf.feasible"] = str(feasible).lower()
         if cause:
             tags[STOP_CAUSE_TAG] = truncate(str(cause), MAX_TAG_LENGTH)
         tags[DESCRIPTION_TAG] = trial_description(

@@ -53,10 +53,9 @@ class ParentRun:
             key: Candidate(key, Outcome.of_tag(tag), value, feasible)
             for key, tag, value, feasible in state.get("candidates", ())
         }
-        self._configs: dict[str, tuple[str, Mapping[str, Any]]] = dict(state.get("configs", {}))
         self._best_reports: dict[str, tuple[float, int]] = dict(state.get("best_reports", {}))
         self._last_metrics: dict[str, float] = {}
-        self.best: BestTrial | None = self._find_best()
+        self.best: BestTrial | None = state.get("best")
 
     def state(self) -> dict[str, Any]:
         """Return the state for a resumed sweep, as a copy in plain data."""
@@ -65,11 +64,10 @@ class ParentRun:
             for each in self._candidates.values()
             if each.outcome is not None
         ]
-        best = self.best and self.best.trial_id
         return {
             "num_results": self._num_results,
             "candidates": candidates,
-            "configs": {best: self._configs[best]} if best in self._configs else {},
+            "best": self.best,
             "best_reports": dict(self._best_reports),
         }
 
@@ -109,15 +107,18 @@ class ParentRun:
         """
         self._best_reports.pop(trial_id, None)
         value = result.get(self._objective.metric) if self._objective else None
-        if not is_finite(value):
+        if self._objective is None or not is_finite(value):
             return False
         feasible = self.is_feasible(result) is not False
         number = float(value)  # type: ignore[arg-type]
         self._candidates[trial_id] = Candidate(trial_id, outcome, number, feasible)
-        self._configs[trial_id] = name, config
-        before, self.best = self.best, self._find_best()
-        for other in self._configs.keys() - {self.best and self.best.trial_id}:
-            del self._configs[other]
+        found, before = best_of(self._candidates.values(), self._objective), self.best
+        if found is None:
+            self.best = None
+        elif found.key == trial_id:
+            self.best = BestTrial(trial_id, name, number, config)
+        elif before is None or found.key != before.trial_id:
+            self.best = BestTrial(found.key, found.key, float(found.value))
         return self.best is not None and (
             before is None
             or (before.trial_id, before.value) != (self.best.trial_id, self.best.value)
@@ -136,7 +137,7 @@ class ParentRun:
         best = self.best_tags() if new_best else {}
         return {
             "tags": {**self._description("RUNNING", outcomes.values()), **best},
-            "reports": [Report(num_ended(outcomes), now_ms(), metrics)],
+            "reports": [Report(_num_ended(outcomes), now_ms(), metrics)],
         }
 
     def end_update(
@@ -157,7 +158,7 @@ class ParentRun:
             if status != "KILLED":  # a resumed sweep may find a better one
                 params = {mlflow_key(f"best_{k}"): v for k, v in mlflow_params(best.config).items()}
         metrics = self.final_metrics(outcomes)
-        step = num_ended(outcomes)
+        step = _num_ended(outcomes)
         return {
             "params": params,
             "tags": {**tags, **self._description(status, ended)},
@@ -202,13 +203,6 @@ class ParentRun:
         self._last_metrics.update(changed)
         return changed
 
-    def _find_best(self) -> BestTrial | None:
-        best = best_of(self._candidates.values(), self._objective) if self._objective else None
-        if best is None:
-            return None
-        name, config = self._configs.get(best.key, (best.key, None))
-        return BestTrial(best.key, name, float(best.value), config)
-
     def _description(self, status: str, outcomes: Iterable[Outcome]) -> dict[str, str]:
         space = self._details.space
         text = sweep_description(
@@ -223,6 +217,6 @@ class ParentRun:
         return {DESCRIPTION_TAG: text}
 
 
-def num_ended(outcomes: Mapping[str, Outcome]) -> int:
+def _num_ended(outcomes: Mapping[str, Outcome]) -> int:
     """Return the number of finally ended trials, the step of the parent's reports."""
     return sum(outcome is not Outcome.INTERRUPTED for outcome in outcomes.values())

@@ -112,6 +112,9 @@ class SweepRuns:
     def write(self, entry: RunUpdate) -> None:
         """Write an update, and remove from it the parts written."""
         run = self._run(entry)
+        if run.gone:
+            self._refusals.note(entry.size, "its run was deleted")
+            return
         run.write(entry)
         if entry.trials is not None:
             self._settle(entry.trials, entry.ends)

@@ -104,10 +104,6 @@ class OpenRun:
 
     def write(self, entry: RunUpdate) -> None:
         """Write an update, except the end of the run and the artifacts."""
-        if self.gone:
-            self._refusals.note(entry.size, "its run was deleted")
-            _empty(entry)
-            return
         if entry.reopen and self.status != "RUNNING":
             self._attempt(self._reopen)
         entry.reopen = False
@@ -270,10 +266,3 @@ def _new(reports: list[Report], run: OpenRun) -> list[Report]:
 
 def _point(report: Report) -> MetricPoint:
     return int(report.metrics.get(EXPLOITS, 0)), report.step
-
-
-def _empty(entry: RunUpdate) -> None:
-    for values in (entry.params, entry.tags, entry.reports, entry.texts, entry.files, entry.ends):
-        values.clear()
-    entry.name = entry.status = entry.trials = None
-    entry.reopen = False

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 PARENT = ""
@@ -14,7 +14,6 @@ TRIAL_ID_TAG = "tune_tf.trial_id"
 PARENT_RUN_TAG = "mlflow.parentRunId"
 DESCRIPTION_TAG = "mlflow.note.content"
 STOP_REASON_TAG = "tune_tf.stop_reason"
-FEASIBLE_TAG = "tune_tf.feasible"
 STOP_CAUSE_TAG = "tune_tf.stop_cause"
 
 
@@ -83,15 +82,7 @@ class RunUpdate:
 
     def copy(self) -> "RunUpdate":
         """Return an independent copy."""
-        return replace(
-            self,
-            params=dict(self.params),
-            tags=dict(self.tags),
-            reports=list(self.reports),
-            texts=dict(self.texts),
-            files=dict(self.files),
-            ends=dict(self.ends),
-        )
+        return RunUpdate.from_json(self.to_json())
 
     def to_json(self) -> str:
         """Return the update as one line of JSON, with NaN and infinity as Python writes them."""

@@ -2,7 +2,9 @@
 
 import logging
 import threading
+from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -12,6 +14,53 @@ from tune_tf.tracking.writing.spool import Spool
 _logger = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 64
+
+
+@dataclass
+class PendingUpdate:
+    """Unwritten updates of one run.
+
+    Args:
+        due: Time of the next write, on the monotonic clock, in seconds.
+        first: Number of the first update added.
+        last: Number of the last update added.
+        entries: Unwritten updates, in order, merged as far as possible.
+        count: Number of updates added.
+        attempts: Number of failed writes.
+        not_before: Earliest time of the next write, even if someone waits.
+    """
+
+    due: float
+    first: int
+    last: int = 0
+    entries: deque[RunUpdate] = field(default_factory=deque)
+    count: int = 0
+    attempts: int = 0
+    not_before: float = 0.0
+
+    def add(self, number: int, entry: RunUpdate) -> None:
+        """Add a later update."""
+        self.last = number
+        self.count += 1
+        if self.entries and not entry.fresh:
+            self.entries[-1].merge(entry)
+        else:  # a new trial with a reused id
+            self.entries.append(entry)
+
+    @property
+    def size(self) -> int:
+        """Number of values to write."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def reconciles(self) -> bool:
+        """Whether an update ends the runs that no other update has ended."""
+        return any(entry.trials is not None for entry in self.entries)
+
+    @property
+    def has_only_artifacts(self) -> bool:
+        """Whether only artifacts are left."""
+        return all(entry.size == len(entry.texts) + len(entry.files) for entry in self.entries)
 
 
 class UpdateQueue:

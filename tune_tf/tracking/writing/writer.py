@@ -4,7 +4,6 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from tune_tf.secrets import mask_secrets
 from tune_tf.tracking.names import one_line
 from tune_tf.tracking.writing.run_update import PARENT, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
-from tune_tf.tracking.writing.update_queue import UpdateQueue
+from tune_tf.tracking.writing.update_queue import PendingUpdate, UpdateQueue
 
 if TYPE_CHECKING:
     from tune_tf.tracking.runs import SweepRuns
@@ -30,56 +29,6 @@ _PATIENCE_WITHOUT_SPOOL_S = 60.0
 _ERROR_LENGTH = 200
 _SHARE = 0.02
 """Largest share of a core for the thread."""
-
-
-@dataclass
-class PendingUpdate:
-    """Unwritten updates of one run.
-
-    Args:
-        due: Time of the next write, on the monotonic clock, in seconds.
-        first: Number of the first update added.
-        last: Number of the last update added.
-        entries: Unwritten updates, in order.
-        count: Number of updates added.
-        weight: Size in reports, against the limit of the backlog.
-        attempts: Number of failed writes.
-        not_before: Earliest time of the next write, even if someone waits.
-    """
-
-    due: float
-    first: int
-    last: int = 0
-    entries: deque[RunUpdate] = field(default_factory=deque)
-    count: int = 0
-    weight: int = 0
-    attempts: int = 0
-    not_before: float = 0.0
-
-    def add(self, number: int, entry: RunUpdate) -> None:
-        """Add a later update."""
-        self.last = number
-        self.count += 1
-        self.weight += max(1, len(entry.reports))
-        if self.entries and not entry.fresh:
-            self.entries[-1].merge(entry)
-        else:  # a new trial with a reused id
-            self.entries.append(entry)
-
-    @property
-    def size(self) -> int:
-        """Number of values to write."""
-        return sum(entry.size for entry in self.entries)
-
-    @property
-    def reconciles(self) -> bool:
-        """Whether an update ends the runs that no other update has ended."""
-        return any(entry.trials is not None for entry in self.entries)
-
-    @property
-    def has_only_artifacts(self) -> bool:
-        """Whether only artifacts are left."""
-        return all(entry.size == len(entry.texts) + len(entry.files) for entry in self.entries)
 
 
 @dataclass(eq=False)
@@ -107,7 +56,7 @@ class Writer:
         spool: Storage of unwritten updates; those of an earlier process are written first. The
             writer closes it.
         capacity: Most updates in memory before the thread takes them.
-        backlog: Most reports that the thread takes.
+        backlog: Most updates that the thread takes.
         linger_s: Seconds to collect updates before a write.
         delays_s: Seconds before each retry; the last one repeats.
         patience_s: Seconds to retry at the end without any success; by default 5 with a spool and
@@ -140,7 +89,6 @@ class Writer:
         self._backlog: dict[str, PendingUpdate] = {}
         self._succeeded = -math.inf
         self._has_failed = False
-        self._has_warned = False
 
         # Guards the attributes below, which several threads use.
         self._changed = threading.Condition()
@@ -214,9 +162,11 @@ class Writer:
 
         The thread is abandoned after ``timeout_s`` seconds.
         """
+        if self._abandoned:
+            return
         begun = time.monotonic()
         with self._changed:
-            self._closing = begun if self._closing is None else self._closing
+            self._closing = begun
             self._changed.notify_all()
         end = math.inf if timeout_s is None else begun + timeout_s
         while self._thread.is_alive() and time.monotonic() < end:
@@ -226,11 +176,7 @@ class Writer:
             self._thread.join(max(0.0, min(end - time.monotonic(), _LOOK_AGAIN_S)))
         self._abandoned = True
         self._queue.close()
-        if not self._has_warned:
-            self._has_warned = True
-            self._warn_of_unwritten()
-
-    # Methods that run in the thread.
+        self._warn_of_unwritten()
 
     def _run(self) -> None:
         while True:
@@ -272,7 +218,7 @@ class Writer:
         return min((pending.due for pending in self._backlog.values()), default=math.inf)
 
     def _has_room(self) -> bool:
-        return sum(pending.weight for pending in self._backlog.values()) < self._backlog_limit
+        return sum(pending.count for pending in self._backlog.values()) < self._backlog_limit
 
     def _take(self) -> None:
         now = time.monotonic()
@@ -295,39 +241,39 @@ class Writer:
             if self._abandoned:
                 return
             pending = self._backlog[run]
-            if pending.reconciles and any(
-                not other.has_only_artifacts
-                for other in self._backlog.values()
-                if other is not pending
-            ):
+            others = (each for each in self._backlog.values() if each is not pending)
+            if pending.reconciles and not all(each.has_only_artifacts for each in others):
                 # It would mark runs as interrupted that the other updates have not ended yet.
                 pending.due = pending.not_before = now + min(self._delays_s[0], _LOOK_AGAIN_S)
                 continue
             if failures < _FAILURES_OF_A_STORE_DOWN:
-                before = pending.size
                 try:
-                    while pending.entries:
-                        if self._runs is None:
-                            self._runs = self._open_runs()
-                        self._runs.write(pending.entries[0])
-                        pending.entries.popleft()
+                    self._write(pending)
                 except Exception as raised:  # noqa: BLE001 - training continues after any error
                     error = raised
-                    if pending.size < before:  # a part of it was written
-                        pending.attempts = 0
-                        self._succeeded = time.monotonic()
                 else:
                     failures = 0
-                    self._finish_entries(run)
                     continue
             failures += 1
             self._failed(pending, error)
 
-    def _finish_entries(self, run: str) -> None:
+    def _write(self, pending: PendingUpdate) -> None:
+        before, run = pending.size, pending.entries[0].run
+        try:
+            while pending.entries:
+                if self._runs is None:
+                    self._runs = self._open_runs()
+                self._runs.write(pending.entries[0])
+                pending.entries.popleft()
+        except Exception:
+            if pending.size < before:  # a part of it was written
+                pending.attempts = 0
+                self._succeeded = time.monotonic()
+            raise
         self._succeeded = time.monotonic()
         with self._changed:
             self._queue.mark_written(run, self._backlog.pop(run).last)
-        if self._down and not any(pending.attempts for pending in self._backlog.values()):
+        if self._down and not any(other.attempts for other in self._backlog.values()):
             self._down = False
             _logger.info("MLflow is available again; writing the backlog")
 
