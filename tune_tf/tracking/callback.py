@@ -130,7 +130,6 @@ class MLflowCallback(Callback):
         self._lineage = Lineage(state.get("lineage", {}))
         self._environment: str | None = state.get("environment")
         self._source_tags: dict[str, str] = {}
-        self._with_source_tags: set[str] = set()
         self._nodes: dict[str, str | None] = {}
         self._has_name = self._sweep_name is not None
 
@@ -291,7 +290,7 @@ class MLflowCallback(Callback):
             name=str(trial),
             params=mlflow_params(trial.config),
             texts=long_params(trial.config),
-            tags={**self._details.start_tags(trial), **self._new_source_tags(trial.trial_id)},
+            tags={**self._details.start_tags(trial), **self._source_tags},
             reopen=True,
             fresh=not own_result(trial),
         )
@@ -302,8 +301,8 @@ class MLflowCallback(Callback):
         last = {**reported, **mlflow_metrics(reported)}
         cause = run_outcome.error_cause(error) if error else last.get(STOP_CAUSE)
         feasible = self._parent.is_feasible(last)
-        tags = {STOP_REASON_TAG: outcome.value, **self._details.end_tags(last)}
-        tags.update(self._new_source_tags(trial.trial_id))
+        # The code version may not have been known at the start of the trial.
+        tags = {**self._source_tags, STOP_REASON_TAG: outcome.value, **self._details.end_tags(last)}
         if feasible is not None:
             tags["tune_tf.feasible"] = str(feasible).lower()
         if cause:
@@ -326,18 +325,10 @@ class MLflowCallback(Callback):
         )
         if outcome is not Outcome.INTERRUPTED:
             self._lineage.forget(trial.trial_id)
-            self._with_source_tags.discard(trial.trial_id)
             self._nodes.pop(trial.trial_id, None)
             best = self._parent.record_end(trial.trial_id, str(trial), trial.config, outcome, last)
             update = self._parent.trial_update(self.outcome_tracker.outcomes, new_best=best)
             self._writer.put(PARENT, **update)
-
-    def _new_source_tags(self, trial_id: str) -> dict[str, str]:
-        """Return the tags of the code version once per trial, as soon as they are known."""
-        if not self._source_tags or trial_id in self._with_source_tags:
-            return {}
-        self._with_source_tags.add(trial_id)
-        return self._source_tags
 
     def _log_environment(self) -> None:
         """Log the environment; runs in a thread, since it takes seconds."""

@@ -135,21 +135,17 @@ def sweep_description(
     *,
     objective: Objective | None = None,
     best: BestTrial | None = None,
-    space: Mapping[str, Any] | None = None,
-    resume_with: str | None = None,
+    details: SweepDetails | None = None,
 ) -> str:
-    """Return the description of a parent run with MLflow's ``status``.
-
-    ``space`` is the search space in the form of a sweep file, ``resume_with`` the command that
-    resumes an interrupted sweep.
-    """
+    """Return the description of a parent run with MLflow's ``status``."""
+    details = details or SweepDetails()
     parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
     if objective is not None:
         word = "Maximizes" if objective.mode == "max" else "Minimizes"
         parts[0] += f"{word} `{objective.metric}`. "
     parts[0] += _counts(Counter(outcomes), num_results)
-    if status == "KILLED" and resume_with:
-        parts.append(f"Resume with `{resume_with}`.")
+    if status == "KILLED" and details.resume_with:
+        parts.append(f"Resume with `{details.resume_with}`.")
     if best is not None and objective is not None:
         label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
         parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
@@ -159,7 +155,7 @@ def sweep_description(
                     "value", {name: str(value) for name, value in flat_items(best.config)}
                 )
             )
-    if space:
+    if space := details.space.to_dict() if details.space is not None else {}:
         parts.append("Searched:")
         parts.append(markdown_table("values", dict(_searched(space))))
     return "\n\n".join(parts)
@@ -180,14 +176,12 @@ def trial_description(
     ``iteration`` and ``last`` are the last iteration and its value of the objective's metric,
     ``best`` the best value and its iteration, ``rung`` the highest rung.
     """
-    where = f" after {iteration} iteration{'' if iteration == 1 else 's'}" if iteration else ""
-    parts = [
-        f"**{_OUTCOME_TEXTS[outcome]}** It ended{where}"
-        if where
-        else f"**{_OUTCOME_TEXTS[outcome]}**"
-    ]
-    if where:
-        parts[0] += f", at rung {rung}." if rung else "."
+    parts = [f"**{_OUTCOME_TEXTS[outcome]}**"]
+    if iteration:
+        at_rung = f", at rung {rung}" if rung else ""
+        parts[0] += (
+            f" It ended after {iteration} iteration{'' if iteration == 1 else 's'}{at_rung}."
+        )
     if objective is not None and best is not None:
         best_text = f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}"
         parts.append(best_text + (f"; last {last:.6g}." if best[1] != iteration else "."))

@@ -15,6 +15,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 
 from tune_tf.secrets import mask_secrets
@@ -128,7 +129,7 @@ def hardware() -> str:
         "cpu": cpu_model(Path("/proc/cpuinfo")),
         "cpu_cores": os.cpu_count(),
         "usable_cpu_cores": len(affinity(0)) if affinity else os.cpu_count(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": psutil.virtual_memory().total,
         "gpus": gpus(),
         "ray_nodes": _nodes(),
     }
@@ -165,13 +166,6 @@ def _output(command: list[str], env: Mapping[str, str] | None = None) -> str | N
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.decode(errors="replace")
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not on this system
-        return None
 
 
 def _nodes() -> list[dict[str, Any]]:

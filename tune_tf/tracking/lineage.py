@@ -189,8 +189,6 @@ class Lineage:
 def _owner(checkpoint: str, trial: Trial, trials: Iterable[Trial]) -> Trial | None:
     """Return the other trial in whose folder a checkpoint lies; None without one."""
     folder = str(Path(checkpoint).parent)
-    if folder == trial.path:
-        return None
     return next((other for other in trials if other is not trial and other.path == folder), None)
 
 

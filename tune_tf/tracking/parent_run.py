@@ -204,15 +204,13 @@ class ParentRun:
         return changed
 
     def _description(self, status: str, outcomes: Iterable[Outcome]) -> dict[str, str]:
-        space = self._details.space
         text = sweep_description(
             status,
             outcomes,
             self._num_results,
             objective=self._objective,
             best=self.best,
-            space=space.to_dict() if space is not None else None,
-            resume_with=self._details.resume_with,
+            details=self._details,
         )
         return {DESCRIPTION_TAG: text}
 

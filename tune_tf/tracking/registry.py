@@ -28,12 +28,8 @@ BEST_VERSION_TAG = "tune_tf.best_model_version"
 """Tag of both runs and the logged model: URI of the registered version, if any."""
 
 _NAME = "best_model"
-_MODEL_TYPE = "keras"
 _TRIAL_RUN = "tune_tf.trial_run_id"
 _CHECKPOINT = "tune_tf.checkpoint"
-_METRIC = "tune_tf.metric"
-_VALUE = "tune_tf.value"
-_CUSTOM = "tune_tf.custom_objects"
 _VERSIONS = "mlflow.modelVersions"  # MLflow's own list of a logged model's versions
 _READY = "READY"
 _EXISTS = "RESOURCE_ALREADY_EXISTS"
@@ -47,7 +43,7 @@ class BestModel:
     Args:
         sweep_id: Id of the sweep.
         trial_id: Tune's id of the best trial.
-        trial_run_id: MLflow's id of the trial's run.
+        run_id: MLflow's id of the trial's run.
         checkpoint: Folder of the checkpoint with the weights.
         metric: Name of the objective's metric.
         value: Value of the metric.
@@ -57,7 +53,7 @@ class BestModel:
 
     sweep_id: str
     trial_id: str
-    trial_run_id: str
+    run_id: str
     checkpoint: str
     metric: str
     value: float
@@ -70,13 +66,13 @@ class BestModel:
         tags = {
             SWEEP_ID_TAG: self.sweep_id,
             TRIAL_ID_TAG: self.trial_id,
-            _TRIAL_RUN: self.trial_run_id,
+            _TRIAL_RUN: self.run_id,
             _CHECKPOINT: self.checkpoint,
-            _METRIC: self.metric,
-            _VALUE: repr(self.value),
+            "tune_tf.metric": self.metric,
+            "tune_tf.value": repr(self.value),
         }
         if self.custom:
-            tags[_CUSTOM] = ", ".join(self.custom)
+            tags["tune_tf.custom_objects"] = ", ".join(self.custom)
         return {key: truncate(mask_secrets(value), MAX_TAG_LENGTH) for key, value in tags.items()}
 
     @property
@@ -86,11 +82,6 @@ class BestModel:
             f"Best model of sweep {self.sweep_id}: trial {self.trial_id}, "
             f"{self.metric} {self.value:.6g}."
         )
-
-    @property
-    def run_id(self) -> str:
-        """MLflow's id of the run that trained the model."""
-        return self.trial_run_id
 
     def matches(self, tags: Mapping[str, str]) -> bool:
         """Return whether a logged model with these tags has the same weights."""
@@ -259,7 +250,7 @@ class BestModelRuns:
 
     def _supersede(self, before: "LoggedModel", best: BestModel) -> None:
         trial_run_id = before.tags.get(_TRIAL_RUN)
-        if trial_run_id is not None and trial_run_id != best.trial_run_id:
+        if trial_run_id is not None and trial_run_id != best.run_id:
             had = self._client.get_run(trial_run_id).data.tags
             for key in (BEST_MODEL_TAG, BEST_VERSION_TAG):
                 if key in had:
@@ -291,7 +282,7 @@ def log_model(
         source_run_id=run_id,
         tags=dict(tags),
         params=dict(params),
-        model_type=_MODEL_TYPE,
+        model_type="keras",
     )
     try:
         _upload(client, run_id, model, folder)

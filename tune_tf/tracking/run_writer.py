@@ -37,13 +37,12 @@ class RunWriter:
         self.sweep = sweep
         self._spool_path = spool_path
         self._writer: Writer | None = None
-        self._runs: SweepRuns | None = None
         self._run_ids: dict[str, str] = {}
         self._waits_for_ids = spool_path is None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the open writer."""
-        return {**vars(self), "_writer": None, "_runs": None, "_run_ids": self.run_ids}
+        return {**vars(self), "_writer": None, "_run_ids": self.run_ids}
 
     @property
     def is_open(self) -> bool:
@@ -53,12 +52,13 @@ class RunWriter:
     @property
     def run_ids(self) -> dict[str, str]:
         """MLflow's run ids by trial id or :data:`PARENT`, for the runs created so far."""
-        return {**self._run_ids, **(self._runs.run_ids if self._runs is not None else {})}
+        runs = self._runs()
+        return {**self._run_ids, **(runs.run_ids if runs is not None else {})}
 
     def run_id_of(self, run: str) -> str | None:
         """Return a run's id; None while the writer has not created it."""
-        run_id = self._runs.run_id_of(run) if self._runs is not None else None
-        return run_id or self._run_ids.get(run)
+        runs = self._runs()
+        return (runs and runs.run_id_of(run)) or self._run_ids.get(run)
 
     def await_run_id(self, run: str) -> str | None:
         """Return a run's id once the writer has created the run; None if the store is down.
@@ -78,9 +78,9 @@ class RunWriter:
             SweepConflictError: Another process holds the spool.
         """
         self.sweep = replace(self.sweep, **changes)
-        self._run_ids, self._runs = dict(run_ids), None
+        self._run_ids = dict(run_ids)
         self._waits_for_ids = self._spool_path is None
-        self._writer = Writer(self._open_runs, self._spool())
+        self._writer = Writer(partial(_open_runs, self.sweep), self._spool())
 
     def put(self, run: str, **what: Any) -> None:
         """Queue an update of a run, given as fields of :class:`RunUpdate`."""
@@ -111,12 +111,10 @@ class RunWriter:
         if self._writer is not None:
             self._writer.close(_CLOSE_TIMEOUT_S)
         self._run_ids = self.run_ids
-        self._writer = self._runs = None
+        self._writer = None
 
-    def _open_runs(self) -> SweepRuns:
-        """Open the store; called in the writer's thread."""
-        self._runs = _open_runs(self.sweep)
-        return self._runs
+    def _runs(self) -> SweepRuns | None:
+        return self._writer.runs if self._writer is not None else None
 
     def _spool(self) -> Spool | None:
         if self._spool_path is None:

@@ -109,7 +109,7 @@ def logged_best(
     best = BestModel(
         sweep_id=result.sweep_id,
         trial_id=trial.trial_id,
-        trial_run_id=trial_run_id,
+        run_id=trial_run_id,
         checkpoint=str(trial.checkpoint),
         metric=result.objective.metric,
         value=result.best_value,

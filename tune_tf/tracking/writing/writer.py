@@ -5,7 +5,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tune_tf.secrets import mask_secrets
@@ -29,15 +28,6 @@ _PATIENCE_WITHOUT_SPOOL_S = 60.0
 _ERROR_LENGTH = 200
 _SHARE = 0.02
 """Largest share of a core for the thread."""
-
-
-@dataclass(eq=False)
-class _Flush:
-    """Request of a waiting thread to write everything, since a time on the monotonic clock."""
-
-    begun: float
-    ended: threading.Event = field(default_factory=threading.Event)
-    done: bool = False
 
 
 class Writer:
@@ -79,7 +69,8 @@ class Writer:
         self.last_error = ""
         """Text of the last error; empty without one."""
         self._open_runs = open_runs
-        self._runs: SweepRuns | None = None
+        self.runs: SweepRuns | None = None
+        """The sweep's runs, once opened."""
         self._backlog_limit = backlog
         self._linger_s = linger_s
         self._resting_until = -math.inf
@@ -94,7 +85,8 @@ class Writer:
         self._changed = threading.Condition()
         self._queue = UpdateQueue(spool, capacity, self._changed)
         self._idle = True
-        self._flushes: list[_Flush] = []
+        self._num_waiting = 0
+        self._is_done = self._queue.is_empty
         self._closing: float | None = None
         self._abandoned = False
         self._down = False
@@ -117,6 +109,7 @@ class Writer:
                     return
                 self._changed.notify_all()
                 self._changed.wait(_LOOK_AGAIN_S)
+            self._is_done = False
             if self._idle:
                 self._changed.notify_all()
 
@@ -141,21 +134,20 @@ class Writer:
 
     def _hurry(self, timeout_s: float | None, pause_s: float, until: Callable[[], object]) -> bool:
         """Write without delay until a condition holds; return whether everything is written."""
-        flush = _Flush(time.monotonic())
-        end = math.inf if timeout_s is None else flush.begun + timeout_s
+        begun = time.monotonic()
+        end = math.inf if timeout_s is None else begun + timeout_s
         with self._changed:
-            if not self._thread.is_alive():
-                return self._queue.is_empty and not self._backlog
-            self._flushes.append(flush)
+            self._num_waiting += 1
             self._changed.notify_all()
-        while self._thread.is_alive() and not until():
-            left = end - time.monotonic()
-            if flush.ended.wait(max(0.0, min(left, pause_s))) or left <= 0:
-                break
-        with self._changed:
-            if flush in self._flushes:
-                self._flushes.remove(flush)
-        return flush.done
+            try:
+                while not self._is_done and self._thread.is_alive() and not until():
+                    now = time.monotonic()
+                    if now >= end or self._is_hopeless(begun, now):
+                        break
+                    self._changed.wait(min(end - now, pause_s))
+            finally:
+                self._num_waiting -= 1
+            return self._is_done
 
     def close(self, timeout_s: float | None = None) -> None:
         """Write all updates, stop the thread, and warn once about unwritten ones.
@@ -195,13 +187,13 @@ class Writer:
         while True:
             now = time.monotonic()
             due = min((pending.due for pending in self._backlog.values()), default=math.inf)
-            hurry = self._closing is not None or self._flushes
+            hurry = self._closing is not None or self._num_waiting
             if not self._queue.is_empty and self._has_room():
                 arrived = now if arrived is None else arrived
                 urgent = hurry or self._queue.is_full
                 gathered = max(arrived + self._linger_s, self._resting_until)
                 due = min(due, now if urgent else gathered)
-            elif hurry and not self._backlog:
+            elif not self._backlog and (self._closing is not None or not self._is_done):
                 due = now
             if hurry:
                 due = min(due, self._urgent_due(now))
@@ -261,9 +253,9 @@ class Writer:
         before, run = pending.size, pending.entries[0].run
         try:
             while pending.entries:
-                if self._runs is None:
-                    self._runs = self._open_runs()
-                self._runs.write(pending.entries[0])
+                if self.runs is None:
+                    self.runs = self._open_runs()
+                self.runs.write(pending.entries[0])
                 pending.entries.popleft()
         except Exception:
             if pending.size < before:  # a part of it was written
@@ -295,16 +287,11 @@ class Writer:
         with self._changed:
             first = [pending.first for pending in self._backlog.values()]
             self._queue.discard_below(min([*first, self._queue.last_taken + 1]))
-            done = not self._backlog and self._queue.is_empty
-            now = time.monotonic()
-            for flush in self._flushes.copy():
-                if done or self._is_hopeless(flush.begun, now):
-                    flush.done = done
-                    flush.ended.set()
-                    self._flushes.remove(flush)
-            if self._abandoned:
-                return True
-            return self._closing is not None and (done or self._is_hopeless(self._closing, now))
+            self._is_done = not self._backlog and self._queue.is_empty
+            self._changed.notify_all()
+            if self._closing is None or self._abandoned:
+                return self._abandoned
+            return self._is_done or self._is_hopeless(self._closing, time.monotonic())
 
     def _is_hopeless(self, begun: float, now: float) -> bool:
         failing = any(pending.attempts for pending in self._backlog.copy().values())
@@ -322,8 +309,8 @@ class Writer:
                 path,
                 path.parent,
             )
-        if self._runs is not None:
-            self.lost += self._runs.num_refused
+        if self.runs is not None:
+            self.lost += self.runs.num_refused
         if in_memory and self._thread.is_alive():
             _logger.warning(
                 "MLflow did not accept all entries in time; the sweep's runs may be incomplete"
