@@ -40,19 +40,12 @@ _OUTCOME_TEXTS = {
 
 @dataclass(frozen=True)
 class BestTrial:
-    """Best trial so far.
-
-    Args:
-        trial_id: Tune's id.
-        name: Tune's name.
-        value: The objective's metric.
-        config: The trial's config; None if no longer known.
-    """
+    """Best trial so far, by Tune's id and name, with the value of the objective's metric."""
 
     trial_id: str
     name: str
     value: float
-    config: Mapping[str, Any] | None = None
+    config: Mapping[str, Any] | None = None  # None if no longer known
 
 
 def _none(_trial_id: str) -> None:

@@ -33,21 +33,14 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 class Clone:
     """Copy of another trial's weights into a trial.
 
-    Args:
-        trial: Tune's id of the trial.
-        source: Tune's id of the copied trial.
-        iteration: Last iteration of the trial before the copy.
-        source_iteration: Iteration of the copied weights; None if unknown.
-        time_ms: Restart of the trial, in milliseconds since the epoch.
-        before: Flat config values that changed, before the copy.
-        after: The same values after the copy.
+    ``before`` and ``after`` are the flat config values that changed.
     """
 
     trial: str
     source: str
-    iteration: int
-    source_iteration: int | None
-    time_ms: int
+    iteration: int  # the last one before the copy
+    source_iteration: int | None  # of the copied weights; None if unknown
+    time_ms: int  # of the trial's restart, since the epoch
     before: Mapping[str, Any]
     after: Mapping[str, Any]
 
@@ -59,27 +52,16 @@ class Clone:
 
 @dataclass
 class _TrialHistory:
-    """Clones and config changes of a trial.
-
-    Args:
-        config: Current config.
-        exploits: Number of copies of another trial's weights.
-        checkpoint: Path of the checkpoint last copied.
-        first: Step and time of its first report.
-        step: Step of its last report.
-        changed: Config values that changed since the last report.
-        before: The same values before the change.
-        curves: Parameters that already have a curve.
-    """
+    """Clones and config changes of a trial."""
 
     config: Mapping[str, Any]
-    exploits: int = 0
-    checkpoint: str | None = None
-    first: tuple[int, int] | None = None
-    step: int = 0
-    changed: dict[str, Any] = field(default_factory=dict)
-    before: dict[str, Any] = field(default_factory=dict)
-    curves: set[str] = field(default_factory=set)
+    exploits: int = 0  # copies of another trial's weights
+    checkpoint: str | None = None  # the one last copied
+    first: tuple[int, int] | None = None  # step and time of the first report
+    step: int = 0  # of the last report
+    changed: dict[str, Any] = field(default_factory=dict)  # config values, since the last report
+    before: dict[str, Any] = field(default_factory=dict)  # the same values before the change
+    curves: set[str] = field(default_factory=set)  # parameters that have a curve
 
     def copy(self) -> "_TrialHistory":
         return replace(
@@ -88,11 +70,7 @@ class _TrialHistory:
 
 
 class Lineage:
-    """Clones and config changes of all trials of a sweep.
-
-    Args:
-        state: Result of :meth:`state` before an interruption.
-    """
+    """Clones and config changes of all trials of a sweep, from the state of an interrupted one."""
 
     def __init__(self, state: Mapping[str, Any] = _NOTHING) -> None:
         self.clones: list[Clone] = list(state.get("clones", ()))

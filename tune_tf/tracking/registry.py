@@ -40,15 +40,9 @@ _MISSING = "RESOURCE_DOES_NOT_EXIST"
 class BestModel:
     """Best model of a sweep: origin and metric.
 
-    Args:
-        sweep_id: Id of the sweep.
-        trial_id: Tune's id of the best trial.
-        run_id: MLflow's id of the trial's run.
-        checkpoint: Folder of the checkpoint with the weights.
-        metric: Name of the objective's metric.
-        value: Value of the metric.
-        params: The trial's config, as MLflow parameters.
-        custom: User classes and functions that must be imported to load the model.
+    ``run_id`` is that of the trial's run, ``checkpoint`` the folder with the weights, ``params``
+    the trial's config as MLflow parameters, and ``custom`` names the user's classes and functions
+    that must be imported to load the model.
     """
 
     sweep_id: str
@@ -91,13 +85,9 @@ class BestModel:
 
 @dataclass(frozen=True)
 class FinalModel:
-    """Model retrained with a sweep's best config.
+    """Model retrained with the config of a sweep's trial, in a run of its own.
 
-    Args:
-        sweep_id: Id of the sweep.
-        trial_id: Tune's id of the trial with this config.
-        run_id: MLflow's id of the run that trained the model.
-        source_tags: Tags of the logged model.
+    ``source_tags`` are the tags of the logged model.
     """
 
     sweep_id: str
@@ -121,12 +111,7 @@ class FinalModel:
 
 
 class BestModelRuns:
-    """Logger of a sweep's best model to its MLflow runs and the model registry.
-
-    Args:
-        client: MLflow's client.
-        parent_run_id: MLflow's id of the parent run.
-    """
+    """Logger of a sweep's best model to its MLflow runs and the model registry."""
 
     def __init__(self, client: "MlflowClient", parent_run_id: str) -> None:
         self._client = client

@@ -26,11 +26,8 @@ _SYNC_PATIENCE_S = 20.0
 class RunWriter:
     """Writer of a sweep's MLflow runs that masks secrets and returns run ids.
 
-    Updates put while it is closed are dropped.
-
-    Args:
-        sweep: Settings of the runs.
-        spool_path: Folder for unwritten updates; None to keep them in memory.
+    Updates put while it is closed are dropped. Without ``spool_path``, unwritten ones are kept in
+    memory.
     """
 
     def __init__(self, sweep: TrackedSweep, spool_path: Path | None = None) -> None:
@@ -151,13 +148,10 @@ def check_names(experiment_name: str, sweep_id: str | None) -> None:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Result of delivering a spool to MLflow.
+    """Result of delivering a spool to MLflow, in updates; those left stay in the spool.
 
-    Args:
-        num_delivered: Number of delivered updates.
-        num_left: Number of undelivered updates, which stay in the spool.
-        num_refused: Number of values that MLflow rejected permanently.
-        error: Last error; empty if nothing is left.
+    ``num_refused`` counts values that MLflow rejected permanently; ``error`` is empty if nothing is
+    left.
     """
 
     num_delivered: int

@@ -37,13 +37,8 @@ class NoTrialRunError(TuneTfError, RuntimeError):
 class TrialTracking:
     """Tracking settings of a sweep for the processes of its trials.
 
-    Args:
-        tracking_uri: MLflow's store.
-        experiment_name: MLflow experiment of the sweep.
-        sweep_id: Tag shared by the sweep's runs.
-        system_metrics: Whether trials report the load of their machine and process.
-        credentials: MLflow's environment variables for user, password or token, which are set in
-            the trial's process if missing.
+    ``system_metrics`` tells trials to report the load of their machine and process; ``credentials``
+    are MLflow's environment variables for user, password or token, set where they are missing.
     """
 
     tracking_uri: str = field(repr=False)
@@ -72,10 +67,7 @@ class TrialRun:
     etc.). It never ends the run or changes its status, which is up to the sweep. Errors of the
     store reach the caller.
 
-    Args:
-        client: MLflow's client of the store.
-        tracking_uri: The store; may contain a password.
-        run_id: MLflow's id of the run.
+    ``tracking_uri`` may contain a password.
     """
 
     def __init__(self, client: "MlflowClient", tracking_uri: str, run_id: str) -> None:
@@ -142,20 +134,12 @@ class TrialRun:
 
 @dataclass
 class _Trial:
-    """Trial of this process.
-
-    Args:
-        trial_id: Tune's id.
-        tracking: Tracking settings; None if the sweep is not tracked.
-        starting: Whether the trial is still starting, so that the driver has not created its run.
-        own_store: Whether the run is in a temporary store, where this process creates it.
-        run_id: MLflow's id of the run, once found.
-    """
+    """Trial of this process."""
 
     trial_id: str
-    tracking: TrialTracking | None
-    starting: bool = False
-    own_store: bool = False
+    tracking: TrialTracking | None  # None if the sweep is not tracked
+    starting: bool = False  # the driver has not created its run
+    own_store: bool = False  # a temporary store, where this process creates the run
     run_id: str | None = None
 
 

@@ -30,11 +30,7 @@ _PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "I
 
 
 class Refusals:
-    """Counter of values that MLflow rejects permanently; warns of the first.
-
-    Args:
-        over_http: Whether the store is a server, where a proxy may respond instead.
-    """
+    """Counter of values that MLflow rejects permanently; warns of the first."""
 
     def __init__(self, *, over_http: bool) -> None:
         self.num_values = 0
@@ -70,15 +66,8 @@ NO_POINT: MetricPoint = (0, -1)
 class OpenRun:
     """Open MLflow run that skips values it already has.
 
-    Args:
-        client: MLflow's client, or a substitute.
-        refusals: Counter of rejected values.
-        run_id: MLflow's id.
-        status: MLflow's status as last written.
-        params: Parameters of the run.
-        last: Point of the last report in the run.
-        last_ms: Time of that report, in milliseconds since the epoch; None if the report is known
-            to be complete.
+    ``status`` is MLflow's as last written, ``last`` the point of the last report, and ``last_ms``
+    its time in milliseconds since the epoch, or None if that report is known to be complete.
     """
 
     def __init__(

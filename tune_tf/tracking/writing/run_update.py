@@ -19,19 +19,13 @@ STOP_CAUSE_TAG = "tune_tf.stop_cause"
 
 @dataclass(frozen=True)
 class Report:
-    """Metrics of one step.
-
-    Args:
-        step: Training iteration or, for the parent, number of ended trials.
-        time_ms: Milliseconds since the epoch.
-        metrics: Values by name.
-        once: Whether to skip the report if the run has one of this step or a later one.
-    """
+    """Metrics of one step: a training iteration or, for the parent, the number of ended trials."""
 
     step: int
-    time_ms: int
+    time_ms: int  # since the epoch
     metrics: Mapping[str, float]
     once: bool = True
+    """Whether to skip the report if the run has one of this step or a later one."""
 
 
 @dataclass

@@ -29,19 +29,12 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 @dataclass
 class _Segment:
-    """File of numbered updates, one per line.
-
-    Args:
-        path: The file, named by the number of its first update.
-        last: Number of its last update; 0 without one.
-        size: Size of its complete lines, in bytes.
-        count: Number of updates left by an earlier process.
-    """
+    """File of numbered updates, one per line, named by the number of the first."""
 
     path: Path
-    last: int = 0
-    size: int = 0
-    count: int = 0
+    last: int = 0  # number of the last update; 0 without one
+    size: int = 0  # of the complete lines, in bytes
+    count: int = 0  # updates left by an earlier process
 
 
 class Spool:

@@ -18,25 +18,18 @@ _READ_AT_ONCE = 64
 
 @dataclass
 class PendingUpdate:
-    """Unwritten updates of one run.
+    """Unwritten updates of one run, merged as far as possible.
 
-    Args:
-        due: Time of the next write, on the monotonic clock, in seconds.
-        first: Number of the first update added.
-        last: Number of the last update added.
-        entries: Unwritten updates, in order, merged as far as possible.
-        count: Number of updates added.
-        attempts: Number of failed writes.
-        not_before: Earliest time of the next write, even if someone waits.
+    Times are seconds on the monotonic clock.
     """
 
-    due: float
-    first: int
-    last: int = 0
+    due: float  # time of the next write
+    first: int  # number of the first update added
+    last: int = 0  # number of the last update added
     entries: deque[RunUpdate] = field(default_factory=deque)
-    count: int = 0
-    attempts: int = 0
-    not_before: float = 0.0
+    count: int = 0  # updates added
+    attempts: int = 0  # failed writes
+    not_before: float = 0.0  # earliest time of the next write, even if someone waits
 
     def add(self, number: int, entry: RunUpdate) -> None:
         """Add a later update."""
