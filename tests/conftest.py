@@ -100,7 +100,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "mlflow.db"
     with FileLock(f"{path}.lock"):
         if not path.exists():
-            from tune_tf.tracking.runs import connect
+            from tune_tf.tracking.store import connect
 
             made = path.with_suffix(".made")
             connect(f"sqlite:///{made}").search_experiments()

@@ -1,7 +1,7 @@
 import pytest
 
 from tune_tf.cli.verbs.sync import delivery_text
-from tune_tf.tracking.sync import Delivery
+from tune_tf.tracking.run_writer import Delivery
 
 
 @pytest.mark.parametrize(

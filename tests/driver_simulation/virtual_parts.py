@@ -91,7 +91,6 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, slots)),
         (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.callback, "environment", _Environment),
-        (tune_tf.tracking.callback, "Repository", SimpleNamespace(of_this_process=lambda: None)),
         (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),
         (tune_tf.trainables.memory.oom_retries, "KernelKills", _NoKernelKills),
         (SweepStorage, "write", _write),
@@ -168,6 +167,8 @@ class _NoKernelKills:
 
 
 class _Environment:
+    Repository = SimpleNamespace(of_this_process=lambda: None)
+
     @staticmethod
     def environment_artifacts(repository: Any) -> dict[str, str]:
         return {"environment.txt": "virtual"}

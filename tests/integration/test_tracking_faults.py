@@ -212,8 +212,8 @@ def test_with_a_third_of_all_requests_failing_there_is_one_run_a_trial(sweep, se
 def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_later(
     sweep, server, proxy, caplog
 ):
+    from tune_tf.tracking.run_writer import deliver
     from tune_tf.tracking.runs import TrackedSweep
-    from tune_tf.tracking.sync import deliver
 
     ended_at = []
 

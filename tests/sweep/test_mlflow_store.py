@@ -34,7 +34,7 @@ def folder(empty_store, tmp_path, monkeypatch):
 
 
 def test_the_runs_of_a_sweep_are_found(folder, tmp_path):
-    from tune_tf.tracking.runs import connect
+    from tune_tf.tracking.store import connect
 
     sweep = folder(experiment_name="mine")
     client = connect(f"sqlite:///{tmp_path}/mlflow.db")

@@ -7,7 +7,8 @@ import pytest
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.runs import TrackedSweep, connect
+from tune_tf.tracking.runs import TrackedSweep
+from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER, Spool
 

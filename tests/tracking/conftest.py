@@ -25,7 +25,7 @@ def store_uri(empty_store, tmp_path, monkeypatch):
 @pytest.fixture
 def client(store_uri):
     """A client that sees what a reader of the store sees."""
-    from tune_tf.tracking.runs import connect
+    from tune_tf.tracking.store import connect
 
     return connect(store_uri)
 

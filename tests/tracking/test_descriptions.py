@@ -4,7 +4,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.space import SearchSpace
 from tune_tf.tracking import descriptions
-from tune_tf.tracking.progress_summary import BestTrial
+from tune_tf.tracking.descriptions import BestTrial, SweepDetails
 
 ACCURACY = Objective("val_accuracy", "max")
 BEST = BestTrial("t3", "trial_00003", 0.98125, {"lr": 0.01, "opt": {"name": "a|b"}})
@@ -22,14 +22,16 @@ def test_a_finished_sweep_tells_what_was_optimized_how_trials_ended_and_the_best
 
 
 def test_an_interrupted_sweep_says_how_to_go_on():
-    text = descriptions.sweep_description("KILLED", [], 0, resume_with="tune-tf resume digits")
+    text = descriptions.sweep_description(
+        "KILLED", [], 0, details=SweepDetails(resume_with="tune-tf resume digits")
+    )
     assert "interrupted.**" in text
     assert text.endswith("Resume with `tune-tf resume digits`.")
 
 
 def test_a_running_sweep_does_not_say_how_to_resume():
     assert "resume" not in descriptions.sweep_description(
-        "RUNNING", [], 0, resume_with="tune-tf resume digits"
+        "RUNNING", [], 0, details=SweepDetails(resume_with="tune-tf resume digits")
     )
 
 
@@ -42,7 +44,7 @@ def test_the_space_is_told_as_a_sweep_file_has_it():
             "batch_size": 64,
         }
     )
-    text = descriptions.sweep_description("RUNNING", [], 0, space=space.to_dict())
+    text = descriptions.sweep_description("RUNNING", [], 0, details=SweepDetails(space=space))
     assert text.endswith(
         "Searched:\n\n| parameter | values |\n|---|---|\n"
         "| optimizer | choice adamw, rmsprop, sgd |\n"

@@ -61,7 +61,7 @@ def test_gpus_are_told_as_their_driver_tells_them(environment, tmp_path, monkeyp
 
 
 def test_the_diff_is_an_artifact_without_its_secrets(environment, tmp_path):
-    from tune_tf.tracking.provenance import Repository
+    from tune_tf.tracking.environment import Repository
 
     (tmp_path / "train.py").write_text("key = ''\n")
     for command in (

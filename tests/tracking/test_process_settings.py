@@ -32,7 +32,7 @@ def unset(monkeypatch, store_uri):
 
 def where(callback):
     """Return the store and the experiment of a callback's parent run, as it stands in the store."""
-    from tune_tf.tracking.runs import connect
+    from tune_tf.tracking.store import connect
 
     callback.setup()
     callback.on_experiment_end([])
@@ -130,7 +130,7 @@ def test_empty_variables_are_none(monkeypatch):
 
 
 def test_a_registry_of_its_own_is_used(monkeypatch, store_uri):
-    from tune_tf.tracking.runs import connect
+    from tune_tf.tracking.store import connect
 
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", "sqlite:///models.db")
     assert connect(store_uri)._registry_uri == "sqlite:///models.db"

@@ -66,7 +66,7 @@ def test_the_model_is_logged_with_where_it_comes_from(runs, client, parent, best
     assert model.params == {"width": "8"}
     assert model.tags["tune_tf.sweep_id"] == "s1"
     assert model.tags["tune_tf.trial_id"] == "t1"
-    assert model.tags["tune_tf.trial_run_id"] == best.trial_run_id
+    assert model.tags["tune_tf.trial_run_id"] == best.run_id
     assert model.tags["tune_tf.checkpoint"] == best.checkpoint
     assert (model.tags["tune_tf.metric"], model.tags["tune_tf.value"]) == ("val_loss", "0.25")
     assert model.tags["tune_tf.custom_objects"] == "Mine, lambda"
@@ -77,7 +77,7 @@ def test_both_runs_name_the_model_and_keep_their_states(runs, client, parent, be
     best = best_of("t1")
     uri = runs.log(best, folder)
 
-    for run_id in (parent, best.trial_run_id):
+    for run_id in (parent, best.run_id):
         assert client.get_run(run_id).data.tags[BEST_MODEL_TAG] == uri
     info = client.get_run(parent).info
     assert (info.status, info.end_time) == ("FINISHED", 1234)
@@ -120,8 +120,8 @@ def test_a_better_one_takes_its_place(runs, client, parent, experiment, best_of,
         uri
     ]
     assert client.get_run(parent).data.tags[BEST_MODEL_TAG] == uri
-    assert client.get_run(second.trial_run_id).data.tags[BEST_MODEL_TAG] == uri
-    assert BEST_MODEL_TAG not in client.get_run(first.trial_run_id).data.tags
+    assert client.get_run(second.run_id).data.tags[BEST_MODEL_TAG] == uri
+    assert BEST_MODEL_TAG not in client.get_run(first.run_id).data.tags
 
 
 def test_the_one_before_stays_if_it_is_registered(runs, client, experiment, best_of, folder):
@@ -132,7 +132,7 @@ def test_the_one_before_stays_if_it_is_registered(runs, client, experiment, best
     assert (old, new) == ("models:/digits/1", "models:/digits/2")
     assert len(client.search_logged_models([experiment])) == 2
     assert client.get_model_version_by_alias("digits", "champion").version == 2
-    assert BEST_VERSION_TAG not in client.get_run(first.trial_run_id).data.tags
+    assert BEST_VERSION_TAG not in client.get_run(first.run_id).data.tags
 
 
 def test_a_version_names_sweep_trial_checkpoint_and_value(runs, client, parent, best_of, folder):
@@ -145,7 +145,7 @@ def test_a_version_names_sweep_trial_checkpoint_and_value(runs, client, parent, 
     assert (version.run_id, version.source) == (parent, uri)
     assert version.tags == best.tags
     assert version.description == "Best model of sweep s1: trial t1, val_loss 0.25."
-    for run_id in (parent, best.trial_run_id):
+    for run_id in (parent, best.run_id):
         assert client.get_run(run_id).data.tags[BEST_VERSION_TAG] == version_uri
 
 
@@ -236,7 +236,7 @@ def test_a_model_is_logged_and_registered_once_whatever_was_killed_meanwhile(
     assert version.source == uri == f"models:/{model.model_id}"
     assert client.get_model_version_by_alias("digits", "champion").version == version.version
     assert BestModelRuns(client, parent).version_of(model, "digits") == version_uri
-    for run_id in (parent, best.trial_run_id):
+    for run_id in (parent, best.run_id):
         tags = client.get_run(run_id).data.tags
         assert (tags[BEST_MODEL_TAG], tags[BEST_VERSION_TAG]) == (uri, version_uri)
     assert len(client.get_run(parent).outputs.model_outputs) == 1

@@ -57,7 +57,7 @@ def test_a_model_has_a_version_under_each_name(registered):
 
 def test_a_final_model_is_registered_as_what_it_is(client, registered):
     runs, best, uri, _ = registered("s1")
-    final = FinalModel("s1", "t1", best.trial_run_id, {SWEEP_ID_TAG: "s1", "mlflow.x": "y"})
+    final = FinalModel("s1", "t1", best.run_id, {SWEEP_ID_TAG: "s1", "mlflow.x": "y"})
     version = runs.register(final, uri, "digits", None)
 
     made = client.get_model_version("digits", version.rpartition("/")[2])

@@ -340,7 +340,7 @@ def test_runs_left_running_are_ended_as_interrupted_when_they_last_reported(clie
 
 
 def test_a_sweep_comes_back_from_plain_data_without_its_uri():
-    sweep = TrackedSweep("s", "http://ada:pw@host", "e", {"a": "b"}, "m", True, frozenset({"t1"}))
+    sweep = TrackedSweep("s", "http://ada:pw@host", "e", {"a": "b"}, True, frozenset({"t1"}))
     data = json.loads(json.dumps(sweep.to_dict()))
     assert "pw" not in str(data)
     assert TrackedSweep.from_dict(data, "http://ada:pw@host") == sweep

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tune_tf.tracking.runs import connect
-from tune_tf.tracking.uri import create_sqlite_store
+from tune_tf.tracking.store import connect, create_sqlite_store
 
 pytestmark = pytest.mark.mlflow
 
-OPEN = "import sys; from tune_tf.tracking.runs import connect; connect(sys.argv[1])"
+OPEN = "import sys; from tune_tf.tracking.store import connect; connect(sys.argv[1])"
 
 
 @pytest.fixture

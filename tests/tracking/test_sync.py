@@ -1,8 +1,8 @@
 import pytest
 
 from tune_tf.errors import SweepConflictError
+from tune_tf.tracking.run_writer import Delivery, deliver, end_runs
 from tune_tf.tracking.runs import TrackedSweep
-from tune_tf.tracking.sync import Delivery, deliver, end_runs
 from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
 

@@ -9,9 +9,14 @@ import pytest
 
 from tune_tf import mlflow_run
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.tracking import mlflow_internals, trial_tracking
-from tune_tf.tracking.trial_run import enter_trial, leave_trial, throwaway_run
-from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking
+from tune_tf.tracking import mlflow_internals, trial_run
+from tune_tf.tracking.trial_run import (
+    NoTrialRunError,
+    TrialTracking,
+    enter_trial,
+    leave_trial,
+    throwaway_run,
+)
 
 pytestmark = pytest.mark.mlflow
 
@@ -163,7 +168,7 @@ def test_a_store_that_fails_is_told_without_its_password(monkeypatch):
     def refuse(uri):
         raise ConnectionError(f"{uri} refused")
 
-    monkeypatch.setattr(trial_tracking, "connect", refuse)
+    monkeypatch.setattr(trial_run, "connect", refuse)
     clock = Waiting()
     enter_trial("t1", TrialTracking("https://me:hunter22@mlflow.test", "digits", "s1"))
     with pytest.raises(

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.tracking.uri import check_tracking_uri, sqlite_path
+from tune_tf.tracking.store import check_tracking_uri, sqlite_path
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tune_tf import SweepConfig, run_sweep
-from tune_tf.tracking.runs import connect
+from tune_tf.tracking.store import connect
 from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]

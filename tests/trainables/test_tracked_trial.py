@@ -10,8 +10,7 @@ import pytest
 import tune_tf
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
-from tune_tf.tracking.trial_run import leave_trial
-from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking
+from tune_tf.tracking.trial_run import NoTrialRunError, TrialTracking, leave_trial
 from tune_tf.trainables import MirroredTrainable
 from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.workload import Data, Workload
@@ -83,7 +82,7 @@ class Autologging(Plain):
 @pytest.fixture
 def store(empty_store, tmp_path):
     """The client of a fresh store, the sweep in it and a function that makes a trial's run."""
-    from tune_tf.tracking.runs import connect
+    from tune_tf.tracking.store import connect
 
     shutil.copy(empty_store, tmp_path / "mlflow.db")
     uri = f"sqlite:///{tmp_path}/mlflow.db"

@@ -10,9 +10,9 @@ from tune_tf.config import MLflowSettings
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.names import NUM_ENDED_METRIC
-from tune_tf.tracking.runs import TrackedSweep, connect, find_run_ids
-from tune_tf.tracking.sync import Delivery, deliver, end_runs
+from tune_tf.tracking.run_writer import Delivery, deliver, end_runs
+from tune_tf.tracking.runs import TrackedSweep, find_run_ids
+from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import PARENT
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
@@ -132,9 +132,7 @@ def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Clo
 
 def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
     uri, settings = _tracking(folder)
-    return TrackedSweep(
-        folder.sweep_id, uri, settings.experiment_name, marker=NUM_ENDED_METRIC, reopen=True
-    )
+    return TrackedSweep()
 
 
 def _tracking(folder: SweepFolder) -> tuple[str, MLflowSettings]:

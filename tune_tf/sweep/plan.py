@@ -1,6 +1,5 @@
 """Plan of a sweep, checked without training, and its scheduler, searcher and tracker."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +22,11 @@ from tune_tf.sweep.cluster import num_fitting
 from tune_tf.sweep.state.storage import check_storage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, SweepDetails
-from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.tracking.store import read_credentials
+from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 from tune_tf.trainables.factory import default_resources
 from tune_tf.workload import Workload
-
-# A worker on another machine does not inherit the driver's environment.
-_CREDENTIALS = (
-    "MLFLOW_TRACKING_USERNAME",
-    "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-)
 
 
 @dataclass(frozen=True)
@@ -222,7 +215,7 @@ def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
         folder.config.mlflow.experiment_name,
         folder.sweep_id,
         system_metrics=folder.config.mlflow.system_metrics,
-        credentials={name: os.environ[name] for name in _CREDENTIALS if name in os.environ},
+        credentials=read_credentials(),  # a worker elsewhere does not inherit the environment
     )
 
 

@@ -108,7 +108,9 @@ def _make_parts(
     scheduler = make_scheduler(config, plan.mutations)
     searcher = make_searcher(folder)
     tracker = make_tracker(folder, scheduler, searcher)
-    outcome_tracker = tracker or OutcomeTracker(config.leading_objective)
+    outcome_tracker = (
+        tracker.outcome_tracker if tracker else OutcomeTracker(config.leading_objective)
+    )
     outcome_tracker.restore_outcomes(recovery.ended, recovery.begun)
     snapshots = Snapshots(folder.path, recovery.snapshot)
     retention = CheckpointRetention(

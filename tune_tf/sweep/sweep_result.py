@@ -24,9 +24,9 @@ from tune_tf.sweep.model.best_model import log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback
+from tune_tf.tracking.descriptions import trial_number
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 from tune_tf.tracking.run_outcome import error_cause
-from tune_tf.tracking.tags import trial_number
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import NODE_IP, TRAINING_ITERATION
 
@@ -14,11 +15,17 @@ from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
 from tune_tf.secrets import mask_all
-from tune_tf.tracking import descriptions, environment, run_outcome
+from tune_tf.tracking import environment, run_outcome
+from tune_tf.tracking.descriptions import (
+    NODE_TAG,
+    RUNG_TAG,
+    SweepDetails,
+    node_name,
+    trial_description,
+)
 from tune_tf.tracking.lineage import LINEAGE_FILE, Lineage
 from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
-    NUM_ENDED_METRIC,
     long_params,
     mlflow_metrics,
     mlflow_params,
@@ -26,33 +33,34 @@ from tune_tf.tracking.names import (
 )
 from tune_tf.tracking.outcome_tracker import OutcomeTracker, own_result
 from tune_tf.tracking.parent_run import ParentRun
-from tune_tf.tracking.process_settings import process_experiment_name, process_tracking_uri
-from tune_tf.tracking.progress_summary import ProgressSummary
-from tune_tf.tracking.provenance import Repository
-from tune_tf.tracking.run_writer import RunWriter, check_names, now_ms
+from tune_tf.tracking.run_writer import RunWriter, check_names
 from tune_tf.tracking.runs import TrackedSweep
-from tune_tf.tracking.tags import NODE_TAG, RUNG_TAG, SweepDetails, node_name
-from tune_tf.tracking.uri import check_tracking_uri
+from tune_tf.tracking.store import (
+    check_tracking_uri,
+    process_experiment_name,
+    process_tracking_uri,
+)
 from tune_tf.tracking.writing.run_update import (
-    FEASIBLE_TAG,
+    DESCRIPTION_TAG,
     PARENT,
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
     Report,
+    now_ms,
 )
 
 _ENVIRONMENT_TIMEOUT_S = 30.0
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class MLflowCallback(OutcomeTracker):
+class MLflowCallback(Callback):
     """Tune callback that logs a sweep to MLflow: a parent run and one child run per trial.
 
     Works with any trainable, searcher and scheduler. Updates are queued; a thread loads MLflow and
     writes them. A failing store does not end the sweep.
 
-    The stop reason of a trial is read from its last result, or added there if missing, before the
-    searcher sees it: see :mod:`tune_tf.outcome`. Secrets are masked: see :mod:`tune_tf.secrets`.
+    Its :attr:`outcome_tracker` determines the outcome of each trial. Secrets are masked: see
+    :mod:`tune_tf.secrets`.
 
     Args:
         tracking_uri: MLflow's store. By default that of ``mlflow.set_tracking_uri`` or
@@ -89,7 +97,6 @@ class MLflowCallback(OutcomeTracker):
         spool_path: str | Path | None = None,
         details: SweepDetails | None = None,
     ) -> None:
-        super().__init__(objective)
         if tracking_uri is None:
             tracking_uri = process_tracking_uri()
         check_tracking_uri(tracking_uri)
@@ -101,10 +108,11 @@ class MLflowCallback(OutcomeTracker):
             tracking_uri,
             experiment_name,
             mask_all(tags),
-            marker=NUM_ENDED_METRIC,
             reopen=sweep_id is not None,
         )
         self._writer = RunWriter(sweep, None if spool_path is None else Path(spool_path))
+        self.outcome_tracker = OutcomeTracker(objective, self._open_run, self._close_run)
+        self._objective = objective
         self._constraints = tuple(constraints)
         self._sweep_name = sweep_name
         self._given_id = sweep_id
@@ -114,18 +122,14 @@ class MLflowCallback(OutcomeTracker):
         self._restore({})
 
     def _restore(self, state: Mapping[str, Any]) -> None:
+        self.outcome_tracker.set_state(state)
         self._tracked: set[str] = set(state.get("trial_ids", ()))
-        super().set_state(state)
-        self._resumed = bool(state)
-        self._num_results: int = state.get("num_results", 0)
-        self._summary = ProgressSummary(
-            self._objective, self._constraints, state.get("summary", {})
+        self._parent = ParentRun(
+            self._objective, self._constraints, self._details, state.get("summary", {})
         )
-        self._parent = ParentRun(self._summary, self._details, self._objective)
         self._lineage = Lineage(state.get("lineage", {}))
         self._environment: str | None = state.get("environment")
         self._source_tags: dict[str, str] = {}
-        self._with_source_tags: set[str] = set()
         self._nodes: dict[str, str | None] = {}
         self._has_name = self._sweep_name is not None
 
@@ -149,41 +153,30 @@ class MLflowCallback(OutcomeTracker):
         For searchers, which cannot add to an ended trial. None if the store is down.
         """
         if not trial.is_finished():
-            self._track(trial)
+            self.outcome_tracker.track(trial)
         return self._writer.await_run_id(trial.trial_id)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all reports are written; return False on timeout."""
         return self._writer.flush(timeout_s)
 
-    def attach(
-        self,
-        files: Mapping[str, Path],
-        tags: Mapping[str, str] = _NOTHING,
-        metrics: Mapping[str, float] = _NOTHING,
-    ) -> None:
-        """Add to the parent run of an ended sweep without changing its status.
+    def attach(self, files: Mapping[str, Path]) -> None:
+        """Add files, by artifact path, to the parent run of an ended sweep.
 
-        ``files`` are local files by artifact path, and must stay in place. Metrics have the number
-        of ended trials as step. An unavailable store causes a warning; with a spool, nothing is
-        lost.
+        The files must stay in place. An unavailable store causes a warning; with a spool, nothing
+        is lost.
         """
         if self.sweep_id is None:
             return
-        ended = self._summary.num_ended(self.outcomes)
         known = frozenset(self._tracked)
         self._writer.open(self._writer.run_ids, reopen=True, trial_ids=known)
-        self._writer.put(
-            PARENT,
-            files={path: str(Path(file).absolute()) for path, file in files.items()},
-            tags=dict(tags),
-            reports=[Report(ended, now_ms(), dict(metrics), once=False)] if metrics else [],
-        )
+        paths = {path: str(file.absolute()) for path, file in files.items()}
+        self._writer.put(PARENT, files=paths)
         self._writer.close()
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Start the writer and create the parent run."""
-        super().setup(*args, **info)
+        self.outcome_tracker.setup()
         state, self._saved_state = self._saved_state, {}
         self._restore(state)
         self._writer.open(
@@ -192,7 +185,7 @@ class MLflowCallback(OutcomeTracker):
             reopen=bool(state) or self._given_id is not None,
             trial_ids=frozenset(self._tracked) if state else None,
         )
-        update = self._parent.start_update(self.outcomes, self._num_results)
+        update = self._parent.start_update(self.outcome_tracker.outcomes)
         self._writer.put(PARENT, name=self._sweep_name, reopen=True, **update)
         for entry in state.get("unwritten", ()):  # left by a killed driver
             self._writer.put_update(entry)
@@ -205,7 +198,7 @@ class MLflowCallback(OutcomeTracker):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """Open the trial's run, and tag a trial cloned from another."""
-        super().on_trial_start(iteration, trials, trial, **info)
+        self.outcome_tracker.on_trial_start(iteration, trials, trial, **info)
         clone = self._lineage.record_start(trial, trials, now_ms())
         if clone is not None:
             self._writer.put(trial.trial_id, tags=clone.tags)
@@ -219,35 +212,49 @@ class MLflowCallback(OutcomeTracker):
         **info: Any,
     ) -> None:
         """Log the result's metrics, and add stop reason and run id to the result."""
-        super().on_trial_result(iteration, trials, trial, result, **info)
+        self.outcome_tracker.on_trial_result(iteration, trials, trial, result, **info)
         trial_id, time_ms = trial.trial_id, now_ms()
         if run_id := self._writer.run_id_of(trial_id):
             result[MLFLOW_RUN_ID] = run_id
-        self._num_results += 1
         metrics = mlflow_metrics(result)
         step = int(result.get(TRAINING_ITERATION, 0))
         before, tags = self._lineage.add_to_report(trial_id, step, time_ms, metrics)
-        self._summary.record_report(trial_id, step, metrics)
+        self._parent.record_report(trial_id, step, metrics)
         node = result.get(NODE_IP)
         if self._nodes.get(trial_id) != node:
             self._nodes[trial_id] = node
             tags[NODE_TAG] = node_name(result)
         self._writer.put(trial_id, tags=tags, reports=[*before, Report(step, time_ms, metrics)])
 
+    def on_trial_complete(self, *args: Any, **info: Any) -> None:
+        """End the trial's run."""
+        self.outcome_tracker.on_trial_complete(*args, **info)
+
+    def on_trial_error(self, *args: Any, **info: Any) -> None:
+        """End the trial's run."""
+        self.outcome_tracker.on_trial_error(*args, **info)
+
+    def on_step_begin(self, *args: Any, **info: Any) -> None:
+        """End the runs of earlier sessions."""
+        self.outcome_tracker.on_step_begin(*args, **info)
+
+    def on_step_end(self, *args: Any, **info: Any) -> None:
+        """End the runs of trials that Tune stopped without a hook."""
+        self.outcome_tracker.on_step_end(*args, **info)
+
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """End all runs and wait until they are written."""
         if not self._writer.is_open:
             return
-        self._add_earlier_outcomes(trials)
-        super().on_experiment_end([trial for trial in trials if trial.trial_id in self._tracked])
+        tracker, outcomes = self.outcome_tracker, self.outcome_tracker.outcomes
+        tracker.on_step_begin(0, trials)  # Tune makes no step if no trial is left to run
+        tracker.on_experiment_end([trial for trial in trials if trial.trial_id in self._tracked])
         if self._environment_thread is not None:
             self._environment_thread.join(_ENVIRONMENT_TIMEOUT_S)
             self._environment_thread = None
-        update = self._parent.end_update(
-            trials, self.outcomes, self._num_results, resumed=self._resumed
-        )
+        update = self._parent.end_update(trials, outcomes)
         clones = {LINEAGE_FILE: self._lineage.to_json()} if self._lineage.clones else {}
-        ends = {key: end.value for key, end in self.outcomes.items() if key not in self._tracked}
+        ends = {key: end.value for key, end in outcomes.items() if key not in self._tracked}
         self._writer.put(PARENT, texts=clones, ends=ends, **update)
         self._writer.close()
 
@@ -256,13 +263,12 @@ class MLflowCallback(OutcomeTracker):
         if self.sweep_id is None:
             return None
         return {
-            **(super().get_state() or {}),
+            **self.outcome_tracker.get_state(),
             "sweep_id": self.sweep_id,
             "run_ids": self._writer.run_ids,
             "trial_ids": sorted(self._tracked),
-            "num_results": self._num_results,
             "unwritten": self._writer.unwritten(),
-            "summary": self._summary.state(),
+            "summary": self._parent.state(),
             "lineage": self._lineage.state(),
             "environment": self._environment,
         }
@@ -271,8 +277,7 @@ class MLflowCallback(OutcomeTracker):
         """Restore an interrupted sweep; Tune calls this before :meth:`setup`."""
         self._saved_state = state
 
-    def open_trial(self, trial: Trial) -> None:
-        """Open the trial's run."""
+    def _open_run(self, trial: Trial) -> None:
         if not self._has_name:
             self._has_name = True
             self._writer.put(PARENT, name=trial.storage.experiment_dir_name)
@@ -285,31 +290,31 @@ class MLflowCallback(OutcomeTracker):
             name=str(trial),
             params=mlflow_params(trial.config),
             texts=long_params(trial.config),
-            tags={**self._details.start_tags(trial), **self._new_source_tags(trial.trial_id)},
+            tags={**self._details.start_tags(trial), **self._source_tags},
             reopen=True,
             fresh=not own_result(trial),
         )
 
-    def close_trial(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
+    def _close_run(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
         """End the trial's run and update the progress on the parent run."""
         reported = own_result(trial)
         last = {**reported, **mlflow_metrics(reported)}
         cause = run_outcome.error_cause(error) if error else last.get(STOP_CAUSE)
-        feasible = self._summary.is_feasible(last)
-        tags = {STOP_REASON_TAG: outcome.value, **self._details.end_tags(last)}
-        tags.update(self._new_source_tags(trial.trial_id))
+        feasible = self._parent.is_feasible(last)
+        # The code version may not have been known at the start of the trial.
+        tags = {**self._source_tags, STOP_REASON_TAG: outcome.value, **self._details.end_tags(last)}
         if feasible is not None:
-            tags[FEASIBLE_TAG] = str(feasible).lower()
+            tags["tune_tf.feasible"] = str(feasible).lower()
         if cause:
             tags[STOP_CAUSE_TAG] = truncate(str(cause), MAX_TAG_LENGTH)
-        tags[descriptions.DESCRIPTION_TAG] = descriptions.trial_description(
+        tags[DESCRIPTION_TAG] = trial_description(
             outcome,
             int(last.get(TRAINING_ITERATION, 0)),
             cause=cause,
             rung=tags.get(RUNG_TAG),
             objective=self._objective,
             last=last.get(self._objective.metric) if self._objective else None,
-            best=self._summary.best_report(trial.trial_id),
+            best=self._parent.best_report(trial.trial_id),
         )
         self._writer.put(
             trial.trial_id,
@@ -319,26 +324,15 @@ class MLflowCallback(OutcomeTracker):
             end_ms=now_ms(),
         )
         if outcome is not Outcome.INTERRUPTED:
-            self._forget(trial.trial_id)
-            best = self._summary.record_end(trial.trial_id, str(trial), trial.config, outcome, last)
-            update = self._parent.trial_update(self.outcomes, self._num_results, new_best=best)
+            self._lineage.forget(trial.trial_id)
+            self._nodes.pop(trial.trial_id, None)
+            best = self._parent.record_end(trial.trial_id, str(trial), trial.config, outcome, last)
+            update = self._parent.trial_update(self.outcome_tracker.outcomes, new_best=best)
             self._writer.put(PARENT, **update)
-
-    def _new_source_tags(self, trial_id: str) -> dict[str, str]:
-        """Return the tags of the code version once per trial, as soon as they are known."""
-        if not self._source_tags or trial_id in self._with_source_tags:
-            return {}
-        self._with_source_tags.add(trial_id)
-        return self._source_tags
-
-    def _forget(self, trial_id: str) -> None:
-        self._lineage.forget(trial_id)
-        self._with_source_tags.discard(trial_id)
-        self._nodes.pop(trial_id, None)
 
     def _log_environment(self) -> None:
         """Log the environment; runs in a thread, since it takes seconds."""
-        repository = Repository.of_this_process()
+        repository = environment.Repository.of_this_process()
         self._source_tags = repository.tags() if repository is not None else {}
         texts = environment.environment_artifacts(repository)
         self._environment, before = environment.environment_digest(texts), self._environment

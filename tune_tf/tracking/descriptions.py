@@ -1,16 +1,23 @@
-"""Markdown descriptions at the top of MLflow's run pages."""
+"""What MLflow's run pages say of a sweep and its trials: tags, and Markdown descriptions."""
 
+import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from ray.tune.experiment import Trial
+from ray.tune.result import HOSTNAME, NODE_IP, TRAINING_ITERATION
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
+from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATION_KINDS
-from tune_tf.tracking.names import flat_items, truncate
-from tune_tf.tracking.progress_summary import BestTrial
+from tune_tf.tracking.names import MAX_TAG_LENGTH, flat_items, truncate
 
-DESCRIPTION_TAG = "mlflow.note.content"
+NODE_TAG = "tune_tf.node"
+RUNG_TAG = "tune_tf.rung"
 
 _CELL_LENGTH = 200
 _MOST_ROWS = 40
@@ -31,6 +38,89 @@ _OUTCOME_TEXTS = {
 }
 
 
+@dataclass(frozen=True)
+class BestTrial:
+    """Best trial so far, by Tune's id and name, with the value of the objective's metric."""
+
+    trial_id: str
+    name: str
+    value: float
+    config: Mapping[str, Any] | None = None  # None if no longer known
+
+
+def _none(_trial_id: str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class SweepDetails:
+    """Details of a sweep and its trials for MLflow; unknown ones are omitted.
+
+    Args:
+        space: The search space.
+        resume_with: Command that resumes the sweep.
+        rungs: Returns the iterations at which the scheduler compares trials.
+        optuna_number: Returns Optuna's number of a trial, by Tune's id.
+        texts: More artifacts of the parent run, as texts by path.
+    """
+
+    space: SearchSpace | None = None
+    resume_with: str | None = None
+    rungs: Callable[[], Collection[int]] = tuple
+    optuna_number: Callable[[str], int | None] = _none
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def artifacts(self) -> dict[str, str]:
+        """Return the artifacts of the parent run, as texts by path."""
+        if self.space is None:
+            return dict(self.texts)
+        space = json.dumps(self.space.to_dict(), indent=2, default=str)
+        return {"space.json": f"{space}\n", **self.texts}
+
+    def start_tags(self, trial: Trial) -> dict[str, str]:
+        """Return the tags of a trial that starts."""
+        optuna_number = self.optuna_number(trial.trial_id)
+        tags = {
+            "tune_tf.trial_name": truncate(str(trial), MAX_TAG_LENGTH),
+            "tune_tf.trial_number": str(trial_number(trial)),
+            "tune_tf.devices": reserved_devices(trial),
+            "tune_tf.optuna_number": "" if optuna_number is None else str(optuna_number),
+        }
+        return {name: value for name, value in tags.items() if value}
+
+    def end_tags(self, result: Mapping[str, Any]) -> dict[str, str]:
+        """Return the tags of a trial that ended with ``result``."""
+        iteration = int(result.get(TRAINING_ITERATION, 0))
+        reached = [rung for rung in self.rungs() if rung <= iteration]
+        return {RUNG_TAG: str(max(reached))} if reached else {}
+
+
+def trial_number(trial: Trial) -> int:
+    """Return a trial's number in order of suggestion, from 0."""
+    match = re.match(r"\d+", trial.experiment_tag or "")
+    return int(match[0]) - 1 if match else 0
+
+
+def node_name(result: Mapping[str, Any]) -> str:
+    """Return the host name and address of the machine that reported a result."""
+    names = [str(name) for name in (result.get(HOSTNAME), result.get(NODE_IP)) if name]
+    return " ".join(dict.fromkeys(names))
+
+
+def reserved_devices(trial: Trial) -> str:
+    """Return a trial's reservation: ``2 CPU, 1 GPU``, or ``2 x (1 CPU, 1 GPU)`` for bundles."""
+    request = trial.placement_group_factory
+    bundles = [_amounts(bundle) for bundle in request.bundles] if request is not None else []
+    kinds = {bundle: bundles.count(bundle) for bundle in bundles if bundle}
+    if len(bundles) == 1:
+        return "".join(kinds)
+    return " + ".join(f"{count} x ({bundle})" for bundle, count in kinds.items())
+
+
+def _amounts(bundle: Mapping[str, float]) -> str:
+    return ", ".join(f"{amount:g} {name}" for name, amount in bundle.items() if amount)
+
+
 def sweep_description(
     status: str,
     outcomes: Iterable[Outcome],
@@ -38,21 +128,17 @@ def sweep_description(
     *,
     objective: Objective | None = None,
     best: BestTrial | None = None,
-    space: Mapping[str, Any] | None = None,
-    resume_with: str | None = None,
+    details: SweepDetails | None = None,
 ) -> str:
-    """Return the description of a parent run with MLflow's ``status``.
-
-    ``space`` is the search space in the form of a sweep file, ``resume_with`` the command that
-    resumes an interrupted sweep.
-    """
+    """Return the description of a parent run with MLflow's ``status``."""
+    details = details or SweepDetails()
     parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
     if objective is not None:
         word = "Maximizes" if objective.mode == "max" else "Minimizes"
         parts[0] += f"{word} `{objective.metric}`. "
     parts[0] += _counts(Counter(outcomes), num_results)
-    if status == "KILLED" and resume_with:
-        parts.append(f"Resume with `{resume_with}`.")
+    if status == "KILLED" and details.resume_with:
+        parts.append(f"Resume with `{details.resume_with}`.")
     if best is not None and objective is not None:
         label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
         parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
@@ -62,7 +148,7 @@ def sweep_description(
                     "value", {name: str(value) for name, value in flat_items(best.config)}
                 )
             )
-    if space:
+    if space := details.space.to_dict() if details.space is not None else {}:
         parts.append("Searched:")
         parts.append(markdown_table("values", dict(_searched(space))))
     return "\n\n".join(parts)
@@ -83,14 +169,12 @@ def trial_description(
     ``iteration`` and ``last`` are the last iteration and its value of the objective's metric,
     ``best`` the best value and its iteration, ``rung`` the highest rung.
     """
-    where = f" after {iteration} iteration{'' if iteration == 1 else 's'}" if iteration else ""
-    parts = [
-        f"**{_OUTCOME_TEXTS[outcome]}** It ended{where}"
-        if where
-        else f"**{_OUTCOME_TEXTS[outcome]}**"
-    ]
-    if where:
-        parts[0] += f", at rung {rung}." if rung else "."
+    parts = [f"**{_OUTCOME_TEXTS[outcome]}**"]
+    if iteration:
+        at_rung = f", at rung {rung}" if rung else ""
+        parts[0] += (
+            f" It ended after {iteration} iteration{'' if iteration == 1 else 's'}{at_rung}."
+        )
     if objective is not None and best is not None:
         best_text = f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}"
         parts.append(best_text + (f"; last {last:.6g}." if best[1] != iteration else "."))

@@ -1,4 +1,4 @@
-"""Environment of a sweep: packages, code changes, machine, cluster."""
+"""Environment of a sweep: packages, Git commit and changes of its code, machine, cluster."""
 
 import hashlib
 import json
@@ -7,20 +7,89 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 
 from tune_tf.secrets import mask_secrets
-from tune_tf.tracking.provenance import Repository
 
-ENVIRONMENT_FOLDER = "environment"
+GIT_COMMIT = "mlflow.source.git.commit"
+GIT_DIRTY_TAG = "tune_tf.git_dirty"
+
+_FOLDER = "environment"
 _GPU_FIELDS = ("name", "memory.total", "driver_version")
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 20.0
+_MAX_DIFF_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Git repository of a sweep's code, given any folder in it."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, script: str, working_dir: Path, installed: Path) -> "Repository | None":
+        """Return the repository of a script, else of the working directory; None without one.
+
+        An installed script, such as the ``tune-tf`` command, is ignored: it is not the user's code.
+
+        Args:
+            script: Path of the started script; empty or ``-c`` in an interactive Python.
+            working_dir: The working directory.
+            installed: Prefix of the Python installation.
+        """
+        path = (working_dir / script).resolve()
+        folders = [working_dir]
+        if path.is_file() and not path.is_relative_to(installed.resolve()):
+            folders.insert(0, path.parent)
+        for folder in folders:
+            repository = cls(folder)
+            if repository._ask("rev-parse", "--is-inside-work-tree") == "true":
+                return repository
+        return None
+
+    @classmethod
+    def of_this_process(cls) -> "Repository | None":
+        """Return the repository of this process's script or working directory."""
+        return cls.of(sys.argv[0] if sys.argv else "", Path.cwd(), Path(sys.prefix))
+
+    def tags(self) -> dict[str, str]:
+        """Return the known Git tags of a run."""
+        tags = {
+            GIT_COMMIT: self._ask("rev-parse", "HEAD"),
+            "mlflow.source.git.branch": self._ask("symbolic-ref", "--short", "HEAD"),
+            "mlflow.source.git.repoURL": self._ask("config", "--get", "remote.origin.url"),
+        }
+        known = {name: value for name, value in tags.items() if value}
+        changes = self._ask("status", "--porcelain", "--untracked-files=no")
+        if GIT_COMMIT in known and changes is not None:
+            known[GIT_DIRTY_TAG] = str(bool(changes)).lower()
+        return known
+
+    def diff(self) -> str:
+        """Return the uncommitted changes of tracked files as a diff.
+
+        A diff over 256 KiB is truncated with a note at its end.
+        """
+        text = self._ask("diff", "HEAD", "--no-color", "--no-ext-diff", strip=False) or ""
+        if len(text) > _MAX_DIFF_BYTES:
+            kept = text[:_MAX_DIFF_BYTES].rpartition("\n")[0]
+            return f"{kept}\n# cut here: {len(text) - len(kept)} more characters of the diff\n"
+        return text
+
+    def _ask(self, *command: str, strip: bool = True) -> str | None:
+        """Return Git's output; None if Git fails, is missing or times out."""
+        git = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+        text = _output(["git", "-C", str(self.folder), *command], env={**os.environ, **git})
+        return text.strip() if strip and text else text
 
 
 def environment_artifacts(repository: Repository | None) -> dict[str, str]:
@@ -30,7 +99,7 @@ def environment_artifacts(repository: Repository | None) -> dict[str, str]:
         # File by file: masking one long text would block other threads.
         parts = re.split(r"(?m)^(?=diff --git )", diff)
         found["git.diff"] = "".join(map(mask_secrets, parts))
-    return {f"{ENVIRONMENT_FOLDER}/{name}": text for name, text in found.items()}
+    return {f"{_FOLDER}/{name}": text for name, text in found.items()}
 
 
 def environment_digest(texts: Mapping[str, str]) -> str:
@@ -40,10 +109,8 @@ def environment_digest(texts: Mapping[str, str]) -> str:
 
 def resume_artifacts(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the artifacts with paths in a folder of this resume."""
-    resumed = time.strftime(f"{ENVIRONMENT_FOLDER}/resumed-%Y%m%d-%H%M%S/", time.gmtime())
-    return {
-        name.replace(f"{ENVIRONMENT_FOLDER}/", resumed, 1): text for name, text in texts.items()
-    }
+    resumed = time.strftime(f"{_FOLDER}/resumed-%Y%m%d-%H%M%S/", time.gmtime())
+    return {name.replace(f"{_FOLDER}/", resumed, 1): text for name, text in texts.items()}
 
 
 def packages() -> str:
@@ -54,14 +121,15 @@ def packages() -> str:
 
 def hardware() -> str:
     """Return the driver's machine and the Ray cluster as JSON."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     machine: dict[str, Any] = {
         "host": platform.node(),
         "os": platform.platform(),
         "python": platform.python_version(),
         "cpu": cpu_model(Path("/proc/cpuinfo")),
         "cpu_cores": os.cpu_count(),
-        "usable_cpu_cores": _usable_cores(),
-        "memory_bytes": _memory_bytes(),
+        "usable_cpu_cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
         "gpus": gpus(),
         "ray_nodes": _nodes(),
     }
@@ -81,35 +149,23 @@ def cpu_model(cpuinfo: Path) -> str:
 def gpus() -> list[dict[str, str]]:
     """Return the NVIDIA GPUs that ``nvidia-smi`` lists; empty without it."""
     program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
     query = f"--query-gpu={','.join(_GPU_FIELDS)}"
-    try:
-        answer = subprocess.run(  # noqa: S603 - a fixed command
-            [program, query, "--format=csv,noheader"],
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = (line.split(", ") for line in answer.stdout.splitlines())
+    text = _output([program, query, "--format=csv,noheader"]) if program else None
+    rows = (line.split(", ") for line in (text or "").splitlines())
     return [
         dict(zip(_GPU_FIELDS, row, strict=True)) for row in rows if len(row) == len(_GPU_FIELDS)
     ]
 
 
-def _usable_cores() -> int | None:
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    return len(affinity(0)) if affinity else os.cpu_count()
-
-
-def _memory_bytes() -> int | None:
+def _output(command: list[str], env: Mapping[str, str] | None = None) -> str | None:
+    """Return a program's output; None if it fails, is missing or times out."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not on this system
+        answer = subprocess.run(  # noqa: S603 - a fixed command
+            command, capture_output=True, check=True, timeout=_TIMEOUT_S, env=env
+        )
+    except (OSError, subprocess.SubprocessError):
         return None
+    return answer.stdout.decode(errors="replace")
 
 
 def _nodes() -> list[dict[str, Any]]:

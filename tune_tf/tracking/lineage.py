@@ -6,7 +6,7 @@ clone is detected when the trial restarts from a checkpoint in the other trial's
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -25,8 +25,6 @@ from tune_tf.tracking.names import (
 )
 from tune_tf.tracking.writing.run_update import Report
 
-CLONED_FROM_TAG = "tune_tf.cloned_from"
-CLONED_AT_TAG = "tune_tf.cloned_at"
 LINEAGE_FILE = "lineage.json"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -35,81 +33,53 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 class Clone:
     """Copy of another trial's weights into a trial.
 
-    Args:
-        trial: Tune's id of the trial.
-        source: Tune's id of the copied trial.
-        iteration: Last iteration of the trial before the copy.
-        source_iteration: Iteration of the copied weights; None if unknown.
-        time_ms: Restart of the trial, in milliseconds since the epoch.
-        before: Flat config values that changed, before the copy.
-        after: The same values after the copy.
+    ``before`` and ``after`` are the flat config values that changed.
     """
 
     trial: str
     source: str
-    iteration: int
-    source_iteration: int | None
-    time_ms: int
+    iteration: int  # the last one before the copy
+    source_iteration: int | None  # of the copied weights; None if unknown
+    time_ms: int  # of the trial's restart, since the epoch
     before: Mapping[str, Any]
     after: Mapping[str, Any]
 
     @property
     def tags(self) -> dict[str, str]:
         """Tags of the trial's run."""
-        return {CLONED_FROM_TAG: self.source, CLONED_AT_TAG: str(self.iteration)}
+        return {"tune_tf.cloned_from": self.source, "tune_tf.cloned_at": str(self.iteration)}
 
 
 @dataclass
 class _TrialHistory:
-    """Clones and config changes of a trial.
-
-    Args:
-        config: Current config.
-        exploits: Number of copies of another trial's weights.
-        checkpoint: Path of the checkpoint last copied.
-        first: Step and time of its first report.
-        step: Step of its last report.
-        changed: Config values that changed since the last report.
-        before: The same values before the change.
-        curves: Parameters that already have a curve.
-    """
+    """Clones and config changes of a trial."""
 
     config: Mapping[str, Any]
-    exploits: int = 0
-    checkpoint: str | None = None
-    first: tuple[int, int] | None = None
-    step: int = 0
-    changed: dict[str, Any] = field(default_factory=dict)
-    before: dict[str, Any] = field(default_factory=dict)
-    curves: set[str] = field(default_factory=set)
+    exploits: int = 0  # copies of another trial's weights
+    checkpoint: str | None = None  # the one last copied
+    first: tuple[int, int] | None = None  # step and time of the first report
+    step: int = 0  # of the last report
+    changed: dict[str, Any] = field(default_factory=dict)  # config values, since the last report
+    before: dict[str, Any] = field(default_factory=dict)  # the same values before the change
+    curves: set[str] = field(default_factory=set)  # parameters that have a curve
+
+    def copy(self) -> "_TrialHistory":
+        return replace(
+            self, changed=dict(self.changed), before=dict(self.before), curves=set(self.curves)
+        )
 
 
 class Lineage:
-    """Clones and config changes of all trials of a sweep.
-
-    Args:
-        state: Result of :meth:`state` before an interruption.
-    """
+    """Clones and config changes of all trials of a sweep, from the state of an interrupted one."""
 
     def __init__(self, state: Mapping[str, Any] = _NOTHING) -> None:
-        self.clones: list[Clone] = [Clone(**each) for each in state.get("clones", ())]
-        self._trials = {
-            trial_id: _TrialHistory(**history)
-            for trial_id, history in state.get("trials", {}).items()
-        }
+        self.clones: list[Clone] = list(state.get("clones", ()))
+        self._trials: dict[str, _TrialHistory] = dict(state.get("trials", {}))
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a resumed sweep, as a copy in plain data."""
-        trials = {
-            trial_id: {
-                **vars(history),
-                "changed": dict(history.changed),
-                "before": dict(history.before),
-                "curves": set(history.curves),
-            }
-            for trial_id, history in self._trials.items()
-        }
-        return {"clones": [vars(clone) for clone in self.clones], "trials": trials}
+        """Return a copy of the state, for a resumed sweep."""
+        trials = {trial_id: history.copy() for trial_id, history in self._trials.items()}
+        return {"clones": list(self.clones), "trials": trials}
 
     def record_start(self, trial: Trial, trials: Iterable[Trial], time_ms: int) -> Clone | None:
         """Record the start of a trial; return its :class:`Clone` if it was cloned."""
@@ -146,13 +116,7 @@ class Lineage:
     def add_to_report(
         self, trial_id: str, step: int, time_ms: int, metrics: dict[str, float]
     ) -> tuple[list[Report], dict[str, str]]:
-        """Add changed parameters and the number of clones to a report's metrics, in place.
-
-        Args:
-            trial_id: Tune's id of the trial.
-            step: The iteration.
-            time_ms: Milliseconds since the epoch.
-            metrics: Receives changed numbers as ``hp/<name>``, and the number of clones.
+        """Add changed numbers, as ``hp/<name>``, and the number of clones to a report's metrics.
 
         Returns:
             Reports to log first, with the initial values of the curves, and tags with changed
@@ -203,8 +167,6 @@ class Lineage:
 def _owner(checkpoint: str, trial: Trial, trials: Iterable[Trial]) -> Trial | None:
     """Return the other trial in whose folder a checkpoint lies; None without one."""
     folder = str(Path(checkpoint).parent)
-    if folder == trial.path:
-        return None
     return next((other for other in trials if other is not trial and other.path == folder), None)
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _URI_VARIABLE = "MLFLOW_TRACKING_URI"
 
 # Integrations that start a separate run when a model is fitted.
-_FLAVORS = (
+_FLAVORS = [
     "keras",
     "tensorflow",
     "sklearn",
@@ -27,7 +28,20 @@ _FLAVORS = (
     "statsmodels",
     "pytorch",
     "spark",
-)
+]
+
+
+@dataclass
+class _TrackingUri:
+    """Tracking URI of the process, as it is and as it was before the first context that set it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    depth: int = 0
+    before: str | None = None
+    variable: str | None = None
+
+
+_TRACKING_URI = _TrackingUri()
 
 
 def stop_autologging() -> None:
@@ -54,7 +68,7 @@ def active_run(run: "Run", tracking_uri: str) -> Iterator[None]:
 
     The tracking URI of the process is restored afterwards.
     """
-    with _TRACKING_URI.set_to(tracking_uri):
+    with default_tracking_uri(tracking_uri):
         runs = _active_runs()
         if runs is None:
             with _started(run):
@@ -71,9 +85,29 @@ def active_run(run: "Run", tracking_uri: str) -> Iterator[None]:
             runs[:] = [each for each in runs if each is not entry]
 
 
-def default_tracking_uri(tracking_uri: str) -> contextlib.AbstractContextManager[None]:
-    """Set the tracking URI of this process; the earlier one is restored afterwards."""
-    return _TRACKING_URI.set_to(tracking_uri)
+@contextlib.contextmanager
+def default_tracking_uri(tracking_uri: str) -> Iterator[None]:
+    """Set the tracking URI of this process; the last context to leave restores its own."""
+    import mlflow
+
+    own = _TRACKING_URI
+    with own.lock:
+        if own.depth == 0:
+            own.variable = os.environ.get(_URI_VARIABLE)
+            own.before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        own.depth += 1
+        mlflow.set_tracking_uri(tracking_uri)
+    try:
+        yield
+    finally:
+        with own.lock:
+            own.depth -= 1
+            if own.depth == 0:
+                mlflow.set_tracking_uri(own.before)
+                # MLflow sets the variable too, for child processes.
+                os.environ.pop(_URI_VARIABLE, None)
+                if own.variable is not None:
+                    os.environ[_URI_VARIABLE] = own.variable
 
 
 def active_experiment_id() -> str | None:
@@ -111,45 +145,3 @@ def _started(run: "Run") -> Iterator[None]:
         yield
     finally:
         mlflow.end_run(before)
-
-
-class _TrackingUri:
-    """Tracking URI of the process, shared by all threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._depth = 0
-        self._before: str | None = None
-        self._variable: str | None = None
-
-    @contextlib.contextmanager
-    def set_to(self, uri: str) -> Iterator[None]:
-        """Set another URI; the last context to leave restores the process's own."""
-        import mlflow
-
-        with self._lock:
-            if self._depth == 0:
-                self._variable = os.environ.get(_URI_VARIABLE)
-                self._before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-            self._depth += 1
-            mlflow.set_tracking_uri(uri)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._depth -= 1
-                if self._depth == 0:
-                    self._restore()
-
-    def _restore(self) -> None:
-        import mlflow
-
-        mlflow.set_tracking_uri(self._before)
-        # MLflow sets the variable too, for child processes.
-        if self._variable is None:
-            os.environ.pop(_URI_VARIABLE, None)
-        else:
-            os.environ[_URI_VARIABLE] = self._variable
-
-
-_TRACKING_URI = _TrackingUri()

@@ -32,9 +32,6 @@ its step.
 NUM_ENDED_METRIC = "trials/ended"
 """Number of ended trials; the step of the parent's reports."""
 
-LONG_PARAMS = "params"
-"""Artifact folder for values that are too long for a parameter."""
-
 _FORBIDDEN = re.compile(r"[^/\w.\- :]")
 
 
@@ -117,7 +114,7 @@ def long_params(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the full text of parameters that are truncated, by artifact path."""
     texts = ((name, str(value)) for name, value in flat_items(config))
     return {
-        f"{LONG_PARAMS}/{safe_file_name(name)}.txt": text
+        f"params/{safe_file_name(name)}.txt": text
         for name, text in texts
         if len(text) > MAX_PARAM_LENGTH
     }

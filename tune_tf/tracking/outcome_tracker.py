@@ -1,7 +1,7 @@
 """Tune callback that determines the outcome of each trial."""
 
 import pickle
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,10 +27,19 @@ class OutcomeTracker(Callback):
     Args:
         objective: A trial has diverged if its metric is not finite; None to use the metrics that
             Tune compares.
+        on_open: Called with a trial that starts or continues.
+        on_close: Called with an ended trial, its outcome, and the error of a failed one.
     """
 
-    def __init__(self, objective: Objective | None = None) -> None:
+    def __init__(
+        self,
+        objective: Objective | None = None,
+        on_open: Callable[[Trial], None] | None = None,
+        on_close: Callable[[Trial, Outcome, str | None], None] | None = None,
+    ) -> None:
         self._objective = objective
+        self._on_open = on_open
+        self._on_close = on_close
         self._open: dict[str, Trial] = {}
         self._unstarted: dict[str, Trial] = {}
         self._num_seen = 0
@@ -51,11 +60,16 @@ class OutcomeTracker(Callback):
         """
         self._earlier, self._begun = dict(ended), frozenset(begun)
 
-    def open_trial(self, trial: Trial) -> None:
-        """Handle a trial that starts or continues; a hook for subclasses."""
-
-    def close_trial(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
-        """Handle an ended trial, with the error of a failed one; a hook for subclasses."""
+    def track(self, trial: Trial) -> None:
+        """Open a trial, unless it is open or has ended."""
+        over = trial.trial_id in self._outcomes and trial.is_finished()
+        if over or trial.trial_id in self._open:
+            return
+        self._outcomes.pop(trial.trial_id, None)
+        self._unstarted.pop(trial.trial_id, None)
+        self._open[trial.trial_id] = trial
+        if self._on_open is not None:
+            self._on_open(trial)
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Start observing which trials a stopper ends."""
@@ -65,7 +79,7 @@ class OutcomeTracker(Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """Open the trial."""
-        self._track(trial)
+        self.track(trial)
 
     def on_trial_result(
         self,
@@ -76,7 +90,7 @@ class OutcomeTracker(Callback):
         **info: Any,
     ) -> None:
         """Write the stop reason into a last result."""
-        self._track(trial)
+        self.track(trial)
         if result.get("done"):
             flat_result = flatten_dict(result)
             outcome = run_outcome.infer_result_outcome(
@@ -125,7 +139,7 @@ class OutcomeTracker(Callback):
             if trial.trial_id not in self._outcomes:
                 self._end(trial, "unfinished")
 
-    def get_state(self) -> dict[str, Any] | None:
+    def get_state(self) -> dict[str, Any]:
         """Return the outcomes, for a resumed sweep."""
         return {"ended": {key: outcome.value for key, outcome in self._outcomes.items()}}
 
@@ -134,15 +148,6 @@ class OutcomeTracker(Callback):
         self._unstarted.clear()
         self._num_seen = 0
         self._outcomes = {key: Outcome.of_tag(tag) for key, tag in state.get("ended", {}).items()}
-
-    def _track(self, trial: Trial) -> None:
-        over = trial.trial_id in self._outcomes and trial.is_finished()
-        if over or trial.trial_id in self._open:
-            return
-        self._outcomes.pop(trial.trial_id, None)
-        self._unstarted.pop(trial.trial_id, None)
-        self._open[trial.trial_id] = trial
-        self.open_trial(trial)
 
     def _add_earlier_outcomes(self, trials: Sequence[Trial]) -> None:
         earlier, self._earlier = self._earlier, {}
@@ -159,7 +164,7 @@ class OutcomeTracker(Callback):
         return bool(latest_result(trial)) or trial.trial_id in self._begun
 
     def _end(self, trial: Trial, ending: run_outcome.Ending, known: Outcome | None = None) -> None:
-        self._track(trial)
+        self.track(trial)
         if trial.num_failures:
             _mask_error_files(trial)
         error = trial_error(trial) if trial.status == Trial.ERROR else None
@@ -174,7 +179,8 @@ class OutcomeTracker(Callback):
         )
         self._open.pop(trial.trial_id, None)
         self._outcomes[trial.trial_id] = outcome
-        self.close_trial(trial, outcome, error)
+        if self._on_close is not None:
+            self._on_close(trial, outcome, error)
 
     def _diverging_metrics(self) -> Collection[str]:
         return {self._objective.metric} if self._objective else compared_metrics()

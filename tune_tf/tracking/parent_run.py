@@ -1,71 +1,147 @@
-"""Updates of the sweep's parent run: progress, best trial, search space."""
+"""The sweep's parent run: progress, best trial, search space."""
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ray.tune.experiment import Trial
 
+from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
-from tune_tf.outcome import Outcome
+from tune_tf.outcome import Outcome, is_finite
+from tune_tf.ranking import Candidate, best_of
 from tune_tf.tracking import run_outcome
-from tune_tf.tracking.descriptions import DESCRIPTION_TAG, sweep_description
-from tune_tf.tracking.names import MAX_TAG_LENGTH, mlflow_key, mlflow_params, truncate
-from tune_tf.tracking.progress_summary import BEST_TRIAL_TAG, ProgressSummary
-from tune_tf.tracking.run_writer import now_ms
-from tune_tf.tracking.tags import SweepDetails
-from tune_tf.tracking.writing.run_update import Report
+from tune_tf.tracking.descriptions import BestTrial, SweepDetails, sweep_description
+from tune_tf.tracking.names import (
+    MAX_TAG_LENGTH,
+    NUM_ENDED_METRIC,
+    mlflow_key,
+    mlflow_params,
+    truncate,
+)
+from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, Report, now_ms
 from tune_tf.tune_internals.trial_ends import asks_for_more
-
-_BEST_CHECKPOINT = "tune_tf.best_checkpoint"
 
 
 class ParentRun:
-    """Builder of the parent run's updates at the start, after each trial, and at the end.
+    """Progress of a running sweep, as updates of its parent run.
 
-    The methods take the outcomes of the ended trials by id and the number of reported results, and
-    return fields of a :class:`~tune_tf.tracking.writing.run_update.RunUpdate`.
+    The updates are fields of a :class:`~tune_tf.tracking.writing.run_update.RunUpdate`. Outcomes
+    are those of the ended trials, by Tune's id.
 
     Args:
-        summary: Best trial and counts.
+        objective: Determines the best trial; None for no best trial.
+        constraints: Conditions that the best trial must meet.
         details: Details of the sweep.
-        objective: Objective of the sweep; None if unknown.
+        state: Result of :meth:`state` before an interruption; empty for a new sweep.
     """
 
     def __init__(
-        self, summary: ProgressSummary, details: SweepDetails, objective: Objective | None
+        self,
+        objective: Objective | None,
+        constraints: Sequence[Constraint],
+        details: SweepDetails,
+        state: Mapping[str, Any],
     ) -> None:
-        self._summary = summary
-        self._details = details
         self._objective = objective
+        self._constraints = tuple(constraints)
+        self._details = details
+        self._resumed = bool(state)
+        self._num_results: int = state.get("num_results", 0)
+        self._candidates: dict[str, Candidate[str]] = {
+            key: Candidate(key, Outcome.of_tag(tag), value, feasible)
+            for key, tag, value, feasible in state.get("candidates", ())
+        }
+        self._best_reports: dict[str, tuple[float, int]] = dict(state.get("best_reports", {}))
+        self._last_metrics: dict[str, float] = {}
+        self.best: BestTrial | None = state.get("best")
 
-    def start_update(self, outcomes: Mapping[str, Outcome], num_results: int) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
+        """Return the state for a resumed sweep, as a copy in plain data."""
+        candidates = [
+            (each.key, each.outcome.value, each.value, each.feasible)
+            for each in self._candidates.values()
+            if each.outcome is not None
+        ]
+        return {
+            "num_results": self._num_results,
+            "candidates": candidates,
+            "best": self.best,
+            "best_reports": dict(self._best_reports),
+        }
+
+    def record_report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Record a report of a running trial."""
+        self._num_results += 1
+        objective = self._objective
+        if objective is None or not is_finite(value := metrics.get(mlflow_key(objective.metric))):
+            return
+        known = self._best_reports.get(trial_id)
+        better = known is None or (
+            value > known[0] if objective.mode == "max" else value < known[0]  # type: ignore[operator]
+        )
+        if better:
+            self._best_reports[trial_id] = value, step  # type: ignore[assignment]
+
+    def best_report(self, trial_id: str) -> tuple[float, int] | None:
+        """Return the best value that a running trial reported, and its step."""
+        return self._best_reports.get(trial_id)
+
+    def is_feasible(self, result: Mapping[str, Any]) -> bool | None:
+        """Return whether a result meets the constraints; None without constraints."""
+        return is_feasible(self._constraints, result) if self._constraints else None
+
+    def record_end(
+        self,
+        trial_id: str,
+        name: str,
+        config: Mapping[str, Any],
+        outcome: Outcome,
+        result: Mapping[str, Any],
+    ) -> bool:
+        """Record the outcome and the last, flat result of a trial that will not continue.
+
+        Returns:
+            Whether the best trial changed.
+        """
+        self._best_reports.pop(trial_id, None)
+        value = result.get(self._objective.metric) if self._objective else None
+        if self._objective is None or not is_finite(value):
+            return False
+        feasible = self.is_feasible(result) is not False
+        number = float(value)  # type: ignore[arg-type]
+        self._candidates[trial_id] = Candidate(trial_id, outcome, number, feasible)
+        found, before = best_of(self._candidates.values(), self._objective), self.best
+        if found is None:
+            self.best = None
+        elif found.key == trial_id:
+            self.best = BestTrial(trial_id, name, number, config)
+        elif before is None or found.key != before.trial_id:
+            self.best = BestTrial(found.key, found.key, float(found.value))
+        return self.best is not None and (
+            before is None
+            or (before.trial_id, before.value) != (self.best.trial_id, self.best.value)
+        )
+
+    def start_update(self, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
         """Return the update before any trial runs."""
         return {
-            "tags": {DESCRIPTION_TAG: self._description("RUNNING", outcomes.values(), num_results)},
+            "tags": self._description("RUNNING", outcomes.values()),
             "texts": self._details.artifacts(),
         }
 
-    def trial_update(
-        self, outcomes: Mapping[str, Outcome], num_results: int, *, new_best: bool
-    ) -> dict[str, Any]:
+    def trial_update(self, outcomes: Mapping[str, Outcome], *, new_best: bool) -> dict[str, Any]:
         """Return the update after the end of a trial."""
-        metrics = self._summary.live_metrics(outcomes, best=new_best)
-        best = self._summary.tags() if new_best else {}
+        metrics = self.live_metrics(outcomes, best=new_best)
+        best = self.best_tags() if new_best else {}
         return {
-            "tags": {
-                DESCRIPTION_TAG: self._description("RUNNING", outcomes.values(), num_results),
-                **best,
-            },
-            "reports": [Report(self._summary.num_ended(outcomes), now_ms(), metrics)],
+            "tags": {**self._description("RUNNING", outcomes.values()), **best},
+            "reports": [Report(_num_ended(outcomes), now_ms(), metrics)],
         }
 
     def end_update(
-        self,
-        trials: Sequence[Trial],
-        outcomes: Mapping[str, Outcome],
-        num_results: int,
-        *,
-        resumed: bool,
+        self, trials: Sequence[Trial], outcomes: Mapping[str, Outcome]
     ) -> dict[str, Any]:
         """Return the update at the end of the sweep."""
         time_ms = now_ms()
@@ -73,35 +149,72 @@ class ParentRun:
         interrupted = not trials or len(ended) < len(trials) or asks_for_more()
         status = run_outcome.sweep_status(ended, interrupted=interrupted)
         params: dict[str, str] = {}
-        tags = self._summary.tags()
-        best = next((t for t in trials if t.trial_id == tags.get(BEST_TRIAL_TAG)), None)
+        tags = self.best_tags()
+        best = next((t for t in trials if self.best and t.trial_id == self.best.trial_id), None)
         if best is not None:
             if best.checkpoint is not None:
-                tags[_BEST_CHECKPOINT] = truncate(best.checkpoint.path, MAX_TAG_LENGTH)
+                path = truncate(best.checkpoint.path, MAX_TAG_LENGTH)
+                tags["tune_tf.best_checkpoint"] = path
             if status != "KILLED":  # a resumed sweep may find a better one
                 params = {mlflow_key(f"best_{k}"): v for k, v in mlflow_params(best.config).items()}
-        metrics = self._summary.final_metrics(outcomes, every=resumed)
-        step = self._summary.num_ended(outcomes)
+        metrics = self.final_metrics(outcomes)
+        step = _num_ended(outcomes)
         return {
             "params": params,
-            "tags": {
-                **tags,
-                DESCRIPTION_TAG: self._description(status, ended, num_results),
-            },
+            "tags": {**tags, **self._description(status, ended)},
             "reports": [Report(step, time_ms, metrics, once=False)] if metrics else [],
             "status": status,
             "end_ms": time_ms,
             "trials": frozenset(trial.trial_id for trial in trials),
         }
 
-    def _description(self, status: str, outcomes: Iterable[Outcome], num_results: int) -> str:
-        space = self._details.space
-        return sweep_description(
+    def best_tags(self) -> dict[str, str]:
+        """Return the tags about the best trial."""
+        if self.best is None:
+            return {}
+        tags = {"tune_tf.best_trial_id": self.best.trial_id}
+        if self.best.config is not None:
+            config = json.dumps(self.best.config, default=str)
+            tags["tune_tf.best_config"] = truncate(config, MAX_TAG_LENGTH)
+        return tags
+
+    def live_metrics(self, outcomes: Mapping[str, Outcome], *, best: bool) -> dict[str, float]:
+        """Return the changed metrics after the end of a trial; ``best`` if the best changed."""
+        counts = Counter(outcomes.values())
+        counts.pop(Outcome.INTERRUPTED, None)
+        changed = self._changed({f"trials/{it.value}": float(n) for it, n in counts.items()})
+        if best and self.best is not None and self._objective is not None:
+            changed[mlflow_key(f"best/{self._objective.metric}")] = self.best.value
+        changed[NUM_ENDED_METRIC] = float(counts.total())  # last: a step with it is complete
+        return changed
+
+    def final_metrics(self, outcomes: Mapping[str, Outcome]) -> dict[str, float]:
+        """Return the counts that changed since the last metrics, or all after a resume."""
+        counts = Counter(outcomes.values())
+        kinds = list(Outcome) if self._resumed else list(counts)
+        final = {f"trials/{each.value}": float(counts[each]) for each in kinds}
+        # After a resume, an earlier count may have been skipped because MLflow had its step.
+        return final if self._resumed else self._changed(final)
+
+    def _changed(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        changed = {
+            name: value for name, value in metrics.items() if self._last_metrics.get(name) != value
+        }
+        self._last_metrics.update(changed)
+        return changed
+
+    def _description(self, status: str, outcomes: Iterable[Outcome]) -> dict[str, str]:
+        text = sweep_description(
             status,
             outcomes,
-            num_results,
+            self._num_results,
             objective=self._objective,
-            best=self._summary.best,
-            space=space.to_dict() if space is not None else None,
-            resume_with=self._details.resume_with,
+            best=self.best,
+            details=self._details,
         )
+        return {DESCRIPTION_TAG: text}
+
+
+def _num_ended(outcomes: Mapping[str, Outcome]) -> int:
+    """Return the number of finally ended trials, the step of the parent's reports."""
+    return sum(outcome is not Outcome.INTERRUPTED for outcome in outcomes.values())

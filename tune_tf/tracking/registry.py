@@ -28,12 +28,8 @@ BEST_VERSION_TAG = "tune_tf.best_model_version"
 """Tag of both runs and the logged model: URI of the registered version, if any."""
 
 _NAME = "best_model"
-_MODEL_TYPE = "keras"
 _TRIAL_RUN = "tune_tf.trial_run_id"
 _CHECKPOINT = "tune_tf.checkpoint"
-_METRIC = "tune_tf.metric"
-_VALUE = "tune_tf.value"
-_CUSTOM = "tune_tf.custom_objects"
 _VERSIONS = "mlflow.modelVersions"  # MLflow's own list of a logged model's versions
 _READY = "READY"
 _EXISTS = "RESOURCE_ALREADY_EXISTS"
@@ -44,20 +40,14 @@ _MISSING = "RESOURCE_DOES_NOT_EXIST"
 class BestModel:
     """Best model of a sweep: origin and metric.
 
-    Args:
-        sweep_id: Id of the sweep.
-        trial_id: Tune's id of the best trial.
-        trial_run_id: MLflow's id of the trial's run.
-        checkpoint: Folder of the checkpoint with the weights.
-        metric: Name of the objective's metric.
-        value: Value of the metric.
-        params: The trial's config, as MLflow parameters.
-        custom: User classes and functions that must be imported to load the model.
+    ``run_id`` is that of the trial's run, ``checkpoint`` the folder with the weights, ``params``
+    the trial's config as MLflow parameters, and ``custom`` names the user's classes and functions
+    that must be imported to load the model.
     """
 
     sweep_id: str
     trial_id: str
-    trial_run_id: str
+    run_id: str
     checkpoint: str
     metric: str
     value: float
@@ -70,13 +60,13 @@ class BestModel:
         tags = {
             SWEEP_ID_TAG: self.sweep_id,
             TRIAL_ID_TAG: self.trial_id,
-            _TRIAL_RUN: self.trial_run_id,
+            _TRIAL_RUN: self.run_id,
             _CHECKPOINT: self.checkpoint,
-            _METRIC: self.metric,
-            _VALUE: repr(self.value),
+            "tune_tf.metric": self.metric,
+            "tune_tf.value": repr(self.value),
         }
         if self.custom:
-            tags[_CUSTOM] = ", ".join(self.custom)
+            tags["tune_tf.custom_objects"] = ", ".join(self.custom)
         return {key: truncate(mask_secrets(value), MAX_TAG_LENGTH) for key, value in tags.items()}
 
     @property
@@ -87,11 +77,6 @@ class BestModel:
             f"{self.metric} {self.value:.6g}."
         )
 
-    @property
-    def run_id(self) -> str:
-        """MLflow's id of the run that trained the model."""
-        return self.trial_run_id
-
     def matches(self, tags: Mapping[str, str]) -> bool:
         """Return whether a logged model with these tags has the same weights."""
         own = self.tags
@@ -100,13 +85,9 @@ class BestModel:
 
 @dataclass(frozen=True)
 class FinalModel:
-    """Model retrained with a sweep's best config.
+    """Model retrained with the config of a sweep's trial, in a run of its own.
 
-    Args:
-        sweep_id: Id of the sweep.
-        trial_id: Tune's id of the trial with this config.
-        run_id: MLflow's id of the run that trained the model.
-        source_tags: Tags of the logged model.
+    ``source_tags`` are the tags of the logged model.
     """
 
     sweep_id: str
@@ -130,12 +111,7 @@ class FinalModel:
 
 
 class BestModelRuns:
-    """Logger of a sweep's best model to its MLflow runs and the model registry.
-
-    Args:
-        client: MLflow's client.
-        parent_run_id: MLflow's id of the parent run.
-    """
+    """Logger of a sweep's best model to its MLflow runs and the model registry."""
 
     def __init__(self, client: "MlflowClient", parent_run_id: str) -> None:
         self._client = client
@@ -259,7 +235,7 @@ class BestModelRuns:
 
     def _supersede(self, before: "LoggedModel", best: BestModel) -> None:
         trial_run_id = before.tags.get(_TRIAL_RUN)
-        if trial_run_id is not None and trial_run_id != best.trial_run_id:
+        if trial_run_id is not None and trial_run_id != best.run_id:
             had = self._client.get_run(trial_run_id).data.tags
             for key in (BEST_MODEL_TAG, BEST_VERSION_TAG):
                 if key in had:
@@ -291,7 +267,7 @@ def log_model(
         source_run_id=run_id,
         tags=dict(tags),
         params=dict(params),
-        model_type=_MODEL_TYPE,
+        model_type="keras",
     )
     try:
         _upload(client, run_id, model, folder)

@@ -1,17 +1,18 @@
-"""Writer of a sweep's MLflow runs, with secrets masked."""
+"""Writer of a sweep's MLflow runs, with secrets masked, and delivery of what a writer left."""
 
 import logging
-import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.secrets import mask_all, mask_secrets
 from tune_tf.tracking.names import MAX_EXPERIMENT_NAME_LENGTH, MAX_RUN_NAME_LENGTH, one_line
-from tune_tf.tracking.runs import SweepRuns, TrackedSweep, connect
-from tune_tf.tracking.writing.run_update import RunUpdate
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep
+from tune_tf.tracking.store import connect
+from tune_tf.tracking.writing.run_update import RunUpdate, now_ms
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import Writer
 
@@ -19,29 +20,26 @@ _logger = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 300.0
 _RUN_TIMEOUT_S = 30.0
+_SYNC_PATIENCE_S = 20.0
 
 
 class RunWriter:
     """Writer of a sweep's MLflow runs that masks secrets and returns run ids.
 
-    Updates put while it is closed are dropped.
-
-    Args:
-        sweep: Settings of the runs.
-        spool_path: Folder for unwritten updates; None to keep them in memory.
+    Updates put while it is closed are dropped. Without ``spool_path``, unwritten ones are kept in
+    memory.
     """
 
     def __init__(self, sweep: TrackedSweep, spool_path: Path | None = None) -> None:
         self.sweep = sweep
         self._spool_path = spool_path
         self._writer: Writer | None = None
-        self._runs: SweepRuns | None = None
         self._run_ids: dict[str, str] = {}
         self._waits_for_ids = spool_path is None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the open writer."""
-        return {**vars(self), "_writer": None, "_runs": None, "_run_ids": self.run_ids}
+        return {**vars(self), "_writer": None, "_run_ids": self.run_ids}
 
     @property
     def is_open(self) -> bool:
@@ -51,12 +49,13 @@ class RunWriter:
     @property
     def run_ids(self) -> dict[str, str]:
         """MLflow's run ids by trial id or :data:`PARENT`, for the runs created so far."""
-        return {**self._run_ids, **(self._runs.run_ids if self._runs is not None else {})}
+        runs = self._runs()
+        return {**self._run_ids, **(runs.run_ids if runs is not None else {})}
 
     def run_id_of(self, run: str) -> str | None:
         """Return a run's id; None while the writer has not created it."""
-        run_id = self._runs.run_id_of(run) if self._runs is not None else None
-        return run_id or self._run_ids.get(run)
+        runs = self._runs()
+        return (runs and runs.run_id_of(run)) or self._run_ids.get(run)
 
     def await_run_id(self, run: str) -> str | None:
         """Return a run's id once the writer has created the run; None if the store is down.
@@ -76,9 +75,9 @@ class RunWriter:
             SweepConflictError: Another process holds the spool.
         """
         self.sweep = replace(self.sweep, **changes)
-        self._run_ids, self._runs = dict(run_ids), None
+        self._run_ids = dict(run_ids)
         self._waits_for_ids = self._spool_path is None
-        self._writer = Writer(self._open_runs, self._spool())
+        self._writer = Writer(partial(_open_runs, self.sweep), self._spool())
 
     def put(self, run: str, **what: Any) -> None:
         """Queue an update of a run, given as fields of :class:`RunUpdate`."""
@@ -109,12 +108,10 @@ class RunWriter:
         if self._writer is not None:
             self._writer.close(_CLOSE_TIMEOUT_S)
         self._run_ids = self.run_ids
-        self._writer = self._runs = None
+        self._writer = None
 
-    def _open_runs(self) -> SweepRuns:
-        """Open the store; called in the writer's thread."""
-        self._runs = SweepRuns(connect(self.sweep.tracking_uri), self.sweep)
-        return self._runs
+    def _runs(self) -> SweepRuns | None:
+        return self._writer.runs if self._writer is not None else None
 
     def _spool(self) -> Spool | None:
         if self._spool_path is None:
@@ -149,6 +146,58 @@ def check_names(experiment_name: str, sweep_id: str | None) -> None:
         raise InvalidSettingsError(errors)
 
 
-def now_ms() -> int:
-    """Return the time, in milliseconds since the epoch."""
-    return int(time.time() * 1000)
+@dataclass(frozen=True)
+class Delivery:
+    """Result of delivering a spool to MLflow, in updates; those left stay in the spool.
+
+    ``num_refused`` counts values that MLflow rejected permanently; ``error`` is empty if nothing is
+    left.
+    """
+
+    num_delivered: int
+    num_left: int
+    num_refused: int
+    error: str = ""
+
+
+def deliver(
+    sweep: TrackedSweep, spool_path: Path, *, patience_s: float = _SYNC_PATIENCE_S
+) -> Delivery:
+    """Deliver a sweep's spool to MLflow; an empty or missing one is no error.
+
+    Settings in the spool replace those of ``sweep``, except for the tracking URI. Retries end
+    after ``patience_s`` seconds without any success.
+
+    Raises:
+        SweepConflictError: The sweep is running, and delivers its spool itself.
+    """
+    if not spool_path.is_dir():
+        return Delivery(0, 0, 0)
+    spool = Spool(spool_path)
+    if not (num_waiting := spool.num_entries):
+        spool.close()
+        return Delivery(0, 0, 0)
+    if spool.about:
+        sweep = TrackedSweep.from_dict(spool.about, sweep.tracking_uri)
+    writer = Writer(partial(_open_runs, sweep), spool, linger_s=0.0, patience_s=patience_s)
+    writer.close()
+    num_left = writer.num_left
+    error = writer.last_error if num_left else ""
+    return Delivery(num_waiting - num_left, num_left, writer.lost, error)
+
+
+def end_runs(sweep: TrackedSweep, spool_path: Path) -> list[str]:
+    """Mark the runs that a killed driver left running as interrupted; return MLflow's ids of them.
+
+    Raises:
+        SweepConflictError: The sweep is still running, so its spool is locked.
+    """
+    spool = Spool(spool_path)
+    try:
+        return _open_runs(sweep).end_running()
+    finally:
+        spool.close()
+
+
+def _open_runs(sweep: TrackedSweep) -> SweepRuns:
+    return SweepRuns(connect(sweep.tracking_uri), sweep)

@@ -4,8 +4,6 @@ A sweep uses this module in the writer's thread only, since loading MLflow and o
 takes seconds.
 """
 
-import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import mask_all
-from tune_tf.tracking.descriptions import DESCRIPTION_TAG
-from tune_tf.tracking.names import EXPLOITS, TIME_TOTAL, safe_file_name
-from tune_tf.tracking.uri import create_sqlite_store, sqlite_path
+from tune_tf.tracking.names import EXPLOITS, NUM_ENDED_METRIC, TIME_TOTAL, safe_file_name
+from tune_tf.tracking.store import sqlite_path
 from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Refusals
 from tune_tf.tracking.writing.run_update import (
+    DESCRIPTION_TAG,
     PARENT,
+    PARENT_RUN_TAG,
     STOP_REASON_TAG,
     SWEEP_ID_TAG,
     TRIAL_ID_TAG,
@@ -29,26 +28,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_logger = logging.getLogger(__name__)
-
 _PAGE = 1000
-_ENVIRONMENT = {
-    # MLflow would print a server's address for each run, with any password in it.
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    # The writer retries. MLflow's own retries would create a second run if the first response was
-    # lost, and delay the end of a sweep by minutes.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-}
-_NOISY = {
-    "alembic": logging.WARNING,
-    "mlflow.store.db.utils": logging.CRITICAL,  # logs tracebacks of raised errors
-    "mlflow.utils.git_utils": logging.ERROR,
-    "mlflow.tracking.context.registry": logging.ERROR,
-}
-_EXPERIMENT_TAGS = {
-    "mlflow.experimentKind": "custom_model_development"
-}  # selects the view in MLflow
+# Selects the view in MLflow.
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +42,6 @@ class TrackedSweep:
         tracking_uri: MLflow's store.
         experiment_name: MLflow experiment of all runs, created if missing.
         tags: Tags of all runs.
-        marker: Metric in every report of the parent run, if any.
         reopen: Whether runs of this sweep may exist already.
         trial_ids: Trials with a run at the last save of the sweep; None if it was never saved.
     """
@@ -69,7 +50,6 @@ class TrackedSweep:
     tracking_uri: str
     experiment_name: str
     tags: Mapping[str, str] = field(default_factory=dict)
-    marker: str | None = None
     reopen: bool = False
     trial_ids: frozenset[str] | None = None
 
@@ -86,30 +66,6 @@ class TrackedSweep:
         ids = data["trial_ids"]
         known = None if ids is None else frozenset(ids)
         return cls(**{**data, "tracking_uri": tracking_uri, "reopen": True, "trial_ids": known})
-
-
-def connect(tracking_uri: str) -> "MlflowClient":
-    """Load MLflow and open a store.
-
-    Sets environment variables that the user has not set: no telemetry, no printed address per run,
-    and one attempt of at most 30 seconds per HTTP request (``MLFLOW_HTTP_REQUEST_MAX_RETRIES``,
-    ``MLFLOW_HTTP_REQUEST_TIMEOUT``), since the writer retries itself.
-    """
-    if "DO_NOT_TRACK" not in os.environ:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    for name, level in _NOISY.items():
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(level)
-    # Imported late: it takes seconds.
-    from mlflow import MlflowClient
-
-    if path := sqlite_path(tracking_uri):
-        create_sqlite_store(path)
-    return MlflowClient(tracking_uri=tracking_uri)
 
 
 class SweepRuns:
@@ -156,6 +112,9 @@ class SweepRuns:
     def write(self, entry: RunUpdate) -> None:
         """Write an update, and remove from it the parts written."""
         run = self._run(entry)
+        if run.gone:
+            self._refusals.note(entry.size, "its run was deleted")
+            return
         run.write(entry)
         if entry.trials is not None:
             self._settle(entry.trials, entry.ends)
@@ -194,21 +153,7 @@ class SweepRuns:
         )
 
     def _search(self, condition: str = "") -> "list[Run]":
-        """Return the sweep's runs, the oldest first."""
-        runs: list[Run] = []
-        token = None
-        while True:
-            page = self._client.search_runs(
-                [self._experiment],
-                f"tags.`{SWEEP_ID_TAG}` = '{self._sweep.sweep_id}'{condition}",
-                max_results=_PAGE,
-                order_by=["attributes.start_time ASC"],
-                page_token=token,
-            )
-            runs.extend(page)
-            token = page.token
-            if not token:
-                return runs
+        return search_sweep(self._client, self._experiment, self._sweep.sweep_id, condition)
 
     def _find(self, condition: str = "") -> None:
         """Record existing runs; of two runs of one trial, prefer the one with data."""
@@ -264,7 +209,7 @@ class SweepRuns:
         )
 
     def _last_report(self, key: str, run: "Run") -> tuple[MetricPoint, int | None]:
-        marker = self._sweep.marker if key == PARENT else TIME_TOTAL
+        marker = NUM_ENDED_METRIC if key == PARENT else TIME_TOTAL  # in every report
         if marker not in run.data.metrics:
             return NO_POINT, None
         history = self._client.get_metric_history
@@ -280,7 +225,7 @@ class SweepRuns:
         tags = {**self._context(), **self._sweep.tags, SWEEP_ID_TAG: self._sweep.sweep_id}
         if entry.run != PARENT:
             tags[TRIAL_ID_TAG] = entry.run
-            tags["mlflow.parentRunId"] = self._open[PARENT].run_id
+            tags[PARENT_RUN_TAG] = self._open[PARENT].run_id
         self._unsure.add(entry.run)
         run = self._client.create_run(
             self._experiment,
@@ -324,6 +269,26 @@ def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:
     return any(known.get(key, value) != value for key, value in params.items())
 
 
+def search_sweep(
+    client: "MlflowClient", experiment_id: str, sweep_id: str, condition: str = ""
+) -> "list[Run]":
+    """Return a sweep's runs, the oldest first."""
+    runs: list[Run] = []
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment_id],
+            f"tags.`{SWEEP_ID_TAG}` = '{sweep_id}'{condition}",
+            max_results=_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        runs.extend(page)
+        token = page.token
+        if not token:
+            return runs
+
+
 def find_run_ids(client: "MlflowClient", experiment_name: str, sweep_id: str) -> dict[str, str]:
     """Return MLflow's ids of a sweep's runs, by trial id or :data:`PARENT`.
 
@@ -331,18 +296,7 @@ def find_run_ids(client: "MlflowClient", experiment_name: str, sweep_id: str) ->
     """
     experiment = client.get_experiment_by_name(experiment_name)
     found: dict[str, str] = {}
-    token = None
-    while experiment is not None:
-        page = client.search_runs(
-            [experiment.experiment_id],
-            f"tags.`{SWEEP_ID_TAG}` = '{sweep_id}'",
-            max_results=_PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        for run in page:
+    if experiment is not None:
+        for run in search_sweep(client, experiment.experiment_id, sweep_id):
             found.setdefault(run.data.tags.get(TRIAL_ID_TAG, PARENT), run.info.run_id)
-        token = page.token
-        if not token:
-            break
     return found

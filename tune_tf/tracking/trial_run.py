@@ -4,27 +4,60 @@ The driver creates the run and writes its parameters, metrics and status; user c
 files, text and tags from any node.
 """
 
-import contextlib
 import os
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.tracking.mlflow_internals import active_run
-from tune_tf.tracking.runs import connect
-from tune_tf.tracking.trial_tracking import NoTrialRunError, TrialTracking, trial_run_id
-from tune_tf.tracking.uri import sqlite_path
+from tune_tf.tracking.store import connect, sqlite_path
+from tune_tf.tracking.writing.run_update import PARENT_RUN_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _RESERVED = "tune_tf."
 _HTTP = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3"}  # a trial has no queue that retries
+_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_CONTEXT = ("mlflow.user", "mlflow.source.")  # user and code, the same for all runs of a sweep
+
+
+class NoTrialRunError(TuneTfError, RuntimeError):
+    """Missing MLflow run of a trial: tracking is off, or the store is unreachable."""
+
+
+@dataclass(frozen=True)
+class TrialTracking:
+    """Tracking settings of a sweep for the processes of its trials.
+
+    ``system_metrics`` tells trials to report the load of their machine and process; ``credentials``
+    are MLflow's environment variables for user, password or token, set where they are missing.
+    """
+
+    tracking_uri: str = field(repr=False)
+    experiment_name: str
+    sweep_id: str
+    system_metrics: bool = True
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Validate the values that identify a run."""
+        errors = [
+            f"{name} must not be empty"
+            for name in ("tracking_uri", "experiment_name", "sweep_id")
+            if not getattr(self, name)
+        ]
+        if "'" in self.sweep_id:
+            errors.append(f"sweep_id must be text without quotes, not {self.sweep_id!r}")
+        if errors:
+            raise InvalidSettingsError(errors)
 
 
 class TrialRun:
@@ -34,17 +67,14 @@ class TrialRun:
     etc.). It never ends the run or changes its status, which is up to the sweep. Errors of the
     store reach the caller.
 
-    Args:
-        client: MLflow's client of the store.
-        tracking_uri: The store; may contain a password.
-        run_id: MLflow's id of the run.
+    ``tracking_uri`` may contain a password.
     """
 
     def __init__(self, client: "MlflowClient", tracking_uri: str, run_id: str) -> None:
         self.client = client
         self.tracking_uri = tracking_uri
         self.run_id = run_id
-        self._entered: list[contextlib.ExitStack] = []
+        self._entered: list[ExitStack] = []
 
     def __repr__(self) -> str:
         """Return the run id only: the store's URI may contain a password."""
@@ -92,39 +122,25 @@ class TrialRun:
 
     def __enter__(self) -> Self:
         """Activate the run for fluent MLflow calls of this thread."""
-        with contextlib.ExitStack() as stack:
-            run = self.client.get_run(self.run_id)
-            stack.enter_context(active_run(run, self.tracking_uri))
-            self._entered.append(stack.pop_all())
+        stack = ExitStack()
+        stack.enter_context(active_run(self.client.get_run(self.run_id), self.tracking_uri))
+        self._entered.append(stack)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Restore the previous active run without ending this one."""
         self._entered.pop().close()
 
 
 @dataclass
 class _Trial:
-    """Trial of this process.
-
-    Args:
-        trial_id: Tune's id.
-        tracking: Tracking settings; None if the sweep is not tracked.
-        starting: Whether the trial is still starting, so that the driver has not created its run.
-        run_id: MLflow's id of the run, once found.
-        own_store: Whether the run is in a temporary store, where this process creates it.
-    """
+    """Trial of this process."""
 
     trial_id: str
-    tracking: TrialTracking | None
-    starting: bool = False
+    tracking: TrialTracking | None  # None if the sweep is not tracked
+    starting: bool = False  # the driver has not created its run
+    own_store: bool = False  # a temporary store, where this process creates the run
     run_id: str | None = None
-    own_store: bool = False
 
 
 class _Process:
@@ -133,38 +149,35 @@ class _Process:
     trial: _Trial | None = None
 
 
-_PROCESS = _Process()
-
-
 def enter_trial(trial_id: str, tracking: TrialTracking | None, *, starting: bool = False) -> None:
     """Set the trial of this process; ``starting`` if Tune is still waiting for its start."""
-    trial = _PROCESS.trial
+    trial = _Process.trial
     if trial is None or (trial.trial_id, trial.tracking) != (trial_id, tracking):
-        _PROCESS.trial = _Trial(trial_id, tracking, starting)
+        _Process.trial = _Trial(trial_id, tracking, starting)
     else:
         trial.starting = starting
 
 
 def leave_trial() -> None:
     """Unset the trial of this process."""
-    _PROCESS.trial = None
+    _Process.trial = None
 
 
-@contextlib.contextmanager
+@contextmanager
 def throwaway_run() -> Iterator[None]:
     """Provide a temporary MLflow run to workload code outside trials.
 
     Used to rebuild a trial's model for export or inspection: code that logs to its trial's run
     works, and the logged data is discarded.
     """
-    before = _PROCESS.trial
+    before = _Process.trial
     with tempfile.TemporaryDirectory(prefix="tune_tf-") as folder:
         tracking = TrialTracking(f"sqlite:///{folder}/mlflow.db", "throwaway", "throwaway")
-        _PROCESS.trial = _Trial("throwaway", tracking, own_store=True)
+        _Process.trial = _Trial("throwaway", tracking, own_store=True)
         try:
             yield
         finally:
-            _PROCESS.trial = before
+            _Process.trial = before
 
 
 def mlflow_run(
@@ -189,37 +202,103 @@ def mlflow_run(
     Raises:
         NoTrialRunError: No trial runs here, the sweep is not tracked, or the run cannot be found.
     """
-    trial = _PROCESS.trial
+    trial = _Process.trial
     if trial is None:
         raise NoTrialRunError(
             "tune_tf.mlflow_run() is for code that runs inside a trial: call it in load_data, "
             "build_model, train_step or a callback of a workload, while a sweep trains it"
         )
-    if trial.tracking is None:
+    tracking = trial.tracking
+    if tracking is None:
         raise NoTrialRunError(
             f"trial {trial.trial_id} is not tracked, so it has no MLflow run: give the sweep file "
             "an mlflow section, or tune_tf.trainable the tracking of your MLflowCallback"
         )
-    tracking = trial.tracking
     for name, value in {**tracking.credentials, **_HTTP}.items():
         os.environ.setdefault(name, value)
     if trial.own_store and trial.run_id is None:
-        trial.run_id = _made_in_own_store(tracking)
-    if trial.run_id is None:
-        trial.run_id = trial_run_id(
-            trial.trial_id,
-            tracking,
-            starting=trial.starting,
-            timeout_s=timeout_s,
-            clock=clock,
-            sleep=sleep,
-        )
+        trial.run_id = _create_in_own_store(tracking)
+    end, attempt = clock() + timeout_s, 0
+    while trial.run_id is None:
+        error: Exception | None = None
+        try:
+            trial.run_id = _find(trial, tracking)
+        except Exception as raised:  # noqa: BLE001  any error of a store may be transient
+            error = raised
+        if trial.run_id is None:
+            left = end - clock()
+            if left <= 0:
+                reason = _missing_reason(trial.trial_id, tracking, timeout_s, error)
+                raise NoTrialRunError(reason) from error
+            sleep(min(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)], left))
+            attempt += 1
     return TrialRun(connect(tracking.tracking_uri), tracking.tracking_uri, trial.run_id)
 
 
-def _made_in_own_store(tracking: TrialTracking) -> str:
+def _create_in_own_store(tracking: TrialTracking) -> str:
     client = connect(tracking.tracking_uri)
     path = sqlite_path(tracking.tracking_uri)
     files = None if path is None else path.with_name("artifacts").as_uri()
     experiment = client.create_experiment(tracking.experiment_name, artifact_location=files)
     return client.create_run(experiment).info.run_id
+
+
+def _find(trial: _Trial, tracking: TrialTracking) -> str | None:
+    """Return the id of a trial's run; None if the driver has not created it yet.
+
+    The driver creates the run once the trial has started. A trial that is still starting cannot
+    wait for that and creates the run itself; the driver adopts it.
+    """
+    path = sqlite_path(tracking.tracking_uri)
+    if path is not None and not path.exists():
+        return None  # MLflow would create an empty store, on a node without the sweep's file
+    client = connect(tracking.tracking_uri)
+    experiment = client.get_experiment_by_name(tracking.experiment_name)
+    if experiment is None:
+        return None
+    own = f"tags.`{SWEEP_ID_TAG}` = '{tracking.sweep_id}'"
+    runs = client.search_runs(
+        [experiment.experiment_id],
+        f"{own} AND tags.`{TRIAL_ID_TAG}` = '{trial.trial_id}'",
+        max_results=1,
+        order_by=["attributes.start_time DESC"],
+    )
+    if runs or not trial.starting:
+        return runs[0].info.run_id if runs else None
+    # The parent run is the oldest.
+    first = client.search_runs(
+        [experiment.experiment_id], own, max_results=1, order_by=["attributes.start_time ASC"]
+    )
+    if not first or TRIAL_ID_TAG in first[0].data.tags:
+        return None
+    tags = {key: tag for key, tag in first[0].data.tags.items() if key.startswith(_CONTEXT)}
+    tags[SWEEP_ID_TAG] = tracking.sweep_id
+    tags[TRIAL_ID_TAG] = trial.trial_id
+    tags[PARENT_RUN_TAG] = first[0].info.run_id
+    return client.create_run(experiment.experiment_id, tags=tags).info.run_id
+
+
+def _missing_reason(
+    trial_id: str, tracking: TrialTracking, timeout_s: float, error: Exception | None
+) -> str:
+    """Return why the run is missing and a remedy, without any password."""
+    path = sqlite_path(tracking.tracking_uri)
+    node = socket.gethostname()
+    if path is not None and not path.exists():
+        return (
+            f"the sweep keeps its MLflow runs in the file {path}, which is not on {node}: a SQLite "
+            "store serves one machine; start a server with `mlflow server` and set "
+            "tracking_uri to its address"
+        )
+    parts = urlsplit(tracking.tracking_uri)
+    store = path or f"{parts.scheme}://{parts.hostname or ''}"
+    if error is not None:
+        return (
+            f"the MLflow store {store} does not answer from {node} ({type(error).__name__}): check "
+            "that it is running and reachable from there"
+        )
+    return (
+        f"the MLflow store {store} has no run for trial {trial_id} of sweep {tracking.sweep_id} "
+        f"after {timeout_s:g} s: the sweep may be unable to write to it (see its log), or "
+        "may need longer: raise timeout_s"
+    )

@@ -11,7 +11,7 @@ from ray import tune
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError, one_of
 from tune_tf.parallelism import Asynchronous, Ensemble, Folds, Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
-from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.capacity import largest_node, num_trials, room_by_node
 from tune_tf.trainables.folds import FoldsTrainable

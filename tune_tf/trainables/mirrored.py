@@ -15,8 +15,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.events import TrialLog, log_path
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.mlflow_internals import stop_autologging
-from tune_tf.tracking.trial_run import enter_trial, leave_trial
-from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.tracking.trial_run import TrialTracking, enter_trial, leave_trial
 from tune_tf.trainables.epoch_result import epoch_result
 from tune_tf.trainables.memory.elastic import grown
 from tune_tf.trainables.memory.memory_saving import micro_batches_of

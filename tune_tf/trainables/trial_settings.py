@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tune_tf.resources import TrialResources
-from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.validation import Validation
 

@@ -26,7 +26,7 @@ CONFIG = {
 @pytest.fixture
 def store(empty_store, tmp_path, monkeypatch):
     """A fresh store with the runs of a sweep of two trials."""
-    from tune_tf.tracking.runs import connect
+    from tune_tf.tracking.store import connect
 
     monkeypatch.chdir(tmp_path)
     shutil.copy(empty_store, tmp_path / "mlflow.db")

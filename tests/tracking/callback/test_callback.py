@@ -82,7 +82,7 @@ def test_a_trial_that_the_time_budget_ended_before_it_started_has_no_run(
     callback.on_step_end(2, [trial])
     callback.on_experiment_end([trial])
     store = Store(client)
-    assert callback.outcomes == {"starting": Outcome.OUT_OF_BUDGET}
+    assert callback.outcome_tracker.outcomes == {"starting": Outcome.OUT_OF_BUDGET}
     assert (store.parent.info.status, store.children) == ("FINISHED", [])
 
 

@@ -49,7 +49,7 @@ def test_a_trial_that_is_ended_before_it_goes_on_has_that_end(callback_of, trial
 
     second = callback_of()
     second.set_state(state)
-    second.restore_outcomes({}, {"begun"})
+    second.outcome_tracker.restore_outcomes({}, {"begun"})
     second.setup()
     begun, never = trial_of("begun"), trial_of("never", 2.0)
     second.on_step_end(0, [begun, never])
@@ -79,7 +79,7 @@ def test_a_resume_with_nothing_left_to_run_settles_every_trial(
     second = callback_of()
     second.set_state(states[saved])
     ended = {"good": Outcome.COMPLETED, "bad": Outcome.PRUNED, "silent": Outcome.DIVERGED}
-    second.restore_outcomes({**ended, "never": Outcome.OUT_OF_BUDGET}, ended.keys())
+    second.outcome_tracker.restore_outcomes({**ended, "never": Outcome.OUT_OF_BUDGET}, ended.keys())
     second.setup()
     trials = [
         trial_of(trial.trial_id, trial.config["rate"], outcome.tune, trial.last_result)
@@ -89,7 +89,7 @@ def test_a_resume_with_nothing_left_to_run_settles_every_trial(
     second.on_experiment_end(trials)
 
     store = Store(client)
-    assert second.outcomes == {**ended, "never": Outcome.OUT_OF_BUDGET}
+    assert second.outcome_tracker.outcomes == {**ended, "never": Outcome.OUT_OF_BUDGET}
     assert second.run_ids() == {
         run.data.tags["tune_tf.trial_id"]: run.info.run_id for run in store.children
     }

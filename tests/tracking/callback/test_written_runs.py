@@ -100,12 +100,10 @@ def test_files_are_attached_to_the_parent_of_a_sweep_that_has_ended(
     page.write_text("<p>all of it</p>")
     ended = Store(client).parent.info
 
-    callback.attach({"report/report.html": page}, tags={"seen": "yes"}, metrics={"report/s": 2.0})
+    callback.attach({"report/report.html": page})
 
     parent = Store(client).parent
     assert (parent.info.status, parent.info.end_time) == ("FINISHED", ended.end_time)
-    assert parent.data.tags["seen"] == "yes"
-    assert parent.data.metrics["report/s"] == 2.0
     path = client.download_artifacts(parent.info.run_id, "report/report.html", str(tmp_path))
     assert Path(path).read_text() == "<p>all of it</p>"
     assert len(Store(client).children) == 1

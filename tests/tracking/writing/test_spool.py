@@ -11,7 +11,7 @@ import pytest
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
-from tune_tf.tracking.writing.spool import Spool, is_spool_locked
+from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import Writer
 
 ROOT = Path(__file__).parents[3]
@@ -19,6 +19,21 @@ ROOT = Path(__file__).parents[3]
 
 def result(run, step):
     return RunUpdate(run, 0, reports=[Report(step, 0, {"loss": 1.0})])
+
+
+def is_spool_locked(path):
+    """Return whether a process holds the spool, or has just left it locked."""
+    try:
+        file = os.open(path / "lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
 
 
 class Store:

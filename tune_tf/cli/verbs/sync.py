@@ -10,7 +10,7 @@ from tune_tf.cli.console import ExitCode, print_either
 from tune_tf.formatting import counted
 
 if TYPE_CHECKING:
-    from tune_tf.tracking.sync import Delivery
+    from tune_tf.tracking.run_writer import Delivery
 
 
 def close(

@@ -40,7 +40,7 @@ def time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Measur
 def _open_store() -> MeasuredOverhead:
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        from tune_tf.tracking.runs import connect
+        from tune_tf.tracking.store import connect
 
         path = Path(folder, "mlflow.db")
         connect(f"sqlite:///{path}").search_experiments()

@@ -8,10 +8,16 @@ from tune_tf.estimate.scaling.measurement import Measurement
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import mask_secrets
-from tune_tf.tracking.descriptions import DESCRIPTION_TAG
 from tune_tf.tracking.names import MAX_TAG_LENGTH, mlflow_key, mlflow_params, truncate
-from tune_tf.tracking.runs import SweepRuns, TrackedSweep, connect
-from tune_tf.tracking.writing.run_update import PARENT, STOP_REASON_TAG, Report, RunUpdate
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep
+from tune_tf.tracking.store import connect
+from tune_tf.tracking.writing.run_update import (
+    DESCRIPTION_TAG,
+    PARENT,
+    STOP_REASON_TAG,
+    Report,
+    RunUpdate,
+)
 
 SCALE_TAG = "tune_tf.scale"
 """Tag that marks a scaling run, as opposed to a sweep or trial; holds the sweep's name."""

@@ -28,7 +28,7 @@ from tune_tf.tune_internals.trimmed_trials import TrimTrials
 
 @dataclass(frozen=True)
 class SweepParts:
-    """Parts of a running sweep; the outcome tracker is the MLflow callback, if there is one."""
+    """Parts of a running sweep; the outcome tracker is that of the MLflow callback, if any."""
 
     folder: SweepFolder
     plan: SweepPlan
@@ -55,7 +55,7 @@ def sweep_callbacks(parts: SweepParts, export_process: ModelExportProcess) -> li
         # First: it adds outcome and cause to the results that the others read.
         BudgetLimit(config, parts.stopper, parts.outcome_tracker),
         # Next: later ones read outcomes and run ids from it.
-        parts.outcome_tracker,
+        parts.tracker or parts.outcome_tracker,
         # These need no other callback.
         SchedulerStateSaver(parts.scheduler),
         RecycleActors(),

@@ -19,8 +19,8 @@ from tune_tf.secrets import secret_values
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep.sweep_result import cause_in, trial_name
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
+from tune_tf.tracking.descriptions import trial_number
 from tune_tf.tracking.outcome_tracker import latest_result
-from tune_tf.tracking.tags import trial_number
 
 _PARAMS = "params.json"
 

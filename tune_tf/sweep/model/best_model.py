@@ -22,7 +22,7 @@ from tune_tf.sweep.model.retrained_run import RETRAINED
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import BestModel, BestModelRuns, FinalModel
-from tune_tf.tracking.runs import connect
+from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import TRIAL_ID_TAG
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _logged_best(
     best = BestModel(
         sweep_id=result.sweep_id,
         trial_id=trial.trial_id,
-        trial_run_id=trial_run_id,
+        run_id=trial_run_id,
         checkpoint=str(result.best_checkpoint),
         metric=result.objective.metric,
         value=result.best_value,

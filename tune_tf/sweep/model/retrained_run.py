@@ -14,11 +14,11 @@ from tune_tf.results import TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
 from tune_tf.sweep.model.export_process import ModelFolder
-from tune_tf.tracking.descriptions import DESCRIPTION_TAG
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import BEST_MODEL_TAG, log_model
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.writing.run_update import (
+    DESCRIPTION_TAG,
     PARENT,
     STOP_REASON_TAG,
     SWEEP_ID_TAG,

@@ -30,11 +30,7 @@ _PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "I
 
 
 class Refusals:
-    """Counter of values that MLflow rejects permanently; warns of the first.
-
-    Args:
-        over_http: Whether the store is a server, where a proxy may respond instead.
-    """
+    """Counter of values that MLflow rejects permanently; warns of the first."""
 
     def __init__(self, *, over_http: bool) -> None:
         self.num_values = 0
@@ -70,15 +66,8 @@ NO_POINT: MetricPoint = (0, -1)
 class OpenRun:
     """Open MLflow run that skips values it already has.
 
-    Args:
-        client: MLflow's client, or a substitute.
-        refusals: Counter of rejected values.
-        run_id: MLflow's id.
-        status: MLflow's status as last written.
-        params: Parameters of the run.
-        last: Point of the last report in the run.
-        last_ms: Time of that report, in milliseconds since the epoch; None if the report is known
-            to be complete.
+    ``status`` is MLflow's as last written, ``last`` the point of the last report, and ``last_ms``
+    its time in milliseconds since the epoch, or None if that report is known to be complete.
     """
 
     def __init__(
@@ -104,10 +93,6 @@ class OpenRun:
 
     def write(self, entry: RunUpdate) -> None:
         """Write an update, except the end of the run and the artifacts."""
-        if self.gone:
-            self._refusals.note(entry.size, "its run was deleted")
-            _empty(entry)
-            return
         if entry.reopen and self.status != "RUNNING":
             self._attempt(self._reopen)
         entry.reopen = False
@@ -136,7 +121,10 @@ class OpenRun:
 
     def _write_values(self, entry: RunUpdate) -> None:
         """Write parameters, metrics and tags, in requests within MLflow's limits."""
-        self._leave_known_params(entry)
+        known = self.params
+        # A parameter cannot change, a tag can.
+        entry.tags |= {key: v for key, v in entry.params.items() if known.get(key, v) != v}
+        entry.params = {key: v for key, v in entry.params.items() if key not in known}
         entry.reports = _new(entry.reports, self)
         groups = list(split_into_batches(entry.reports, MAX_METRICS_A_BATCH))
         entry.reports = [report for group in groups for report in group]
@@ -154,41 +142,34 @@ class OpenRun:
                 for key in sent:
                     del values[key]
 
-    def _leave_known_params(self, entry: RunUpdate) -> None:
-        for key, value in list(entry.params.items()):
-            known = self.params.get(key)
-            if known is not None:
-                del entry.params[key]
-                if known != value:  # a parameter cannot change, a tag can
-                    entry.tags[key] = value
-
     def _send(self, batch: dict[str, list[Any]]) -> None:
         """Log a batch; if MLflow rejects it, log all but the rejected values."""
         count = sum(len(values) for values in batch.values())
         if self.gone:
             self._refusals.note(count, "its run was deleted")
             return
-        try:
-            self._client.log_batch(self.run_id, **batch)
-        except Exception as error:
-            if not self._refusals.is_permanent(error):
-                raise
-            self.gone = self._is_gone()
-            if self.gone or count == 1:
-                self._refusals.note(count, error)
-                return
+        error = self._call(partial(self._client.log_batch, self.run_id, **batch))
+        if error is not None and (self.gone or count == 1):
+            self._refusals.note(count, error)
+        elif error is not None:
             for part in _parts(batch):
                 self._send(part)
 
     def _attempt(self, call: Callable[[], object]) -> None:
         """Make a call that writes one value; skip a rejected value."""
+        if (error := self._call(call)) is not None:
+            self._refusals.note(1, error)
+
+    def _call(self, call: Callable[[], object]) -> Exception | None:
+        """Make a call; return the error if MLflow rejects its values permanently."""
         try:
             call()
         except Exception as error:
             if not self._refusals.is_permanent(error):
                 raise
             self.gone = self._is_gone()
-            self._refusals.note(1, error)
+            return error
+        return None
 
     def _write_artifacts(self, entry: RunUpdate) -> None:
         for name, text in list(entry.texts.items()):
@@ -270,10 +251,3 @@ def _new(reports: list[Report], run: OpenRun) -> list[Report]:
 
 def _point(report: Report) -> MetricPoint:
     return int(report.metrics.get(EXPLOITS, 0)), report.step
-
-
-def _empty(entry: RunUpdate) -> None:
-    for values in (entry.params, entry.tags, entry.reports, entry.texts, entry.files, entry.ends):
-        values.clear()
-    entry.name = entry.status = entry.trials = None
-    entry.reopen = False

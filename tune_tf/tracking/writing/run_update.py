@@ -1,8 +1,9 @@
 """Update of one MLflow run, as plain data that can be merged."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 PARENT = ""
@@ -10,27 +11,21 @@ PARENT = ""
 
 SWEEP_ID_TAG = "tune_tf.sweep_id"
 TRIAL_ID_TAG = "tune_tf.trial_id"
-TRIAL_NAME_TAG = "tune_tf.trial_name"
+PARENT_RUN_TAG = "mlflow.parentRunId"
+DESCRIPTION_TAG = "mlflow.note.content"
 STOP_REASON_TAG = "tune_tf.stop_reason"
-FEASIBLE_TAG = "tune_tf.feasible"
 STOP_CAUSE_TAG = "tune_tf.stop_cause"
 
 
 @dataclass(frozen=True)
 class Report:
-    """Metrics of one step.
-
-    Args:
-        step: Training iteration or, for the parent, number of ended trials.
-        time_ms: Milliseconds since the epoch.
-        metrics: Values by name.
-        once: Whether to skip the report if the run has one of this step or a later one.
-    """
+    """Metrics of one step: a training iteration or, for the parent, the number of ended trials."""
 
     step: int
-    time_ms: int
+    time_ms: int  # since the epoch
     metrics: Mapping[str, float]
     once: bool = True
+    """Whether to skip the report if the run has one of this step or a later one."""
 
 
 @dataclass
@@ -81,15 +76,7 @@ class RunUpdate:
 
     def copy(self) -> "RunUpdate":
         """Return an independent copy."""
-        return replace(
-            self,
-            params=dict(self.params),
-            tags=dict(self.tags),
-            reports=list(self.reports),
-            texts=dict(self.texts),
-            files=dict(self.files),
-            ends=dict(self.ends),
-        )
+        return RunUpdate.from_json(self.to_json())
 
     def to_json(self) -> str:
         """Return the update as one line of JSON, with NaN and infinity as Python writes them."""
@@ -178,3 +165,8 @@ def _parts(report: Report, limit: int) -> Iterator[Report]:
         part = dict(items[start : start + limit])
         # The rest of a report must not be skipped because the run has its step.
         yield Report(report.step, report.time_ms, part, report.once and start == 0)
+
+
+def now_ms() -> int:
+    """Return the time, in milliseconds since the epoch."""
+    return int(time.time() * 1000)

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from tune_tf.atomic_files import append_line, write_atomically
 from tune_tf.errors import SweepConflictError
 from tune_tf.tracking.writing.run_update import RunUpdate
 
@@ -29,19 +29,12 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 @dataclass
 class _Segment:
-    """File of numbered updates, one per line.
-
-    Args:
-        path: The file, named by the number of its first update.
-        last: Number of its last update; 0 without one.
-        size: Size of its complete lines, in bytes.
-        count: Number of updates left by an earlier process.
-    """
+    """File of numbered updates, one per line, named by the number of the first."""
 
     path: Path
-    last: int = 0
-    size: int = 0
-    count: int = 0
+    last: int = 0  # number of the last update; 0 without one
+    size: int = 0  # of the complete lines, in bytes
+    count: int = 0  # updates left by an earlier process
 
 
 class Spool:
@@ -79,9 +72,12 @@ class Spool:
         self._mutex = threading.Lock()
         self._lock_file = _open_lock(path)
         self._file: int | None = None
-        self._reader: tuple[_Segment, BufferedReader] | None = None
+        self._position: tuple[_Segment | None, int] = None, 0
+        """File that is being read, and the number of bytes read of it."""
         try:
-            self.about = self._read_about() if about is None else self._write_about(about)
+            if about is not None:
+                write_atomically(path / _ABOUT, json.dumps(about, indent=2) + "\n", on_disk=False)
+            self.about = dict(about) if about is not None else self._read_about()
             self._segments = _found(path)
         except BaseException:
             os.close(self._lock_file)
@@ -97,20 +93,14 @@ class Spool:
         Raises:
             OSError: The disk is full or fails; the spool is unchanged.
         """
-        line = f'{{"n":{number},"entry":{entry.to_json()}}}\n'.encode()
+        line = f'{{"n":{number},"entry":{entry.to_json()}}}'.encode()
         with self._mutex:
             if self._file is None or self._segments[-1].size >= self._segment_bytes:
                 self._begin(number)
             segment, file = self._segments[-1], self._file
             assert file is not None  # noqa: S101 - for the type checker
-            try:
-                written = os.write(file, line)
-                if written < len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(segment.path))
-            except OSError:
-                os.ftruncate(file, segment.size)
-                raise
-            segment.size += written
+            append_line(file, line, segment.path)
+            segment.size += len(line) + 1
             segment.last = self.last = number
 
     def read(self, after: int, limit: int) -> list[tuple[int, RunUpdate]]:
@@ -137,10 +127,9 @@ class Spool:
         with self._mutex:
             while self._segments and self._segments[0].last < number:
                 segment = self._segments[0]
-                self._stop_reading(segment)
                 if self._file is not None and len(self._segments) == 1:
                     os.ftruncate(self._file, 0)
-                    segment.size = 0
+                    segment.size, self._position = 0, (None, 0)
                     return
                 segment.path.unlink(missing_ok=True)
                 del self._segments[0]
@@ -150,8 +139,6 @@ class Spool:
         with self._mutex:
             if self._lock_file < 0:
                 return
-            if self._reader is not None:
-                self._stop_reading(self._reader[0])
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
@@ -172,7 +159,7 @@ class Spool:
             os.close(self._file)
             self._file = None
         path = self.path / f"{number:012d}{_SUFFIX}"
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
         self._file = os.open(path, flags, 0o666)
         self._segments.append(_Segment(path))
 
@@ -182,28 +169,16 @@ class Spool:
             for segment in self._segments:
                 if segment.last <= after:
                     continue
-                if self._reader is None or self._reader[0] is not segment:
-                    if self._reader is not None:
-                        self._stop_reading(self._reader[0])
-                    self._reader = segment, segment.path.open("rb")
-                file = self._reader[1]
+                current, offset = self._position
                 lines: list[bytes] = []
-                while len(lines) < limit and file.tell() < segment.size:
-                    lines.append(file.readline())
+                with segment.path.open("rb") as file:
+                    file.seek(offset if current is segment else 0)
+                    while len(lines) < limit and file.tell() < segment.size:
+                        lines.append(file.readline())
+                    self._position = segment, file.tell()
                 if lines:
                     return lines
         return []
-
-    def _stop_reading(self, segment: _Segment) -> None:
-        if self._reader is not None and self._reader[0] is segment:
-            self._reader[1].close()
-            self._reader = None
-
-    def _write_about(self, about: Mapping[str, Any]) -> dict[str, Any]:
-        partial = self.path / f".{_ABOUT}"
-        partial.write_text(json.dumps(about, indent=2) + "\n")
-        partial.replace(self.path / _ABOUT)
-        return dict(about)
 
     def _read_about(self) -> dict[str, Any]:
         try:
@@ -213,29 +188,14 @@ class Spool:
         return about
 
 
-def is_spool_locked(path: Path) -> bool:
-    """Return whether a live process holds the spool, as far as the system can tell."""
-    try:
-        os.close(_open_lock(path, make=False))
-    except SweepConflictError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _open_lock(path: Path, *, make: bool = True) -> int:
+def _open_lock(path: Path) -> int:
     """Lock the spool against other processes; return the open lock file."""
-    flags = os.O_RDWR | (os.O_CREAT if make else 0)
     while True:
-        if make:
-            path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         try:
-            file = os.open(path / _LOCK, flags, 0o666)
+            file = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:
-            if make and path.parent.is_dir():
-                continue  # its last holder has just removed the folder
-            raise
+            continue  # its last holder has just removed the folder
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -251,12 +211,10 @@ def _open_lock(path: Path, *, make: bool = True) -> int:
                 raise
         with suppress(OSError):
             if os.path.samestat(os.fstat(file), (path / _LOCK).stat()):
-                if make:
-                    with suppress(OSError):  # only for the error message
-                        os.ftruncate(file, 0)
-                        os.pwrite(
-                            file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0
-                        )
+                holder = f"process {os.getpid()} on {socket.gethostname()}"
+                with suppress(OSError):  # only for the error message
+                    os.ftruncate(file, 0)
+                    os.pwrite(file, holder.encode(), 0)
                 return file
         os.close(file)  # removed by its last holder
 

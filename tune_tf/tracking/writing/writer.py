@@ -5,14 +5,16 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tune_tf.secrets import mask_secrets
 from tune_tf.tracking.names import one_line
 from tune_tf.tracking.writing.run_update import PARENT, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.update_queue import PendingUpdate, UpdateQueue
+
+if TYPE_CHECKING:
+    from tune_tf.tracking.runs import SweepRuns
 
 _logger = logging.getLogger(__name__)
 
@@ -24,39 +26,12 @@ _LONGEST_REST_S = 2.0
 _PATIENCE_S = 5.0
 _PATIENCE_WITHOUT_SPOOL_S = 60.0
 _ERROR_LENGTH = 200
-
-
-class Sink(Protocol):
-    """Destination of updates, created and used in the writer's thread only.
-
-    After an error or a kill, an update may be written again, in whole or in part.
-    """
-
-    def write(self, entry: RunUpdate) -> None:
-        """Write an update, and remove from it the parts written."""
-
-    @property
-    def num_refused(self) -> int:
-        """Number of values that the store rejected permanently; also removed from the update."""
-
-
-@dataclass(eq=False)
-class _Flush:
-    """Request of a waiting thread to write everything.
-
-    Args:
-        begun: Start, on the monotonic clock, in seconds.
-        ended: Set when the wait is over.
-        done: Whether everything is written.
-    """
-
-    begun: float
-    ended: threading.Event = field(default_factory=threading.Event)
-    done: bool = False
+_SHARE = 0.02
+"""Largest share of a core for the thread."""
 
 
 class Writer:
-    """Background thread that writes updates to a sink in batches and retries failures.
+    """Background thread that writes updates to MLflow in batches and retries failures.
 
     Updates put within ``linger_s`` are merged per run. Errors never reach the caller, and retries
     end only after :meth:`close`; the log has outages of the store.
@@ -66,14 +41,13 @@ class Writer:
     one, or while its disk is full, updates wait in memory, and :meth:`put` blocks at the limit.
 
     Args:
-        open_sink: Creates the sink, in the thread.
+        open_runs: Opens the sweep's runs, in the thread. After an error or a kill, an update may be
+            written to them again, in whole or in part.
         spool: Storage of unwritten updates; those of an earlier process are written first. The
             writer closes it.
         capacity: Most updates in memory before the thread takes them.
-        backlog: Most reports that the thread takes.
+        backlog: Most updates that the thread takes.
         linger_s: Seconds to collect updates before a write.
-        share: Largest share of a core for the thread, from 0 to 1; to keep it, the thread rests
-            for up to 2 seconds between writes, unless someone waits.
         delays_s: Seconds before each retry; the last one repeats.
         patience_s: Seconds to retry at the end without any success; by default 5 with a spool and
             60 without.
@@ -81,48 +55,43 @@ class Writer:
 
     def __init__(
         self,
-        open_sink: Callable[[], Sink],
+        open_runs: "Callable[[], SweepRuns]",
         spool: Spool | None = None,
         *,
         capacity: int = 1000,
         backlog: int = 4000,
         linger_s: float = 0.5,
-        share: float = 0.02,
         delays_s: Sequence[float] = (0.5, 2.0, 5.0, 15.0, 30.0),
         patience_s: float | None = None,
     ) -> None:
         self.lost = 0
-        self._open_sink = open_sink
-        self._sink: Sink | None = None
+        """Number of values that were not written."""
+        self.last_error = ""
+        """Text of the last error; empty without one."""
+        self._open_runs = open_runs
+        self.runs: SweepRuns | None = None
+        """The sweep's runs, once opened."""
         self._backlog_limit = backlog
         self._linger_s = linger_s
-        self._share = share
         self._resting_until = -math.inf
         self._delays_s = tuple(delays_s)
         default_s = _PATIENCE_S if spool is not None else _PATIENCE_WITHOUT_SPOOL_S
         self._patience_s = default_s if patience_s is None else patience_s
         self._backlog: dict[str, PendingUpdate] = {}
         self._succeeded = -math.inf
-        self._outages = 0
-        self._has_warned = False
+        self._has_failed = False
 
-        self._changed = (
-            threading.Condition()
-        )  # guards the attributes below, which several threads use
+        # Guards the attributes below, which several threads use.
+        self._changed = threading.Condition()
         self._queue = UpdateQueue(spool, capacity, self._changed)
         self._idle = True
-        self._flushes: list[_Flush] = []
+        self._num_waiting = 0
+        self._is_done = self._queue.is_empty
         self._closing: float | None = None
         self._abandoned = False
         self._down = False
-        self._last_error = ""
         self._thread = threading.Thread(target=self._run, name="tune_tf-tracking", daemon=True)
         self._thread.start()
-
-    @property
-    def last_error(self) -> str:
-        """Text of the last error; empty without one."""
-        return self._last_error
 
     @property
     def num_left(self) -> int:
@@ -135,14 +104,12 @@ class Writer:
         """Queue an update, which the writer then owns; block while memory is full."""
         with self._changed:
             while not self._queue.put(entry):
-                alive = self._thread.is_alive()
-                if alive and self._queue.put_in_memory(entry):
-                    break
-                if self._abandoned or not alive:
+                if self._abandoned or not self._thread.is_alive():
                     self.lost += entry.size
                     return
                 self._changed.notify_all()
                 self._changed.wait(_LOOK_AGAIN_S)
+            self._is_done = False
             if self._idle:
                 self._changed.notify_all()
 
@@ -156,43 +123,42 @@ class Writer:
 
         Without ``timeout_s``, waits until done, or for ``patience_s`` if the store is unavailable.
         """
-        flush = _Flush(time.monotonic())
-        end = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
-            if not self._thread.is_alive():
-                return self._queue.is_empty and not self._backlog
-            self._flushes.append(flush)
-            self._changed.notify_all()
-        while self._thread.is_alive():
-            left = end - time.monotonic()
-            if flush.ended.wait(max(0.0, min(left, _LOOK_AGAIN_S))) or left <= 0:
-                break
-        return flush.done
+        return self._hurry(timeout_s, _LOOK_AGAIN_S, lambda: False)
 
     def write_until(self, until: Callable[[], object], timeout_s: float) -> None:
         """Write without delay until a condition holds or ``timeout_s`` seconds are over.
 
         Returns earlier if the store is unavailable or everything is written.
         """
-        flush = _Flush(time.monotonic())
+        self._hurry(timeout_s, _GLANCE_S, lambda: self._down or until())
+
+    def _hurry(self, timeout_s: float | None, pause_s: float, until: Callable[[], object]) -> bool:
+        """Write without delay until a condition holds; return whether everything is written."""
+        begun = time.monotonic()
+        end = math.inf if timeout_s is None else begun + timeout_s
         with self._changed:
-            self._flushes.append(flush)
+            self._num_waiting += 1
             self._changed.notify_all()
-        while self._thread.is_alive() and not self._down and not until():
-            if flush.ended.wait(_GLANCE_S) or time.monotonic() - flush.begun >= timeout_s:
-                break
-        with self._changed:
-            if flush in self._flushes:
-                self._flushes.remove(flush)
+            try:
+                while not self._is_done and self._thread.is_alive() and not until():
+                    now = time.monotonic()
+                    if now >= end or self._is_hopeless(begun, now):
+                        break
+                    self._changed.wait(min(end - now, pause_s))
+            finally:
+                self._num_waiting -= 1
+            return self._is_done
 
     def close(self, timeout_s: float | None = None) -> None:
         """Write all updates, stop the thread, and warn once about unwritten ones.
 
         The thread is abandoned after ``timeout_s`` seconds.
         """
+        if self._abandoned:
+            return
         begun = time.monotonic()
         with self._changed:
-            self._closing = begun if self._closing is None else self._closing
+            self._closing = begun
             self._changed.notify_all()
         end = math.inf if timeout_s is None else begun + timeout_s
         while self._thread.is_alive() and time.monotonic() < end:
@@ -202,11 +168,7 @@ class Writer:
             self._thread.join(max(0.0, min(end - time.monotonic(), _LOOK_AGAIN_S)))
         self._abandoned = True
         self._queue.close()
-        if not self._has_warned:
-            self._has_warned = True
-            self._warn_of_unwritten()
-
-    # Methods that run in the thread.
+        self._warn_of_unwritten()
 
     def _run(self) -> None:
         while True:
@@ -215,7 +177,7 @@ class Writer:
             begun_s = time.thread_time()
             self._take()
             self._deliver()
-            rest_s = (time.thread_time() - begun_s) / self._share
+            rest_s = (time.thread_time() - begun_s) / _SHARE
             self._resting_until = time.monotonic() + min(rest_s, _LONGEST_REST_S)
             if self._acknowledge():
                 return
@@ -225,13 +187,13 @@ class Writer:
         while True:
             now = time.monotonic()
             due = min((pending.due for pending in self._backlog.values()), default=math.inf)
-            hurry = self._closing is not None or self._flushes
+            hurry = self._closing is not None or self._num_waiting
             if not self._queue.is_empty and self._has_room():
                 arrived = now if arrived is None else arrived
                 urgent = hurry or self._queue.is_full
                 gathered = max(arrived + self._linger_s, self._resting_until)
                 due = min(due, now if urgent else gathered)
-            elif hurry and not self._backlog:
+            elif not self._backlog and (self._closing is not None or not self._is_done):
                 due = now
             if hurry:
                 due = min(due, self._urgent_due(now))
@@ -248,7 +210,7 @@ class Writer:
         return min((pending.due for pending in self._backlog.values()), default=math.inf)
 
     def _has_room(self) -> bool:
-        return sum(pending.weight for pending in self._backlog.values()) < self._backlog_limit
+        return sum(pending.count for pending in self._backlog.values()) < self._backlog_limit
 
     def _take(self) -> None:
         now = time.monotonic()
@@ -271,101 +233,90 @@ class Writer:
             if self._abandoned:
                 return
             pending = self._backlog[run]
-            if pending.reconciles and any(
-                not other.has_only_artifacts
-                for other in self._backlog.values()
-                if other is not pending
-            ):
+            others = (each for each in self._backlog.values() if each is not pending)
+            if pending.reconciles and not all(each.has_only_artifacts for each in others):
                 # It would mark runs as interrupted that the other updates have not ended yet.
                 pending.due = pending.not_before = now + min(self._delays_s[0], _LOOK_AGAIN_S)
                 continue
             if failures < _FAILURES_OF_A_STORE_DOWN:
-                before = pending.size
                 try:
-                    while pending.entries:
-                        self._opened().write(pending.entries[0])
-                        pending.entries.popleft()
+                    self._write(pending)
                 except Exception as raised:  # noqa: BLE001 - training continues after any error
                     error = raised
-                    if pending.size < before:  # a part of it was written
-                        pending.attempts = 0
-                        self._succeeded = time.monotonic()
                 else:
                     failures = 0
-                    self._finish_entries(run)
                     continue
             failures += 1
             self._failed(pending, error)
 
-    def _opened(self) -> Sink:
-        if self._sink is None:
-            self._sink = self._open_sink()
-        return self._sink
-
-    def _finish_entries(self, run: str) -> None:
+    def _write(self, pending: PendingUpdate) -> None:
+        before, run = pending.size, pending.entries[0].run
+        try:
+            while pending.entries:
+                if self.runs is None:
+                    self.runs = self._open_runs()
+                self.runs.write(pending.entries[0])
+                pending.entries.popleft()
+        except Exception:
+            if pending.size < before:  # a part of it was written
+                pending.attempts = 0
+                self._succeeded = time.monotonic()
+            raise
         self._succeeded = time.monotonic()
         with self._changed:
             self._queue.mark_written(run, self._backlog.pop(run).last)
-        if self._down and not any(pending.attempts for pending in self._backlog.values()):
+        if self._down and not any(other.attempts for other in self._backlog.values()):
             self._down = False
             _logger.info("MLflow is available again; writing the backlog")
 
     def _failed(self, pending: PendingUpdate, error: Exception) -> None:
         pending.attempts += 1
         pending.due = time.monotonic() + self._delay_s(pending)
-        self._note_failure(error, first=pending.attempts == 1)
+        self.last_error = one_line(mask_secrets(str(error)), _ERROR_LENGTH)
+        _logger.debug("Writing to MLflow failed: %s: %s", type(error).__name__, self.last_error)
+        if self._down or (pending.attempts == 1 and self._has_failed):
+            return  # warn only once about intermittent failures
+        self._down = self._has_failed = True
+        _logger.warning("MLflow is not available; training continues: %s", self.last_error)
 
     def _delay_s(self, pending: PendingUpdate) -> float:
         return self._delays_s[min(pending.attempts, len(self._delays_s)) - 1]
-
-    def _note_failure(self, error: Exception, *, first: bool = False) -> None:
-        self._last_error = one_line(mask_secrets(str(error)), _ERROR_LENGTH)
-        _logger.debug("Writing to MLflow failed: %s: %s", type(error).__name__, self._last_error)
-        if self._down or (first and self._outages):
-            return  # warn only once about intermittent failures
-        self._down = True
-        self._outages += 1
-        _logger.warning("MLflow is not available; training continues: %s", self._last_error)
 
     def _acknowledge(self) -> bool:
         """Remove written updates from the spool and release waiters; return whether to stop."""
         with self._changed:
             first = [pending.first for pending in self._backlog.values()]
             self._queue.discard_below(min([*first, self._queue.last_taken + 1]))
-            done = not self._backlog and self._queue.is_empty
-            now = time.monotonic()
-            for flush in self._flushes.copy():
-                if done or self._is_hopeless(flush.begun, now):
-                    flush.done = done
-                    flush.ended.set()
-                    self._flushes.remove(flush)
-            if self._abandoned:
-                return True
-            return self._closing is not None and (done or self._is_hopeless(self._closing, now))
+            self._is_done = not self._backlog and self._queue.is_empty
+            self._changed.notify_all()
+            if self._closing is None or self._abandoned:
+                return self._abandoned
+            return self._is_done or self._is_hopeless(self._closing, time.monotonic())
 
     def _is_hopeless(self, begun: float, now: float) -> bool:
         failing = any(pending.attempts for pending in self._backlog.copy().values())
         return failing and now - max(begun, self._succeeded) >= self._patience_s
 
     def _warn_of_unwritten(self) -> None:
-        num_kept = self.num_left - self._queue.num_unwritten
+        in_memory = self.unwritten()
+        num_kept = self.num_left - len(in_memory)
         if (path := self._queue.spool_path) is not None and num_kept > 0:
             _logger.warning(
                 "%d entries of the sweep have not been written to MLflow%s; they are kept in %s. "
                 "Deliver them with:  tune-tf sync %s",
                 num_kept,
-                f" ({self._last_error})" if self._down else "",
+                f" ({self.last_error})" if self._down else "",
                 path,
                 path.parent,
             )
-        if self._sink is not None:
-            self.lost += self._sink.num_refused
-        if self._queue.num_unwritten and self._thread.is_alive():
+        if self.runs is not None:
+            self.lost += self.runs.num_refused
+        if in_memory and self._thread.is_alive():
             _logger.warning(
                 "MLflow did not accept all entries in time; the sweep's runs may be incomplete"
             )
         else:
-            self.lost += sum(entry.size for entry in self.unwritten())
+            self.lost += sum(entry.size for entry in in_memory)
         if self.lost:
             _logger.warning(
                 "%d values could not be written to MLflow; the sweep's own results contain them",

@@ -22,8 +22,7 @@ from tune_tf.events import TrialLog
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.mlflow_internals import stop_autologging
-from tune_tf.tracking.trial_run import enter_trial, leave_trial
-from tune_tf.tracking.trial_tracking import TrialTracking
+from tune_tf.tracking.trial_run import TrialTracking, enter_trial, leave_trial
 from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.trainables.mirrored import make_system_metrics
 from tune_tf.trainables.multi_process.checkpoint_files import (

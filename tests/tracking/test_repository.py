@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-from tune_tf.tracking.provenance import GIT_COMMIT, GIT_DIRTY_TAG, Repository
+from tune_tf.tracking.environment import GIT_COMMIT, GIT_DIRTY_TAG, Repository
 
 
 @pytest.fixture

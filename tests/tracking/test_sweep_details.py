@@ -19,7 +19,7 @@ def trial(tmp_path):
 
 
 def test_a_trial_is_told_with_its_numbers_and_what_it_reserves(trial):
-    from tune_tf.tracking.tags import SweepDetails
+    from tune_tf.tracking.descriptions import SweepDetails
 
     details = SweepDetails(optuna_number={"t1": 17}.get)
     assert details.start_tags(trial) == {
@@ -31,7 +31,7 @@ def test_a_trial_is_told_with_its_numbers_and_what_it_reserves(trial):
 
 
 def test_what_a_sweep_does_not_know_is_left_out(trial):
-    from tune_tf.tracking.tags import SweepDetails
+    from tune_tf.tracking.descriptions import SweepDetails
 
     assert "tune_tf.optuna_number" not in SweepDetails().start_tags(trial)
     assert SweepDetails().end_tags({"training_iteration": 5}) == {}
@@ -42,7 +42,7 @@ def test_what_a_sweep_does_not_know_is_left_out(trial):
     ("iteration", "rung"), [(1, {}), (2, {"tune_tf.rung": "2"}), (7, {"tune_tf.rung": "6"})]
 )
 def test_the_rung_is_the_highest_that_was_reached(iteration, rung):
-    from tune_tf.tracking.tags import SweepDetails
+    from tune_tf.tracking.descriptions import SweepDetails
 
     details = SweepDetails(rungs=lambda: (2, 6, 18))
     assert details.end_tags({"training_iteration": iteration}) == rung
@@ -60,7 +60,7 @@ def test_the_rung_is_the_highest_that_was_reached(iteration, rung):
 def test_reserved_devices_are_told_over_all_bundles(trial, bundles, devices):
     from ray.tune import PlacementGroupFactory
 
-    from tune_tf.tracking.tags import reserved_devices
+    from tune_tf.tracking.descriptions import reserved_devices
 
     trial.update_resources(PlacementGroupFactory(bundles))
     assert reserved_devices(trial) == devices
@@ -75,6 +75,6 @@ def test_reserved_devices_are_told_over_all_bundles(trial, bundles, devices):
     ],
 )
 def test_the_node_is_told_by_name_and_address(result, node):
-    from tune_tf.tracking.tags import node_name
+    from tune_tf.tracking.descriptions import node_name
 
     assert node_name(result) == node

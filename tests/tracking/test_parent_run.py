@@ -1,0 +1,85 @@
+import pytest
+
+from tune_tf.constraint import Constraint
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.tracking.descriptions import BestTrial, SweepDetails
+from tune_tf.tracking.parent_run import ParentRun
+
+
+def parent_of(objective, constraints=(), state=None):
+    return ParentRun(objective, constraints, SweepDetails(), state or {})
+
+
+@pytest.fixture
+def parent():
+    return parent_of(Objective("loss", "min"))
+
+
+def end(parent, trial_id, loss, outcome=Outcome.COMPLETED):
+    return parent.record_end(trial_id, f"trial {trial_id}", {"lr": loss}, outcome, {"loss": loss})
+
+
+def test_the_best_trial_is_tagged_with_its_config(parent):
+    assert end(parent, "a", 2.0)
+    assert end(parent, "b", 1.0)
+    assert not end(parent, "c", 3.0)
+    assert parent.best == BestTrial("b", "trial b", 1.0, {"lr": 1.0})
+    assert parent.best_tags() == {
+        "tune_tf.best_trial_id": "b",
+        "tune_tf.best_config": '{"lr": 1.0}',
+    }
+
+
+def test_without_any_finite_value_there_is_no_best(parent):
+    assert not end(parent, "a", float("nan"))
+    assert parent.best_tags() == {}
+
+
+def test_the_live_metrics_are_those_that_changed_and_how_many_ended(parent):
+    end(parent, "a", 2.0)
+    outcomes = {"a": Outcome.COMPLETED, "x": Outcome.INTERRUPTED}
+    first = parent.live_metrics(outcomes, best=True)
+    second = parent.live_metrics({**outcomes, "b": Outcome.PRUNED}, best=False)
+    assert first == {"trials/completed": 1.0, "best/loss": 2.0, "trials/ended": 1.0}
+    assert second == {"trials/pruned": 1.0, "trials/ended": 2.0}
+    assert list(second)[-1] == "trials/ended"
+
+
+def test_at_the_end_only_changed_counts_are_logged(parent):
+    outcomes = {"a": Outcome.COMPLETED, "x": Outcome.INTERRUPTED}
+    parent.live_metrics(outcomes, best=False)
+    assert parent.final_metrics(outcomes) == {"trials/interrupted": 1.0}
+
+
+def test_after_a_resume_counts_of_zero_are_logged_too():
+    parent = parent_of(None, state=parent_of(None).state())
+    assert parent.final_metrics({}) == {f"trials/{each.value}": 0.0 for each in Outcome}
+
+
+@pytest.mark.parametrize(("mode", "best"), [("min", (1.0, 2)), ("max", (3.0, 1))])
+def test_the_best_report_of_a_running_trial_is_kept(mode, best):
+    parent = parent_of(Objective("loss", mode))
+    for step, loss in enumerate([3.0, 1.0, float("nan"), 1.0], start=1):
+        parent.record_report("a", step, {"loss": loss})
+    assert parent.best_report("a") == best
+
+
+def test_a_resume_goes_on_from_the_state():
+    objective, constraints = Objective("loss", "min"), [Constraint("loss", ">=", 0.5)]
+    first = parent_of(objective, constraints)
+    first.record_report("running", 1, {"loss": 4.0})
+    end(first, "a", 2.0)
+    end(first, "infeasible", 0.1)
+    second = parent_of(objective, constraints, first.state())
+    assert second.best == first.best == BestTrial("a", "trial a", 2.0, {"lr": 2.0})
+    assert second.best_report("running") == (4.0, 1)
+    assert not end(second, "b", 3.0)
+
+
+def test_after_a_resume_all_counts_are_logged_at_the_end():
+    """MLflow skips a step that it has, so an earlier count may be missing there."""
+    parent = parent_of(None, state=parent_of(None).state())
+    outcomes = {"a": Outcome.COMPLETED}
+    parent.live_metrics(outcomes, best=False)
+    assert parent.final_metrics(outcomes)["trials/completed"] == 1.0
