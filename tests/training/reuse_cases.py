@@ -16,9 +16,6 @@ from typing import Any
 
 import keras
 import numpy as np
-
-from tune_tf.data import rows_of
-from tune_tf.testing.reuse_contract import Reuse, compare_runs
 from reuse_values import (
     ALONGSIDE,
     BY_NAME,
@@ -29,6 +26,9 @@ from reuse_values import (
     ORDINARY,
     WORDS,
 )
+
+from tune_tf.data import rows_of
+from tune_tf.testing.reuse_contract import Reuse, compare_runs
 from tune_tf.training.core.seeds import seed_everything
 from tune_tf.workload import Config, Data, Workload
 
@@ -367,7 +367,7 @@ def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
             logs = model.train_step(batch)
             if not np.isfinite(float(logs["loss"])):
                 return ValueError(f"the loss is {float(logs['loss'])}")
-        except Exception as error:  # noqa: BLE001  any error means that it does not work
+        except Exception as error:
             return error
         return None
 

@@ -31,7 +31,7 @@ from tune_tf.training.core.variable_names import variable_names
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.reuse.reuse_check import SWITCH
-from tune_tf.workload import Config, Data, Workload
+from tune_tf.workload import Config, Workload
 
 Result = TypeVar("Result")
 
