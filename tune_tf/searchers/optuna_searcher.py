@@ -38,7 +38,7 @@ from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
 from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flat, nested
 from tune_tf.tune_internals import controller
-from tune_tf.tune_internals.trial_ends import asks_for_more, observe_stops, run_id_of
+from tune_tf.tune_internals.controller import asks_for_more, observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher
@@ -20,6 +19,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.simulation.problem import Problem
 from tune_tf.space import flat
+from tune_tf.tune_internals.controller import controlled_by
 
 _JITTER: Final = 0.1
 
@@ -153,22 +153,15 @@ class VirtualController:
         Returns:
             Whether all trials have ended.
         """
-        while True:
-            while self._fill():
-                pass
-            run = self._next_run()
-            if run is None:
-                return all(trial.is_finished() for trial in self._trials)
-            if not self._process_result(run):
-                return False
-
-    @property  # type: ignore[misc]  # object's is writable, this one is not
-    def __class__(self) -> type:
-        """Ray's controller class, as with a mock that has a spec.
-
-        tune_tf's searcher looks for a controller among its callers to read what Tune does not pass.
-        """
-        return TuneController
+        with controlled_by(self):
+            while True:
+                while self._fill():
+                    pass
+                run = self._next_run()
+                if run is None:
+                    return all(trial.is_finished() for trial in self._trials)
+                if not self._process_result(run):
+                    return False
 
     # Interface for schedulers.
 

@@ -8,10 +8,10 @@ from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.events import TrialEvents
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, Outcome
+from tune_tf.outcome_rules import error_cause
 from tune_tf.results import TrialResult, kept_metrics
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
-from tune_tf.tracking.run_outcome import error_cause
 from tune_tf.tracking.tags import trial_number
 
 

@@ -1,22 +1,22 @@
 """Updates of the sweep's parent run: progress, best trial, search space."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ray.tune.experiment import Trial
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.tracking import run_outcome
 from tune_tf.tracking.descriptions import DESCRIPTION_TAG, sweep_description
 from tune_tf.tracking.names import MAX_TAG_LENGTH, mlflow_key, mlflow_params, truncate
 from tune_tf.tracking.progress_summary import BEST_TRIAL_TAG, ProgressSummary
 from tune_tf.tracking.run_writer import now_ms
 from tune_tf.tracking.tags import SweepDetails
 from tune_tf.tracking.writing.run_update import Report
-from tune_tf.tune_internals.trial_ends import asks_for_more
+from tune_tf.tune_internals.controller import asks_for_more
 
 _BEST_CHECKPOINT = "tune_tf.best_checkpoint"
+_FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 
 
 class ParentRun:
@@ -71,7 +71,7 @@ class ParentRun:
         time_ms = now_ms()
         ended = [outcomes[t.trial_id] for t in trials if t.trial_id in outcomes]
         interrupted = not trials or len(ended) < len(trials) or asks_for_more()
-        status = run_outcome.sweep_status(ended, interrupted=interrupted)
+        status = sweep_status(ended, interrupted=interrupted)
         params: dict[str, str] = {}
         tags = self._summary.tags()
         best = next((t for t in trials if t.trial_id == tags.get(BEST_TRIAL_TAG)), None)
@@ -105,3 +105,10 @@ class ParentRun:
             space=space.to_dict() if space is not None else None,
             resume_with=self._details.resume_with,
         )
+
+
+def sweep_status(outcomes: Collection[Outcome], *, interrupted: bool) -> str:
+    """Return the parent run's MLflow status; ``interrupted`` if some trials have not ended."""
+    if interrupted or Outcome.INTERRUPTED in outcomes:
+        return "KILLED"
+    return "FAILED" if outcomes and _FAILURES.issuperset(outcomes) else "FINISHED"
