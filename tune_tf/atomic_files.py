@@ -1,25 +1,36 @@
-"""Atomic writes: a crash or a full disk leaves no partial file."""
+"""Atomic writes and locks of files: a crash or a full disk leaves no partial file."""
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
-def write_atomically(path: Path, text: str, *, on_disk: bool = True) -> None:
+
+def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) -> None:
     """Write a file atomically: a crash leaves the old file or the new one.
 
     Args:
         path: The file.
-        text: Its content.
+        content: Its content; text is encoded as UTF-8.
         on_disk: Whether to sync to disk, so that a power failure leaves no partial file either.
+
+    Raises:
+        OSError: Writing failed; the old file remains.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        if on_disk:
-            os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            if on_disk:
+                os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError:
+        if partial.is_file():
+            partial.unlink()
+        raise
 
 
 def append_line(file: int, line: bytes, path: Path) -> None:
@@ -40,3 +51,29 @@ def append_line(file: int, line: bytes, path: Path) -> None:
     if os.write(file, data) < len(data):
         os.ftruncate(file, size)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def lock_file(file: int, *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; return whether its file system has locks at all.
+
+    The system releases the lock when the process ends in any way.
+
+    Raises:
+        BlockingIOError: Another process holds the lock.
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder's entries to disk, so that a power failure loses no new file."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -34,7 +34,7 @@ class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
 
     settings: HyperbandSettings | BohbSettings
 
-    def __init__(self, objective: Objective, settings: HyperbandSettings) -> None:
+    def __init__(self, objective: Objective, settings: HyperbandSettings | BohbSettings) -> None:
         """Create Ray's scheduler."""
         HyperBandScheduler.__init__(
             self,
@@ -96,18 +96,6 @@ class BohbScheduler(HyperbandScheduler, HyperBandForBOHB):
         objective: The metric that trials are compared by.
         settings: Positions of the milestones.
     """
-
-    def __init__(self, objective: Objective, settings: BohbSettings) -> None:
-        """Create Ray's scheduler."""
-        HyperBandForBOHB.__init__(
-            self,
-            time_attr=TRAINING_ITERATION,
-            metric=objective.metric,
-            mode=objective.mode,
-            max_t=settings.max_t,
-            reduction_factor=settings.reduction_factor,
-        )
-        self._configure(objective, settings)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Return the decision of Ray's scheduler."""

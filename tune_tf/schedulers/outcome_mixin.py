@@ -16,7 +16,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from tune_tf.config import SchedulerSettings
 from tune_tf.config.scheduler_settings import LimitedSettings
-from tune_tf.errors import InvalidSettingsError, UnknownMetricError
+from tune_tf.errors import UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import divergence_cause, infer_outcome
@@ -74,17 +74,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         Raises:
             InvalidSettingsError: It names another metric or mode.
         """
-        given = Objective(metric or self.objective.metric, mode or self.objective.mode)  # type: ignore[arg-type]
-        if given != self.objective:
-            raise InvalidSettingsError(
-                [
-                    (
-                        f"tune.run was given metric={metric!r}, mode={mode!r}, but the scheduler "
-                        f"was created for metric={self.objective.metric!r}, "
-                        f"mode={self.objective.mode!r}; leave them out of tune.run"
-                    )
-                ]
-            )
+        self.objective.check_given(metric, mode, "scheduler")
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:

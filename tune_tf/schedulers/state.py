@@ -8,7 +8,6 @@ all trials exist again: Tune adds restored trials before it asks the scheduler a
 import io
 import os
 import pickle
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from ray import cloudpickle
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
+from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SchedulerSettings
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
@@ -80,15 +80,8 @@ class ResumeMixin(TrialScheduler):
 
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Write the state to a file atomically."""
-        path = Path(checkpoint_path)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                pickle.dump(self._saved_state or self._snapshot(), file)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        state = pickle.dumps(self._saved_state or self._snapshot())
+        write_atomically(Path(checkpoint_path), state, on_disk=False)
 
     def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Load a state that :meth:`save` wrote; it takes effect once Tune has added its trials.

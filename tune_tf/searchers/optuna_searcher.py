@@ -181,7 +181,7 @@ class OptunaSearcher(Searcher):
         Raises:
             InvalidSettingsError: The metric or mode is not the first objective's.
         """
-        self.criteria.check_given(metric, mode)
+        self.criteria.leading.check_given(metric, mode, "searcher")
         stop = spec.get("stop")
         self._stop = dict(stop) if isinstance(stop, Mapping) else {}
         _, searched, grids = parse_spec_vars(config or {})

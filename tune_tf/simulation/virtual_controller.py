@@ -9,6 +9,7 @@ at once.
 import heapq
 from collections.abc import Callable, Iterator, KeysView
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -41,13 +42,6 @@ class VirtualCheckpoint:
         return self
 
 
-@dataclass(frozen=True)
-class VirtualStorage:
-    """Storage folder for the notes of Ray's population based schedulers, under Ray's name."""
-
-    experiment_driver_staging_path: str
-
-
 class VirtualSearch:
     """Replacement for Tune's ``SearchGenerator`` that creates trials from the searcher's proposals.
 
@@ -55,6 +49,7 @@ class VirtualSearch:
         searcher: Searcher with a limit of concurrent trials.
         num_samples: Number of trials to create; None for no limit.
         max_t: Iteration at which Tune stops a trial, as with ``tune.run(stop=...)``.
+        folder: For the notes of Ray's population based schedulers.
     """
 
     def __init__(
@@ -62,12 +57,12 @@ class VirtualSearch:
         searcher: ConcurrencyLimiter,
         num_samples: int | None,
         max_t: int,
-        storage: VirtualStorage,
+        folder: str,
     ) -> None:
         self.searcher = searcher
         self._num_samples = num_samples
         self._max_t = max_t
-        self._storage = storage
+        self._storage = SimpleNamespace(experiment_driver_staging_path=folder)
         self._num_made = 0
         self._finished = False
 

@@ -16,7 +16,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.simulation.problem import Problem
-from tune_tf.simulation.virtual_controller import VirtualController, VirtualSearch, VirtualStorage
+from tune_tf.simulation.virtual_controller import VirtualController, VirtualSearch
 
 
 class StopReason(enum.Enum):
@@ -182,7 +182,7 @@ def simulate(
 
     limited = ConcurrencyLimiter(searcher, concurrent)
     with tempfile.TemporaryDirectory() as folder, _seeded(seed):
-        search = VirtualSearch(limited, num_samples, problem.max_t, VirtualStorage(folder))
+        search = VirtualSearch(limited, num_samples, problem.max_t, folder)
         controller = VirtualController(
             problem,
             search,
