@@ -26,10 +26,6 @@ class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
     bracket holds, hardly any is stopped: use ``bohb`` there, which waits.
 
     Of Ray's private brackets it uses their trials and the call that makes them continue.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Positions of the milestones.
     """
 
     settings: HyperbandSettings | BohbSettings
@@ -91,10 +87,6 @@ class BohbScheduler(HyperbandScheduler, HyperBandForBOHB):
     The largest bracket comes first, and its trials wait until it is full or no more trials come. So
     choose it where few trials run concurrently: Hyperband's brackets continue with those that
     exist.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Positions of the milestones.
     """
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:

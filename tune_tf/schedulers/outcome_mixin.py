@@ -39,7 +39,9 @@ class _Stop:
 class OutcomeMixin(ResumeMixin, FIFOScheduler):
     """Mixin for a Ray scheduler: limits trials, stops divergent ones and records outcomes.
 
-    With finite metrics every decision is that of the Ray scheduler.
+    With finite metrics every decision is that of the Ray scheduler. A subclass is created from the
+    objective that it compares trials by, from its settings and, where it changes parameters, from
+    the search space.
 
     Attributes:
         num_to_keep: The required ``tune.run(checkpoint_config=CheckpointConfig(num_to_keep=...))``;
@@ -145,11 +147,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
 
     @contextlib.contextmanager
     def _mark_decision(self, ending: Trial | None = None) -> Iterator[None]:
-        """Attribute trials that Tune completes within the context to Ray's scheduler.
-
-        Args:
-            ending: The trial whose end is being handled.
-        """
+        """Attribute what Tune stops meanwhile to Ray's scheduler, except for the ending trial."""
         ended = {ending.trial_id} - self._ending_trials if ending else set()
         self._ending_trials |= ended
         self._depth += 1

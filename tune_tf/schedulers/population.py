@@ -159,11 +159,6 @@ class PbtScheduler(PopulationMixin):
     neighbouring option, and now and then either is sampled anew (https://arxiv.org/abs/1711.09846).
     The trainable must save checkpoints and be able to continue from another trial's.
 
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Perturbation interval and mutations.
-        space: The search space of ``settings.mutations``.
-
     Raises:
         InvalidSettingsError: The space does not contain the mutations, or they cannot change.
     """

@@ -159,10 +159,6 @@ class PromotionAshaScheduler(OutcomeMixin, PromotingScheduler):
     budget of 5 full runs gave 38 trials instead of stopping's 20, and the better full run in 68 %
     of them; at 40 full runs there was no difference, and with 4 slots and 5 full runs hardly any
     trial reached ``max_t``, which stopping's first ones always do.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Positions of the rungs.
     """
 
     settings: AshaSettings | PashaSettings
@@ -194,10 +190,6 @@ class PashaScheduler(PromotionAshaScheduler):
     A trial at the highest open rung at the end of the sweep ran as far as any could and is
     completed; those waiting below are pruned. So all completed trials ran the same number of
     iterations, at most ``max_t``: train the best one further for a final model.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Positions of the rungs.
     """
 
     settings: PashaSettings

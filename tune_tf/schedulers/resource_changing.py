@@ -20,11 +20,6 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
     number of CPUs once more, or more bundles if its reservation has several. It is paused for that
     and continues in a new process, so it must save checkpoints.
 
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Settings of the base scheduler.
-        base: The base scheduler, which decides on trials and records their outcomes.
-
     Attributes:
         num_to_keep: Number of checkpoints that the base scheduler needs.
         fresh_actors: True: an actor cannot be resized.

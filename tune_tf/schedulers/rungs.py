@@ -23,11 +23,7 @@ def rung_iterations(grace_period: int, reduction_factor: float, max_t: int) -> t
 
 
 class Rung:
-    """Trials that reached one iteration, best first.
-
-    Args:
-        iteration: Position of the rung.
-    """
+    """Trials that reached one iteration, best first."""
 
     def __init__(self, iteration: int) -> None:
         self.iteration = iteration
@@ -134,11 +130,7 @@ class PromotionRungs:
         return next((number for number in numbers if trial_id in self.rungs[number - 1]), 0)
 
     def next_up(self, can_go: Callable[[str], bool]) -> str | None:
-        """Return the best promotable trial of the highest rung that has one.
-
-        Args:
-            can_go: Whether a trial can continue now.
-        """
+        """Return the best promotable trial of the highest rung that has one."""
         for rung in reversed(self._open[:-1]):
             for trial_id in rung.promotable(self._factor, self._failed):
                 if can_go(trial_id):
@@ -178,10 +170,6 @@ class GrowingRungs(PromotionRungs):
     Two rungs are open at first. Each time a trial reaches the highest open one, the ranking there
     is compared with that of the same trials one rung below; if they differ by more than the noise,
     the next rung is opened.
-
-    Args:
-        iterations: Positions of the rungs, ascending.
-        reduction_factor: One in so many trials is promoted from a rung.
 
     Attributes:
         epsilon: Difference of losses that is attributed to noise.

@@ -11,12 +11,7 @@ from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 
 
 class FifoScheduler(OutcomeMixin):
-    """Ray's ``FIFOScheduler`` with recorded trial outcomes; stops trials that diverge.
-
-    Args:
-        objective: The metric that is checked for NaN and Inf.
-        settings: The limit of a trial.
-    """
+    """Ray's ``FIFOScheduler`` with recorded trial outcomes; stops trials that diverge."""
 
     def __init__(self, objective: Objective, settings: FifoSettings) -> None:
         """Create Ray's scheduler."""
@@ -31,10 +26,6 @@ class AshaScheduler(OutcomeMixin, AsyncHyperBandScheduler):
     a value worse than the quantile ``1 - 1 / reduction_factor`` of those before it is stopped for
     good (https://arxiv.org/abs/1810.05934, with stopping in place of promotion). With few slots the
     first trials therefore run far.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Positions of the rungs.
     """
 
     settings: AshaSettings
@@ -66,10 +57,6 @@ class MedianStoppingScheduler(OutcomeMixin, MedianStoppingRule):
     A trial is stopped if its best value so far is worse than the median of the other trials' means
     up to the same iteration (https://research.google/pubs/pub46180). With ``hard_stop=False`` it is
     paused, and continues when no other trial waits; its trainable must save checkpoints.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Grace period and number of trials required.
     """
 
     def __init__(self, objective: Objective, settings: MedianStoppingSettings) -> None:
