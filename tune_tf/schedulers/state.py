@@ -30,25 +30,16 @@ class _SavedState:
     """Content of a scheduler's file, kept until its trials exist again.
 
     Args:
-        scheduler: Name of the scheduler's class.
-        objective: Its objective.
-        settings: Its settings.
+        scheduler: The scheduler with its settings, as text.
         statuses: Status of each trial by id, in the order of addition.
         state: The pickled attributes, with ids in place of trials.
         trials: The trials restored so far, by id.
     """
 
     scheduler: str
-    objective: Objective
-    settings: SchedulerSettings
     statuses: Mapping[str, str]
     state: bytes
     trials: dict[str, Trial] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """Return the scheduler's settings for error texts."""
-        settings = ", ".join(f"{name}={value!r}" for name, value in self.settings)
-        return f"{self.scheduler}({self.objective.mode} {self.objective.metric}, {settings})"
 
 
 class ResumeMixin(TrialScheduler):
@@ -90,11 +81,10 @@ class ResumeMixin(TrialScheduler):
             SweepConflictError: It was saved by another kind of scheduler or with other settings.
         """
         saved = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
-        ours = _SavedState(type(self).__name__, self.objective, self.settings, {}, b"")
-        if str(saved) != str(ours):
+        if saved.scheduler != self._text():
             raise SweepConflictError(
-                f"{checkpoint_path} was saved by {saved}; it cannot be restored as {ours}: "
-                "resume with the original settings"
+                f"{checkpoint_path} was saved by {saved.scheduler}; it cannot be restored as "
+                f"{self._text()}: resume with the original settings"
             )
         self._saved_state = saved
 
@@ -143,13 +133,13 @@ class ResumeMixin(TrialScheduler):
         buffer = io.BytesIO()
         state = {key: value for key, value in self.__getstate__().items() if key not in _NOT_STATE}
         _Pickler(buffer, self).dump(state)
-        return _SavedState(
-            type(self).__name__,
-            self.objective,
-            self.settings,
-            {trial_id: trial.status for trial_id, trial in self._trials.items()},
-            buffer.getvalue(),
-        )
+        statuses = {trial_id: trial.status for trial_id, trial in self._trials.items()}
+        return _SavedState(self._text(), statuses, buffer.getvalue())
+
+    def _text(self) -> str:
+        """Return the scheduler with its settings; a state fits no other."""
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.settings)
+        return f"{type(self).__name__}({self.objective.mode} {self.objective.metric}, {settings})"
 
     def _restore_state(self, tune_controller: Any) -> None:
         """Restore the loaded state, with the trials in place of their ids."""
