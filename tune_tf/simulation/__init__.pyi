@@ -1,17 +1,9 @@
-from .multi_seed_runs import (
-    PAIRINGS,
-    MultiSeedRuns,
-    Pairing,
-    make_pairing,
-    make_ray_pairing,
-    run_seeds,
-)
+from .multi_seed_runs import MultiSeedRuns, Pairing, make_pairing, make_ray_pairing, run_seeds
 from .problem import Problem, read_curve_table
 from .problems import PROBLEMS, make_problem
 from .virtual_sweep import Event, StopReason, Trace, VirtualTrial, simulate
 
 __all__ = [
-    "PAIRINGS",
     "PROBLEMS",
     "Event",
     "MultiSeedRuns",

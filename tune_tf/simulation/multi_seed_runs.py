@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from optuna.samplers import BaseSampler, RandomSampler
 from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
@@ -51,8 +51,6 @@ def make_ray_pairing(
     problem: Problem,
     sampler: str | None = None,
     *,
-    grace_period: int = 1,
-    reduction_factor: float = 3,
     seed: int | None = None,
 ) -> Pairing:
     """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem.
@@ -70,19 +68,10 @@ def make_ray_pairing(
         metric=metric,
         mode=mode,
         max_t=problem.max_t,
-        grace_period=grace_period,
-        reduction_factor=reduction_factor,
+        grace_period=1,
+        reduction_factor=3,
     )
     return Pairing(proposes, stops)
-
-
-PAIRINGS: Final[dict[str, Callable[[Problem, int], Pairing]]] = {
-    "tpe": lambda problem, seed: make_pairing(problem, "tpe", seed=seed),
-    "tpe_rungs": lambda problem, seed: make_pairing(problem, "tpe_rungs", seed=seed),
-    "random": lambda problem, seed: make_pairing(problem, "random", seed=seed),
-    "ray": lambda problem, seed: make_ray_pairing(problem, seed=seed),
-}
-"""Pairings with ASHA by name: tune_tf's with three samplers, and Ray's own."""
 
 
 @dataclass(frozen=True)
