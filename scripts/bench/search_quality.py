@@ -27,7 +27,6 @@ from measuring.summary import Target, print_summary, print_table
 from optuna.samplers import RandomSampler
 
 from tune_tf.simulation import (
-    PAIRINGS,
     PROBLEMS,
     Problem,
     make_pairing,
@@ -88,7 +87,10 @@ def _quiet() -> None:
 def _run(task: _Task) -> _Outcome:
     problem = _problem(task.problem)
     started = time.perf_counter()
-    pairing = PAIRINGS[task.contestant](problem, task.seed)
+    if task.contestant == "ray":
+        pairing = make_ray_pairing(problem, seed=task.seed)
+    else:
+        pairing = make_pairing(problem, task.contestant, seed=task.seed)
     trace = simulate(
         problem,
         pairing.searcher,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.schedulers.growing_rungs import GrowingRungs, is_same_ranking, ranking_noise
+from tune_tf.schedulers.rungs import GrowingRungs, is_same_ranking, ranking_noise
 
 BELOW = [("a", 0.10), ("b", 0.20), ("c", 0.30), ("d", 0.35)]
 

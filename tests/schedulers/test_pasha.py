@@ -7,7 +7,7 @@ def slots(curve, num_samples, **options):
     from slots import LOSS, Slots
 
     from tune_tf.config.scheduler_settings import PashaSettings
-    from tune_tf.schedulers.pasha import PashaScheduler
+    from tune_tf.schedulers.promotion import PashaScheduler
 
     settings = PashaSettings(max_t=27, grace_period=1, reduction_factor=3)
     return Slots(PashaScheduler(LOSS, settings), curve, num_samples, **options)

@@ -94,7 +94,7 @@ def pasha():
     from slots import LOSS
 
     from tune_tf.config.scheduler_settings import PashaSettings
-    from tune_tf.schedulers.pasha import PashaScheduler
+    from tune_tf.schedulers.promotion import PashaScheduler
 
     return PashaScheduler(LOSS, PashaSettings(max_t=MAX_T))
 

@@ -17,7 +17,7 @@ import pytest
 def test_a_trial_is_given_whole_cards_or_as_many_cpus_once_more(base, reserved):
     from ray.tune import PlacementGroupFactory
 
-    from tune_tf.schedulers.resource_changing import _EvenShares
+    from tune_tf.schedulers.resource_changing import _share_evenly
 
     base = PlacementGroupFactory([base])
     trial = SimpleNamespace(placement_group_factory=base)
@@ -25,17 +25,17 @@ def test_a_trial_is_given_whole_cards_or_as_many_cpus_once_more(base, reserved):
     controller = SimpleNamespace(_resource_updater=cluster, get_live_trials=lambda: [trial])
     scheduler = SimpleNamespace(base_trial_resources=base)
 
-    wanted = _EvenShares()(controller, trial, {"training_iteration": 1}, scheduler)
+    wanted = _share_evenly(controller, trial, {"training_iteration": 1}, scheduler)
 
     assert wanted.bundles == [reserved]
 
 
 def test_a_trial_that_ran_out_of_memory_keeps_what_it_has():
-    from tune_tf.schedulers.resource_changing import _EvenShares
+    from tune_tf.schedulers.resource_changing import _share_evenly
     from tune_tf.trainables.memory.memory_saving import MemorySaving
 
     trial = SimpleNamespace(placement_group_factory=MemorySaving([{"CPU": 1}], micro_batches=2))
     assert (
-        _EvenShares()(SimpleNamespace(), trial, {"training_iteration": 1}, SimpleNamespace())
+        _share_evenly(SimpleNamespace(), trial, {"training_iteration": 1}, SimpleNamespace())
         is None
     )

@@ -5,7 +5,7 @@ import pytest
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.trial_outcome import TrialOutcome, infer_outcome
+from tune_tf.searchers.trial_outcome import TrialOutcome, outcome_from_result
 
 LOSS = SearchCriteria((Objective("loss", "min"),))
 
@@ -15,7 +15,7 @@ def result(iteration, loss=0.5, **more):
 
 
 def judged(last, *, last_seen=2, own_end=False):
-    return infer_outcome(last, LOSS, last_seen=last_seen, own_end=lambda _: own_end)
+    return outcome_from_result(last, LOSS, last_seen=last_seen, own_end=lambda _: own_end)
 
 
 @pytest.mark.parametrize(

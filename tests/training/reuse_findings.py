@@ -11,9 +11,9 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from reuse_values import names_of_functions
 from trials import Given
 
-from tune_tf.testing.reuse_values import names_of_functions
 from tune_tf.workload import Data, Workload
 
 layers, losses, metrics, optimizers = keras.layers, keras.losses, keras.metrics, keras.optimizers

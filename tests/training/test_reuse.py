@@ -16,11 +16,11 @@ import pytest
 from guards import guarded
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from reuse_cases import NOT_BUILT, compare_arguments, subjects, write_table
 from reuse_findings import FINDINGS, NUMBERS, stacked
 from trials import Given, run
 
-from tune_tf.testing.reuse_cases import NOT_BUILT, compare_arguments, subjects
-from tune_tf.testing.reuse_contract import compare_runs, write_table
+from tune_tf.testing.reuse_contract import compare_runs
 from tune_tf.training.core.loop import GraphLoop
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]

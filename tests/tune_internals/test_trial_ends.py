@@ -9,8 +9,9 @@ from ray.tune import schedulers, stopper
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 
-from tune_tf.tune_internals import trial_ends
-from tune_tf.tune_internals.trial_ends import ObservedStopper, has_reached_limit
+from tune_tf.tune_internals import controller as calls
+from tune_tf.tune_internals.controller import ObservedStopper
+from tune_tf.tune_internals.scheduler_limits import has_reached_limit
 
 LIMITED = [
     name
@@ -121,29 +122,29 @@ class Asking(TuneController):
 
 def test_the_calling_controller_is_asked_once(trial):
     controller = Asking(_stopper=stopper.NoopStopper(), _scheduler_alg=None)
-    controller.call(trial_ends.observe_stops)
+    controller.call(calls.observe_stops)
     first = controller._stopper
-    controller.call(trial_ends.observe_stops)
+    controller.call(calls.observe_stops)
     assert isinstance(first, ObservedStopper)
     assert controller._stopper is first
     result = {"loss": 1.0, "done": True}
     first("t0", dict(result))
-    assert controller.call(trial_ends.is_own_end, trial, result)
+    assert controller.call(calls.is_own_end, trial, result)
     first("t0", {"loss": 1.0})
-    assert not controller.call(trial_ends.is_own_end, trial, result)
-    assert controller.call(trial_ends.is_own_end, trial, {"steps": 7})
+    assert not controller.call(calls.is_own_end, trial, result)
+    assert controller.call(calls.is_own_end, trial, {"steps": 7})
 
 
 def test_outside_of_tune_only_stop_criteria_tell(trial):
-    trial_ends.observe_stops()
-    assert trial_ends.calling_controller() is None
-    assert not trial_ends.is_own_end(trial, {"done": True})
-    assert trial_ends.is_own_end(trial, {"steps": 7})
-    assert trial_ends.compared_metrics() == frozenset()
+    calls.observe_stops()
+    assert calls.calling_controller() is None
+    assert not calls.is_own_end(trial, {"done": True})
+    assert calls.is_own_end(trial, {"steps": 7})
+    assert calls.compared_metrics() == frozenset()
 
 
 def test_the_metrics_that_tune_compares_are_all_that_anybody_was_told(trial):
     searching = SimpleNamespace(metric="accuracy")
     scheduling = SimpleNamespace(metric="loss")
     controller = Asking(_metric="_metric", _scheduler_alg=scheduling, _search_alg=searching)
-    assert controller.call(trial_ends.compared_metrics) == {"loss", "accuracy"}
+    assert controller.call(calls.compared_metrics) == {"loss", "accuracy"}

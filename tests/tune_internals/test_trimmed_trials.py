@@ -22,7 +22,7 @@ def report(trial, iteration):
 
 @pytest.mark.parametrize("hook", ["on_trial_complete", "on_trial_error"])
 def test_a_trial_that_has_ended_takes_half_as_much_in_tunes_state(trial, hook):
-    from tune_tf.tune_internals.trimmed_trials import TrimTrials
+    from tune_tf.tune_internals.trial_state import TrimTrials
 
     for iteration in range(1, 12):
         report(trial, iteration)
@@ -35,7 +35,7 @@ def test_a_trial_that_has_ended_takes_half_as_much_in_tunes_state(trial, hook):
 
 
 def test_a_trial_that_reports_after_its_end_begins_its_averages_anew(trial):
-    from tune_tf.tune_internals.trimmed_trials import TrimTrials
+    from tune_tf.tune_internals.trial_state import TrimTrials
 
     report(trial, 1)
     TrimTrials().on_trial_complete(0, [trial], trial)

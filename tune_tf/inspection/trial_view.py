@@ -17,11 +17,11 @@ from tune_tf.inspection.reported_results import (
     reports,
 )
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
+from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure, strip_colors
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.results import TrialResult, kept_metrics
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
-from tune_tf.tracking.run_outcome import error_cause, last_failure, strip_colors
 
 _ERROR = "error.txt"
 _CHECKPOINTS = "checkpoint_[0-9]*"
@@ -181,13 +181,11 @@ def _iteration(report: Mapping[str, Any]) -> int:
 
 
 def _outcome(events: TrialEvents | None, last: Mapping[str, Any], folder: Path) -> Outcome | None:
-    if events is not None and events.outcome is not None:
-        return events.outcome
-    if last.get("done") and (outcome := Outcome.of_result(last)):
-        return outcome
-    if events is None and (error := _error(folder)):
-        return Outcome.of_error(last_failure(error))
-    return None
+    recorded = events.outcome if events else None
+    if recorded is None and last.get("done"):
+        recorded = Outcome.of_result(last)
+    error = _error(folder) if recorded is None and events is None else ""
+    return infer_outcome(None, recorded=recorded, error=error or None)
 
 
 def _state(outcome: Outcome | None, events: TrialEvents | None, *, driven: bool) -> str:

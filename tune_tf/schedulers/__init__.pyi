@@ -1,14 +1,10 @@
-from .asha import AshaScheduler
-from .bohb import BohbScheduler
 from .catalogue import scheduler
-from .fifo import FifoScheduler
-from .hyperband import HyperbandScheduler
-from .median_stopping import MedianStoppingScheduler
-from .pasha import PashaScheduler
+from .hyperband import BohbScheduler, HyperbandScheduler
 from .pb2 import Pb2Scheduler
-from .pbt import PbtScheduler
-from .promotion import PromotionAshaScheduler
+from .population import PbtScheduler
+from .promotion import PashaScheduler, PromotionAshaScheduler
 from .resource_changing import ResizingScheduler
+from .stopping import AshaScheduler, FifoScheduler, MedianStoppingScheduler
 
 __all__ = [
     "AshaScheduler",

@@ -1,16 +1,17 @@
-"""Hyperband: synchronous successive halving in brackets."""
+"""Hyperband and BOHB: synchronous successive halving in brackets."""
 
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import HyperBandScheduler
+from ray.tune.schedulers import HyperBandForBOHB, HyperBandScheduler
 
 from tune_tf.config.scheduler_settings import BohbSettings, HyperbandSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
-from tune_tf.tune_internals.trial_ends import limit_in_hyperband
+from tune_tf.tune_internals.controller import ControllerProxy
+from tune_tf.tune_internals.scheduler_limits import limit_in_hyperband, milestones
 
 
 class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
@@ -25,15 +26,11 @@ class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
     bracket holds, hardly any is stopped: use ``bohb`` there, which waits.
 
     Of Ray's private brackets it uses their trials and the call that makes them continue.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Positions of the milestones.
     """
 
     settings: HyperbandSettings | BohbSettings
 
-    def __init__(self, objective: Objective, settings: HyperbandSettings) -> None:
+    def __init__(self, objective: Objective, settings: HyperbandSettings | BohbSettings) -> None:
         """Create Ray's scheduler."""
         HyperBandScheduler.__init__(
             self,
@@ -84,18 +81,32 @@ class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
         return limit_in_hyperband(self, trial)
 
 
-def milestones(max_t: int, reduction_factor: float) -> tuple[int, ...]:
-    """Return the milestones of all brackets, ascending, rounded as Ray rounds them.
+class BohbScheduler(HyperbandScheduler, HyperBandForBOHB):
+    """Ray's ``HyperBandForBOHB`` with recorded trial outcomes, for any searcher.
 
-    Bracket ``s`` of ``round(log(max_t) / log(reduction_factor)) + 1`` starts at ``max_t *
-    reduction_factor ** -s`` and has ``s`` halvings.
+    The largest bracket comes first, and its trials wait until it is full or no more trials come. So
+    choose it where few trials run concurrently: Hyperband's brackets continue with those that
+    exist.
     """
-    found: set[int] = set()
-    for halvings in range(int(np.round(np.log(max_t) / np.log(reduction_factor))) + 1):
-        milestone = int(max_t * reduction_factor ** (-halvings))
-        if milestone:
-            found.add(milestone)
-            for _ in range(halvings):
-                milestone = int(min(milestone * reduction_factor, max_t))
-                found.add(milestone)
-    return tuple(sorted(found))
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Return the decision of Ray's scheduler."""
+        return super().on_trial_result(_pause_proxy(tune_controller), trial, result)
+
+    def _unpause_trial(self, tune_controller: Any, trial: Trial) -> None:
+        super()._unpause_trial(_pause_proxy(tune_controller), trial)
+
+    def _stalled_brackets(self) -> list[Any]:
+        """Return nothing: Ray's scheduler finds stalled brackets itself."""
+        return []
+
+
+def _pause_proxy(controller: Any) -> Any:
+    """Return a controller whose searcher accepts notices of pauses, which Ray assumes."""
+    searcher: Any = getattr(controller, "search_alg", None)
+    while hasattr(searcher, "searcher"):  # Tune may have wrapped it to limit concurrency
+        searcher = searcher.searcher
+    if hasattr(searcher, "on_pause"):
+        return controller
+    nobody = SimpleNamespace(on_pause=lambda _: None, on_unpause=lambda _: None)
+    return ControllerProxy(controller, search_alg=SimpleNamespace(searcher=nobody))

@@ -14,11 +14,7 @@ from tune_tf.space.ray_form import to_domain
 
 @dataclass(frozen=True)
 class Mutations:
-    """Parameters that change while trials run.
-
-    Args:
-        parameters: Parameter by path, in the order of the space.
-    """
+    """Parameters that change while trials run."""
 
     parameters: Mapping[str, Parameter]
 

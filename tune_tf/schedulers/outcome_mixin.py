@@ -16,12 +16,13 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from tune_tf.config import SchedulerSettings
 from tune_tf.config.scheduler_settings import LimitedSettings
-from tune_tf.errors import InvalidSettingsError, UnknownMetricError
+from tune_tf.errors import UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
+from tune_tf.outcome_rules import divergence_cause, infer_outcome
 from tune_tf.result_keys import TRAINING_ITERATION, training_metrics
 from tune_tf.schedulers.state import ResumeMixin
-from tune_tf.tune_internals.trial_status import mark_for_snapshot
+from tune_tf.tune_internals.trial_state import mark_for_snapshot
 
 _TRAINABLE_OUTCOMES = (Outcome.COMPLETED, Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR)
 
@@ -38,7 +39,9 @@ class _Stop:
 class OutcomeMixin(ResumeMixin, FIFOScheduler):
     """Mixin for a Ray scheduler: limits trials, stops divergent ones and records outcomes.
 
-    With finite metrics every decision is that of the Ray scheduler.
+    With finite metrics every decision is that of the Ray scheduler. A subclass is created from the
+    objective that it compares trials by, from its settings and, where it changes parameters, from
+    the search space.
 
     Attributes:
         num_to_keep: The required ``tune.run(checkpoint_config=CheckpointConfig(num_to_keep=...))``;
@@ -73,17 +76,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         Raises:
             InvalidSettingsError: It names another metric or mode.
         """
-        given = Objective(metric or self.objective.metric, mode or self.objective.mode)  # type: ignore[arg-type]
-        if given != self.objective:
-            raise InvalidSettingsError(
-                [
-                    (
-                        f"tune.run was given metric={metric!r}, mode={mode!r}, but the scheduler "
-                        f"was created for metric={self.objective.metric!r}, "
-                        f"mode={self.objective.mode!r}; leave them out of tune.run"
-                    )
-                ]
-            )
+        self.objective.check_given(metric, mode, "scheduler")
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
@@ -104,7 +97,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         if self.objective.metric not in result:
             raise UnknownMetricError(self.objective.missing(training_metrics(result)))
         if not is_finite(result[self.objective.metric]):
-            cause = self._not_finite(result)
+            cause = self._divergence_cause(result)
             self._stops[trial.trial_id] = _Stop(Outcome.DIVERGED, iteration, cause)
             return TrialScheduler.STOP
         with self._mark_decision():
@@ -154,11 +147,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
 
     @contextlib.contextmanager
     def _mark_decision(self, ending: Trial | None = None) -> Iterator[None]:
-        """Attribute trials that Tune completes within the context to Ray's scheduler.
-
-        Args:
-            ending: The trial whose end is being handled.
-        """
+        """Attribute what Tune stops meanwhile to Ray's scheduler, except for the ending trial."""
         ended = {ending.trial_id} - self._ending_trials if ending else set()
         self._ending_trials |= ended
         self._depth += 1
@@ -200,24 +189,23 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
 
     def _infer_outcome(self, trial: Trial, result: Mapping[str, Any]) -> tuple[Outcome, str | None]:
         """Return a trial's outcome with its cause, if there is more to say."""
-        done = bool(result.get("done"))
-        if self.objective.metric not in result and not done:
+        metric, done = self.objective.metric, bool(result.get("done"))
+        if metric not in result and not done:
             return Outcome.OUT_OF_BUDGET, None
         if stop := self._stops.get(trial.trial_id):
             return stop.outcome, stop.cause
-        stamped = Outcome.of_result(result)
-        finite = is_finite(result.get(self.objective.metric))
-        cause = result.get(STOP_CAUSE)
-        if stamped in _TRAINABLE_OUTCOMES and (finite or stamped is not Outcome.COMPLETED):
-            return stamped, cause
-        if stamped is Outcome.PRUNED and cause:  # the cause is recorded already
-            return stamped, cause
-        if not finite:
-            return Outcome.DIVERGED, self._not_finite(result)
-        return (Outcome.COMPLETED if done else Outcome.OUT_OF_BUDGET), None
+        recorded, cause = Outcome.of_result(result), result.get(STOP_CAUSE)
+        if recorded not in _TRAINABLE_OUTCOMES and not (recorded is Outcome.PRUNED and cause):
+            recorded = None  # a guess: no other scheduler has stopped it
+        outcome = infer_outcome(
+            Outcome.COMPLETED if done else Outcome.OUT_OF_BUDGET,
+            recorded=recorded,
+            finite=is_finite(result.get(metric)),
+        )
+        if outcome is recorded:
+            return outcome, cause
+        return outcome, self._divergence_cause(result) if outcome is Outcome.DIVERGED else None
 
-    def _not_finite(self, result: Mapping[str, Any]) -> str:
-        name, iteration = self.objective.metric, result.get(TRAINING_ITERATION, 0)
-        if name not in result:
-            return f"{name} is not reported at iteration {iteration}"
-        return f"{name} is {result[name]} at iteration {iteration}"
+    def _divergence_cause(self, result: Mapping[str, Any]) -> str:
+        iteration = result.get(TRAINING_ITERATION, 0)
+        return divergence_cause(result, [self.objective.metric], iteration)

@@ -20,11 +20,6 @@ class Pb2Scheduler(PopulationMixin, PB2):
 
     Logarithmic ranges are modelled linearly, too. Requires scikit-learn.
 
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Perturbation interval and mutations.
-        space: The search space of ``settings.mutations``.
-
     Raises:
         InvalidSettingsError: The space does not contain the mutations, or they cannot change.
     """

@@ -1,4 +1,4 @@
-"""Mixin for Ray's population based schedulers: any searcher, resumes and recorded changes."""
+"""Population based training: the worst trials continue from the best, with changed configs."""
 
 import copy
 from typing import Any
@@ -10,10 +10,12 @@ from ray.tune.schedulers import PopulationBasedTraining, TrialScheduler
 from tune_tf.config import SchedulerSettings
 from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings
 from tune_tf.objective import Objective
-from tune_tf.outcome import CONFIG_CHANGED_AT
+from tune_tf.outcome import CONFIG_CHANGED_AT, Outcome
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.controller_proxy import ControllerProxy
+from tune_tf.schedulers.mutations import pbt_refusal, select_mutations
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+from tune_tf.space import SearchSpace
+from tune_tf.tune_internals.controller import ControllerProxy
 
 
 class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
@@ -41,13 +43,13 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial; the searcher is hidden, as Ray refuses searchers that it does not use."""
-        super().on_trial_add(_proxy(tune_controller), trial)
+        super().on_trial_add(_trial_proxy(tune_controller), trial)
         self._tags.setdefault(trial.trial_id, trial.experiment_tag)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Return the decision of Ray's scheduler, and record which trials got another config."""
         self._hold_for_pending(tune_controller)
-        decision = super().on_trial_result(_proxy(tune_controller), trial, result)
+        decision = super().on_trial_result(_trial_proxy(tune_controller), trial, result)
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             result[CONFIG_CHANGED_AT] = changed_at
         self._note_changes({trial.trial_id: int(result.get(TRAINING_ITERATION, 0))})
@@ -56,18 +58,12 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         return decision
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Record the change of the config and the outcome."""
-        self._restore_state(tune_controller)
-        if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
-            trial.last_result[CONFIG_CHANGED_AT] = changed_at
+        """Record the outcome; the trial is no donor any more."""
         super().on_trial_complete(tune_controller, trial, result)
         self._retire(trial)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """Record the change of the config and the outcome."""
-        self._restore_state(tune_controller)
-        if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
-            trial.last_result[CONFIG_CHANGED_AT] = changed_at
+        """Record the outcome; the trial is no donor any more."""
         super().on_trial_remove(tune_controller, trial)
         self._retire(trial)
 
@@ -89,7 +85,7 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
             if result := self._trial_state[last].last_result:
                 with self._mark_decision():
                     PopulationBasedTraining.on_trial_result(
-                        self, _proxy(tune_controller), last, result
+                        self, _trial_proxy(tune_controller), last, result
                     )
                 self._note_changes({})
             chosen = super().choose_trial_to_run(tune_controller, **options) or waiting[0]
@@ -118,6 +114,11 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
             elif made is not None:
                 needed.add(trial.path)
         return frozenset(needed)
+
+    def _write_outcome(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
+        if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
+            trial.last_result[CONFIG_CHANGED_AT] = changed_at
+        super()._write_outcome(trial, outcome, cause)
 
     def _hold_for_pending(self, tune_controller: Any) -> None:
         """Make a synchronous population wait for pending trials.
@@ -151,13 +152,45 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
             state.last_checkpoint = None
 
 
+class PbtScheduler(PopulationMixin):
+    """Ray's ``PopulationBasedTraining`` with the mutations of a search space.
+
+    A number is multiplied by one of the factors and clipped to its range, a choice moves to a
+    neighbouring option, and now and then either is sampled anew (https://arxiv.org/abs/1711.09846).
+    The trainable must save checkpoints and be able to continue from another trial's.
+
+    Raises:
+        InvalidSettingsError: The space does not contain the mutations, or they cannot change.
+    """
+
+    def __init__(
+        self, objective: Objective, settings: PbtSettings, space: SearchSpace | None
+    ) -> None:
+        """Create Ray's scheduler."""
+        changing = select_mutations(settings.mutations, space, pbt_refusal, settings.name)
+        PopulationBasedTraining.__init__(
+            self,
+            time_attr=TRAINING_ITERATION,
+            metric=objective.metric,
+            mode=objective.mode,
+            perturbation_interval=settings.perturbation_interval,
+            hyperparam_mutations=changing.to_ray(),
+            quantile_fraction=settings.quantile_fraction,
+            resample_probability=settings.resample_probability,
+            perturbation_factors=settings.perturbation_factors,
+            custom_explore_fn=changing.clip,
+            synch=settings.synch,
+        )
+        self._configure(objective, settings)
+
+
 def _all_paused(trials: list[Trial]) -> list[Trial]:
     """Return the unfinished trials if all of them are paused, else none."""
     live = [trial for trial in trials if not trial.is_finished()]
     return live if all(trial.status == Trial.PAUSED for trial in live) else []
 
 
-def _proxy(controller: Any) -> Any:
+def _trial_proxy(controller: Any) -> Any:
     """Return a controller without a searcher and without failed trials among the live ones."""
     if controller is None or isinstance(controller, ControllerProxy):
         return controller

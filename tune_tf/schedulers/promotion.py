@@ -1,4 +1,4 @@
-"""Asynchronous successive halving with promotion."""
+"""Asynchronous successive halving with promotion, and PASHA."""
 
 import math
 from typing import Any
@@ -10,8 +10,8 @@ from tune_tf.config.scheduler_settings import AshaSettings, PashaSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
-from tune_tf.schedulers.rungs import PromotionRungs, rung_iterations
-from tune_tf.tune_internals.trial_status import set_trial_status
+from tune_tf.schedulers.rungs import GrowingRungs, PromotionRungs, rung_iterations
+from tune_tf.tune_internals.trial_state import set_trial_status
 
 
 class PromotingScheduler(FIFOScheduler):
@@ -159,28 +159,18 @@ class PromotionAshaScheduler(OutcomeMixin, PromotingScheduler):
     budget of 5 full runs gave 38 trials instead of stopping's 20, and the better full run in 68 %
     of them; at 40 full runs there was no difference, and with 4 slots and 5 full runs hardly any
     trial reached ``max_t``, which stopping's first ones always do.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Positions of the rungs.
-        rungs: Decides who is promoted; created from the settings by default.
     """
 
     settings: AshaSettings | PashaSettings
+    _rungs_class = PromotionRungs
 
-    def __init__(
-        self,
-        objective: Objective,
-        settings: AshaSettings | PashaSettings,
-        rungs: PromotionRungs | None = None,
-    ) -> None:
+    def __init__(self, objective: Objective, settings: AshaSettings | PashaSettings) -> None:
         """Create the rungs."""
         iterations = rung_iterations(
             settings.grace_period, settings.reduction_factor, settings.max_t
         )
-        PromotingScheduler.__init__(
-            self, objective, rungs or PromotionRungs(iterations, settings.reduction_factor)
-        )
+        rungs = self._rungs_class(iterations, settings.reduction_factor)
+        PromotingScheduler.__init__(self, objective, rungs)
         self._configure(objective, settings)
 
     @property
@@ -190,6 +180,20 @@ class PromotionAshaScheduler(OutcomeMixin, PromotingScheduler):
 
     def _limit(self, trial: Trial) -> int:
         return self._rungs.limit
+
+
+class PashaScheduler(PromotionAshaScheduler):
+    """PASHA: promotion in which ``max_t`` starts at the second rung and grows on demand.
+
+    See :class:`~tune_tf.schedulers.rungs.GrowingRungs` for when it grows.
+
+    A trial at the highest open rung at the end of the sweep ran as far as any could and is
+    completed; those waiting below are pruned. So all completed trials ran the same number of
+    iterations, at most ``max_t``: train the best one further for a final model.
+    """
+
+    settings: PashaSettings
+    _rungs_class = GrowingRungs
 
 
 def _counts_waiting(search: Any, num_waiting: int) -> bool:

@@ -20,11 +20,6 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
     number of CPUs once more, or more bundles if its reservation has several. It is paused for that
     and continues in a new process, so it must save checkpoints.
 
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Settings of the base scheduler.
-        base: The base scheduler, which decides on trials and records their outcomes.
-
     Attributes:
         num_to_keep: Number of checkpoints that the base scheduler needs.
         fresh_actors: True: an actor cannot be resized.
@@ -37,7 +32,7 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
         self, objective: Objective, settings: ResourceChangingSettings, base: OutcomeMixin
     ) -> None:
         """Create Ray's scheduler."""
-        ResourceChangingScheduler.__init__(self, base, _EvenShares())
+        ResourceChangingScheduler.__init__(self, base, _share_evenly)
         self._configure(objective, settings)
         self.base = base
         self._resizing: set[str] = set()
@@ -83,28 +78,24 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
         return chosen or next(resized, None)
 
 
-class _EvenShares:
-    """Ray's even distribution of free devices, for reservations of one or several bundles."""
-
-    def __call__(
-        self,
-        tune_controller: Any,
-        trial: Trial,
-        result: dict[str, Any],
-        scheduler: ResourceChangingScheduler,
-    ) -> PlacementGroupFactory | None:
-        """Return a trial's new reservation; None for no change."""
-        if type(trial.placement_group_factory) is not PlacementGroupFactory:
-            return None  # resized after running out of memory
-        base = scheduler.base_trial_resources.bundles
-        # Resizing restarts the trial; a CPU without another replica is not worth it.
-        cpus = 0 if base[0].get("GPU") else base[0].get("CPU", 0)
-        distribute = DistributeResources(
-            add_bundles=len(base) > 1,
-            increase_by={"CPU": cpus} if len(base) == 1 and cpus else None,
-        )
-        wanted = distribute(tune_controller, trial, result, scheduler)
-        return wanted and _round_gpus(wanted)
+def _share_evenly(
+    tune_controller: Any,
+    trial: Trial,
+    result: dict[str, Any],
+    scheduler: ResourceChangingScheduler,
+) -> PlacementGroupFactory | None:
+    """Return a trial's new reservation by Ray's even distribution; None for no change."""
+    if type(trial.placement_group_factory) is not PlacementGroupFactory:
+        return None  # resized after running out of memory
+    base = scheduler.base_trial_resources.bundles
+    # Resizing restarts the trial; a CPU without another replica is not worth it.
+    cpus = 0 if base[0].get("GPU") else base[0].get("CPU", 0)
+    distribute = DistributeResources(
+        add_bundles=len(base) > 1,
+        increase_by={"CPU": cpus} if len(base) == 1 and cpus else None,
+    )
+    wanted = distribute(tune_controller, trial, result, scheduler)
+    return wanted and _round_gpus(wanted)
 
 
 def _round_gpus(wanted: PlacementGroupFactory) -> PlacementGroupFactory:

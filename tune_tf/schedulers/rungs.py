@@ -1,8 +1,12 @@
-"""Rungs of successive halving with promotion."""
+"""Rungs of successive halving with promotion, all open at once or one after the other."""
 
 import math
-from collections.abc import Callable, Container, Iterator
-from itertools import islice
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import combinations, islice, pairwise
+
+import numpy as np
+
+_PERCENTILE = 90
 
 
 def rung_iterations(grace_period: int, reduction_factor: float, max_t: int) -> tuple[int, ...]:
@@ -19,11 +23,7 @@ def rung_iterations(grace_period: int, reduction_factor: float, max_t: int) -> t
 
 
 class Rung:
-    """Trials that reached one iteration, best first.
-
-    Args:
-        iteration: Position of the rung.
-    """
+    """Trials that reached one iteration, best first."""
 
     def __init__(self, iteration: int) -> None:
         self.iteration = iteration
@@ -130,11 +130,7 @@ class PromotionRungs:
         return next((number for number in numbers if trial_id in self.rungs[number - 1]), 0)
 
     def next_up(self, can_go: Callable[[str], bool]) -> str | None:
-        """Return the best promotable trial of the highest rung that has one.
-
-        Args:
-            can_go: Whether a trial can continue now.
-        """
+        """Return the best promotable trial of the highest rung that has one."""
         for rung in reversed(self._open[:-1]):
             for trial_id in rung.promotable(self._factor, self._failed):
                 if can_go(trial_id):
@@ -166,3 +162,88 @@ class PromotionRungs:
     def __str__(self) -> str:
         """Return how many trials reached each rung, highest first."""
         return ", ".join(f"{rung.iteration}: {len(rung)}" for rung in reversed(self.rungs))
+
+
+class GrowingRungs(PromotionRungs):
+    """Rungs of PASHA (Bohdal et al., ICLR 2023, https://arxiv.org/abs/2207.06940).
+
+    Two rungs are open at first. Each time a trial reaches the highest open one, the ranking there
+    is compared with that of the same trials one rung below; if they differ by more than the noise,
+    the next rung is opened.
+
+    Attributes:
+        epsilon: Difference of losses that is attributed to noise.
+    """
+
+    def __init__(self, iterations: tuple[int, ...], reduction_factor: float) -> None:
+        super().__init__(iterations, reduction_factor)
+        self.epsilon = 0.0
+        self._num_open = min(2, len(iterations))
+        self._curves: dict[str, dict[int, float]] = {}
+
+    @property
+    def _open(self) -> tuple[Rung, ...]:
+        return self.rungs[: self._num_open]
+
+    def report(self, trial_id: str, iteration: int, loss: float) -> None:
+        """Record a result, which may open another rung; see :meth:`PromotionRungs.report`."""
+        self._curves.setdefault(trial_id, {})[iteration] = loss
+        came_before = trial_id in self._open[-1]
+        super().report(trial_id, iteration, loss)
+        if came_before or trial_id not in self._open[-1] or self._num_open == len(self.rungs):
+            return
+        below, top = self._open[-2:]
+        noise = ranking_noise(self._curves, below.iteration, top.iteration)
+        self.epsilon = self.epsilon if noise is None else noise
+        if not is_same_ranking(below.ranking, top.ranking, self.epsilon):
+            self._num_open += 1
+
+
+def is_same_ranking(
+    below: Sequence[tuple[str, float]], top: Sequence[tuple[str, float]], epsilon: float
+) -> bool:
+    """Return whether two rankings agree up to small differences at the lower rung.
+
+    The soft ranking of https://arxiv.org/abs/2207.06940: the trial at each rank of the top must be
+    one of those whose loss below is within ``epsilon`` of the loss of the trial that has this rank
+    below, among the trials that reached the top.
+
+    Args:
+        below: Trials and losses at the rung below, best first.
+        top: The same at the top.
+        epsilon: The largest insignificant difference of losses.
+    """
+    known, came = dict(below), {trial_id for trial_id, _ in top}
+    at_rank = [loss for trial_id, loss in below if trial_id in came]
+    ranked = [trial_id for trial_id, _ in top if trial_id in known]
+    return all(
+        abs(known[trial_id] - loss) <= epsilon
+        for trial_id, loss in zip(ranked, at_rank, strict=True)
+    )
+
+
+def ranking_noise(
+    curves: Mapping[str, Mapping[int, float]], above: int, up_to: int
+) -> float | None:
+    """Estimate the noise of losses from pairs of trials whose curves cross repeatedly.
+
+    Epsilon of https://arxiv.org/abs/2207.06940: of all pairs in which one trial leads, trailed
+    before and led before that, the 90th percentile of the distances at their last common iteration.
+
+    Args:
+        curves: Losses by iteration, by trial.
+        above: The rung below: pairs need a common iteration above it.
+        up_to: The top rung: later iterations do not count.
+
+    Returns:
+        None if there is no such pair.
+    """
+    far = [curve for curve in curves.values() if any(iteration > above for iteration in curve)]
+    distances = []
+    for one, other in combinations(far, 2):
+        shared = sorted(step for step in one.keys() & other.keys() if step <= up_to)
+        ahead = [difference < 0 for step in shared if (difference := one[step] - other[step])]
+        crossings = sum(before != after for before, after in pairwise(ahead))
+        if shared and shared[-1] > above and crossings > 1:
+            distances.append(abs(one[shared[-1]] - other[shared[-1]]))
+    return float(np.percentile(distances, _PERCENTILE)) if distances else None

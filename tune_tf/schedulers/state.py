@@ -8,7 +8,6 @@ all trials exist again: Tune adds restored trials before it asks the scheduler a
 import io
 import os
 import pickle
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from ray import cloudpickle
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
+from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SchedulerSettings
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
@@ -30,25 +30,16 @@ class _SavedState:
     """Content of a scheduler's file, kept until its trials exist again.
 
     Args:
-        scheduler: Name of the scheduler's class.
-        objective: Its objective.
-        settings: Its settings.
+        scheduler: The scheduler with its settings, as text.
         statuses: Status of each trial by id, in the order of addition.
         state: The pickled attributes, with ids in place of trials.
         trials: The trials restored so far, by id.
     """
 
     scheduler: str
-    objective: Objective
-    settings: SchedulerSettings
     statuses: Mapping[str, str]
     state: bytes
     trials: dict[str, Trial] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """Return the scheduler's settings for error texts."""
-        settings = ", ".join(f"{name}={value!r}" for name, value in self.settings)
-        return f"{self.scheduler}({self.objective.mode} {self.objective.metric}, {settings})"
 
 
 class ResumeMixin(TrialScheduler):
@@ -80,15 +71,8 @@ class ResumeMixin(TrialScheduler):
 
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Write the state to a file atomically."""
-        path = Path(checkpoint_path)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                pickle.dump(self._saved_state or self._snapshot(), file)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        state = pickle.dumps(self._saved_state or self._snapshot())
+        write_atomically(Path(checkpoint_path), state, on_disk=False)
 
     def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Load a state that :meth:`save` wrote; it takes effect once Tune has added its trials.
@@ -97,11 +81,10 @@ class ResumeMixin(TrialScheduler):
             SweepConflictError: It was saved by another kind of scheduler or with other settings.
         """
         saved = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
-        ours = _SavedState(type(self).__name__, self.objective, self.settings, {}, b"")
-        if str(saved) != str(ours):
+        if saved.scheduler != self._text():
             raise SweepConflictError(
-                f"{checkpoint_path} was saved by {saved}; it cannot be restored as {ours}: "
-                "resume with the original settings"
+                f"{checkpoint_path} was saved by {saved.scheduler}; it cannot be restored as "
+                f"{self._text()}: resume with the original settings"
             )
         self._saved_state = saved
 
@@ -150,13 +133,13 @@ class ResumeMixin(TrialScheduler):
         buffer = io.BytesIO()
         state = {key: value for key, value in self.__getstate__().items() if key not in _NOT_STATE}
         _Pickler(buffer, self).dump(state)
-        return _SavedState(
-            type(self).__name__,
-            self.objective,
-            self.settings,
-            {trial_id: trial.status for trial_id, trial in self._trials.items()},
-            buffer.getvalue(),
-        )
+        statuses = {trial_id: trial.status for trial_id, trial in self._trials.items()}
+        return _SavedState(self._text(), statuses, buffer.getvalue())
+
+    def _text(self) -> str:
+        """Return the scheduler with its settings; a state fits no other."""
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.settings)
+        return f"{type(self).__name__}({self.objective.mode} {self.objective.metric}, {settings})"
 
     def _restore_state(self, tune_controller: Any) -> None:
         """Restore the loaded state, with the trials in place of their ids."""

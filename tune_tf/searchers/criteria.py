@@ -83,24 +83,6 @@ class SearchCriteria:
             for each in self.objectives
         ]
 
-    def check_given(self, metric: str | None, mode: str | None) -> None:
-        """Reject a metric or mode of ``tune.run`` that differs from the leading objective.
-
-        Raises:
-            InvalidSettingsError: The metric or mode differs.
-        """
-        ours = self.leading
-        if (metric or ours.metric) != ours.metric or (mode or ours.mode) != ours.mode:
-            raise InvalidSettingsError(
-                [
-                    (
-                        f"tune.run was given metric={metric!r}, mode={mode!r}, but the searcher "
-                        f"was created for metric={ours.metric!r}, mode={ours.mode!r}; leave them "
-                        "out of tune.run"
-                    )
-                ]
-            )
-
     def check(self, result: Mapping[str, Any]) -> None:
         """Reject a result that lacks a metric of an objective or a constraint.
 

@@ -38,7 +38,7 @@ from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
 from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flat, nested
 from tune_tf.tune_internals import controller
-from tune_tf.tune_internals.trial_ends import asks_for_more, observe_stops, run_id_of
+from tune_tf.tune_internals.controller import asks_for_more, observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ class OptunaSearcher(Searcher):
         Raises:
             InvalidSettingsError: The metric or mode is not the first objective's.
         """
-        self.criteria.check_given(metric, mode)
+        self.criteria.leading.check_given(metric, mode, "searcher")
         stop = spec.get("stop")
         self._stop = dict(stop) if isinstance(stop, Mapping) else {}
         _, searched, grids = parse_spec_vars(config or {})

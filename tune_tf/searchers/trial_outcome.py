@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tune_tf.outcome import STOP_CAUSE, Outcome, is_finite
+from tune_tf.outcome_rules import divergence_cause, infer_outcome
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import TrialRecord
 from tune_tf.searchers.trial_attrs import config_changed_at
 from tune_tf.tune_internals import controller
+
+_CAUSE_LENGTH = 500
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,14 @@ class TrialOutcome:
     others: tuple[float, ...] = ()
 
 
-def infer_outcome(
+def outcome_from_result(
     result: Mapping[str, Any] | None,
     criteria: SearchCriteria,
     *,
     last_seen: int | None,
     own_end: Callable[[Mapping[str, Any]], bool],
 ) -> TrialOutcome:
-    """Infer the outcome of a trial that did not fail.
+    """Infer the outcome of a trial that did not fail from its last result, if it has one.
 
     Tune passes every result to a searcher except the one at which a trial is stopped. So a last
     result that was not seen is the one at which its limit or a scheduler stopped the trial; one
@@ -53,27 +56,24 @@ def infer_outcome(
     """
     result = result or {}
     iteration = int(result[TRAINING_ITERATION]) if TRAINING_ITERATION in result else None
-    values = criteria.values(result)
+    recorded, values = Outcome.of_result(result), criteria.values(result)
     lead = result.get(criteria.leading.metric)
-    value = float(lead) if lead is not None and is_finite(lead) else None
-    others = values[1:] if values else ()
-    stamped = Outcome.of_result(result)
-    cause = result.get(STOP_CAUSE)
-    if stamped is not None and (values is not None or stamped is not Outcome.COMPLETED):
-        return TrialOutcome(stamped, value, iteration, cause, others)
+    finite: bool | None = values is not None
     if iteration is None and lead is None and not result.get("done"):
-        return TrialOutcome(Outcome.OUT_OF_BUDGET if last_seen is None else Outcome.PRUNED)
-    if values is None:
-        return TrialOutcome(
-            Outcome.DIVERGED, value, iteration, _not_finite(result, criteria, iteration)
-        )
-    if iteration is None:  # not a trial's result, but the mean from a Repeater
-        outcome = Outcome.COMPLETED
+        finite = None
+        end = Outcome.OUT_OF_BUDGET if last_seen is None else Outcome.PRUNED
+    elif recorded is not None or not finite or iteration is None:
+        end = Outcome.COMPLETED  # without an iteration it is the mean from a Repeater
     elif last_seen is None or iteration > last_seen:
-        outcome = Outcome.COMPLETED if own_end(result) else Outcome.PRUNED
+        end = Outcome.COMPLETED if own_end(result) else Outcome.PRUNED
     else:
-        outcome = Outcome.COMPLETED if result.get("done") else Outcome.OUT_OF_BUDGET
-    return TrialOutcome(outcome, value, iteration, cause, others)
+        end = Outcome.COMPLETED if result.get("done") else Outcome.OUT_OF_BUDGET
+    outcome = infer_outcome(end, recorded=recorded, finite=finite)
+    cause = result.get(STOP_CAUSE)
+    if outcome is Outcome.DIVERGED and recorded is not outcome:
+        cause = divergence_cause(result, criteria.metrics, iteration)
+    value = float(lead) if lead is not None and is_finite(lead) else None
+    return TrialOutcome(outcome, value, iteration, cause, values[1:] if values else ())
 
 
 def dropped_outcome(
@@ -111,7 +111,8 @@ def outcome_before_change(
 def failed_outcome(trial_id: str) -> TrialOutcome:
     """Return the outcome of a trial that failed in Tune."""
     text = controller.error_text(trial_id)
-    cause = controller.last_line(text) or "the trial failed; see Tune's error file"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    cause = lines[-1][:_CAUSE_LENGTH] if lines else "the trial failed; see Tune's error file"
     return TrialOutcome(Outcome.of_error(text), cause=cause)
 
 
@@ -138,10 +139,10 @@ def ended_outcome(
     stamped = Outcome.of_result(last) is not None
     if not stamped and not result and controller.at_limit(trial_id, last, stop_criteria):
         # paused at its limit
-        end = infer_outcome(last, criteria, last_seen=None, own_end=lambda _: True)
+        end = outcome_from_result(last, criteria, last_seen=None, own_end=lambda _: True)
     else:
         was_stopped = TRAINING_ITERATION in (result or {}) and not (result or {}).get("done")
-        end = infer_outcome(
+        end = outcome_from_result(
             last if stamped else result,
             criteria,
             # A result that was the trial's last anyway may have been seen before a kill.
@@ -149,14 +150,3 @@ def ended_outcome(
             own_end=lambda at: controller.reaches_own_end(trial_id, at, stop_criteria),
         )
     return outcome_before_change(end, record.values if record else (), config_changed_at(last))
-
-
-def _not_finite(result: Mapping[str, Any], criteria: SearchCriteria, iteration: int | None) -> str:
-    """Return a text that names the metrics without a finite value."""
-    wrong = [
-        f"{metric} {f'is {result[metric]}' if metric in result else 'is not reported'}"
-        for metric in (each.metric for each in criteria.objectives)
-        if metric not in result or not is_finite(result[metric])
-    ]
-    at = "" if iteration is None else f" at iteration {iteration}"
-    return f"{' and '.join(wrong)}{at}"

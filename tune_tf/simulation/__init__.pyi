@@ -1,13 +1,9 @@
-from .multi_seed_runs import MultiSeedRuns, run_seeds
-from .pairing import PAIRINGS, Pairing, make_pairing, make_ray_pairing
-from .problem import Problem
+from .multi_seed_runs import MultiSeedRuns, Pairing, make_pairing, make_ray_pairing, run_seeds
+from .problem import Problem, read_curve_table
 from .problems import PROBLEMS, make_problem
-from .table import read_curve_table
-from .trace import Event, StopReason, Trace, VirtualTrial
-from .virtual_sweep import simulate
+from .virtual_sweep import Event, StopReason, Trace, VirtualTrial, simulate
 
 __all__ = [
-    "PAIRINGS",
     "PROBLEMS",
     "Event",
     "MultiSeedRuns",

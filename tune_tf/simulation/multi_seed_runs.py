@@ -1,15 +1,77 @@
-"""Simulated sweeps of one pairing over several seeds."""
+"""Pairings of a searcher and a scheduler, and simulated sweeps of one over several seeds."""
 
 import math
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from tune_tf.simulation.pairing import Pairing
+from optuna.samplers import BaseSampler, RandomSampler
+from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
+from ray.tune.search import Searcher
+from ray.tune.search.optuna import OptunaSearch
+
+from tune_tf.schedulers import scheduler as make_scheduler
+from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation.problem import Problem
-from tune_tf.simulation.trace import StopReason, Trace
-from tune_tf.simulation.virtual_sweep import simulate
+from tune_tf.simulation.virtual_sweep import StopReason, Trace, simulate
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Searcher that proposes configs, and scheduler that stops trials."""
+
+    searcher: Searcher
+    scheduler: TrialScheduler
+
+
+def make_pairing(
+    problem: Problem,
+    sampler: str | BaseSampler = "tpe",
+    scheduler: str = "asha",
+    *,
+    seed: int | None = None,
+    **settings: Any,
+) -> Pairing:
+    """Return tune_tf's searcher and scheduler for a problem, by name.
+
+    The scheduler's ``max_t`` is that of the problem; ``settings`` are its further settings.
+
+    Raises:
+        InvalidSettingsError: A name is unknown, or settings are invalid.
+    """
+    stops = make_scheduler(
+        scheduler, problem.objective, space=problem.space, max_t=problem.max_t, **settings
+    )
+    return Pairing(OptunaSearcher(problem.space, problem.objective, sampler, seed=seed), stops)
+
+
+def make_ray_pairing(
+    problem: Problem,
+    sampler: str | None = None,
+    *,
+    seed: int | None = None,
+) -> Pairing:
+    """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem.
+
+    ``sampler`` is ``"random"``, or None for the default of ``OptunaSearch``.
+    """
+    metric, mode = problem.objective.metric, problem.objective.mode
+    proposes = OptunaSearch(
+        OptunaSearch.convert_search_space(problem.space.to_ray()),
+        metric=metric,
+        mode=mode,
+        **({"sampler": RandomSampler(seed)} if sampler == "random" else {"seed": seed}),
+    )
+    stops = AsyncHyperBandScheduler(
+        metric=metric,
+        mode=mode,
+        max_t=problem.max_t,
+        grace_period=1,
+        reduction_factor=3,
+    )
+    return Pairing(proposes, stops)
 
 
 @dataclass(frozen=True)

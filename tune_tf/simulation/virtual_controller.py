@@ -9,10 +9,10 @@ at once.
 import heapq
 from collections.abc import Callable, Iterator, KeysView
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
-from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher
@@ -20,6 +20,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.simulation.problem import Problem
 from tune_tf.space import flat
+from tune_tf.tune_internals.controller import controlled_by
 
 _JITTER: Final = 0.1
 
@@ -41,13 +42,6 @@ class VirtualCheckpoint:
         return self
 
 
-@dataclass(frozen=True)
-class VirtualStorage:
-    """Storage folder for the notes of Ray's population based schedulers, under Ray's name."""
-
-    experiment_driver_staging_path: str
-
-
 class VirtualSearch:
     """Replacement for Tune's ``SearchGenerator`` that creates trials from the searcher's proposals.
 
@@ -55,6 +49,7 @@ class VirtualSearch:
         searcher: Searcher with a limit of concurrent trials.
         num_samples: Number of trials to create; None for no limit.
         max_t: Iteration at which Tune stops a trial, as with ``tune.run(stop=...)``.
+        folder: For the notes of Ray's population based schedulers.
     """
 
     def __init__(
@@ -62,12 +57,12 @@ class VirtualSearch:
         searcher: ConcurrencyLimiter,
         num_samples: int | None,
         max_t: int,
-        storage: VirtualStorage,
+        folder: str,
     ) -> None:
         self.searcher = searcher
         self._num_samples = num_samples
         self._max_t = max_t
-        self._storage = storage
+        self._storage = SimpleNamespace(experiment_driver_staging_path=folder)
         self._num_made = 0
         self._finished = False
 
@@ -153,22 +148,15 @@ class VirtualController:
         Returns:
             Whether all trials have ended.
         """
-        while True:
-            while self._fill():
-                pass
-            run = self._next_run()
-            if run is None:
-                return all(trial.is_finished() for trial in self._trials)
-            if not self._process_result(run):
-                return False
-
-    @property  # type: ignore[misc]  # object's is writable, this one is not
-    def __class__(self) -> type:
-        """Ray's controller class, as with a mock that has a spec.
-
-        tune_tf's searcher looks for a controller among its callers to read what Tune does not pass.
-        """
-        return TuneController
+        with controlled_by(self):
+            while True:
+                while self._fill():
+                    pass
+                run = self._next_run()
+                if run is None:
+                    return all(trial.is_finished() for trial in self._trials)
+                if not self._process_result(run):
+                    return False
 
     # Interface for schedulers.
 

@@ -132,7 +132,7 @@ def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Clo
 
 def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
     uri, settings = _tracking(folder)
-    return TrackedSweep()
+    return TrackedSweep(folder.sweep_id, uri, settings.experiment_name, reopen=True)
 
 
 def _tracking(folder: SweepFolder) -> tuple[str, MLflowSettings]:

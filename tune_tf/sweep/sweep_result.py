@@ -19,6 +19,7 @@ from tune_tf.forecast import (
 )
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.outcome import STOP_CAUSE
+from tune_tf.outcome_rules import error_cause
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.model.best_model import log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
@@ -26,7 +27,6 @@ from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback
 from tune_tf.tracking.descriptions import trial_number
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
-from tune_tf.tracking.run_outcome import error_cause
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 if TYPE_CHECKING:

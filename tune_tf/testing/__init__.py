@@ -3,8 +3,7 @@
 They need pytest, and run real trials on the connected Ray cluster.
 """
 
-from tune_tf.testing.scheduler_contract import SchedulerContract
-from tune_tf.testing.script import Script, ScriptedTrainable
+from tune_tf.testing.scheduler_contract import SchedulerContract, Script, ScriptedTrainable
 from tune_tf.testing.trainable_contract import Played, TrainableContract
 from tune_tf.testing.truth import TrialStates, assert_consistent_states, trial_states
 

@@ -267,11 +267,6 @@ def assert_same_as_undisturbed(
     Valid only for deterministic training, a searcher that does not learn (``random``) and a
     scheduler that stops no trial (``fifo``): seeds and trial number then determine config, curve
     and best trial.
-
-    Args:
-        faulty: Disturbed sweep.
-        quiet: Undisturbed sweep with the same settings.
-        client: Client of the disturbed sweep's MLflow store.
     """
     found = read_trial_states(faulty.folder, client)
     assert_consistent_states(found)

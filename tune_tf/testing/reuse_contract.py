@@ -31,7 +31,7 @@ from tune_tf.training.core.variable_names import variable_names
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.reuse.reuse_check import SWITCH
-from tune_tf.workload import Config, Data, Workload
+from tune_tf.workload import Config, Workload
 
 Result = TypeVar("Result")
 
@@ -109,19 +109,6 @@ class Reuse:
     refused: dict[str, str] = field(default_factory=dict)
     num_distinct: int = 0
     unvaried: list[str] = field(default_factory=list)
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs of consecutive configs."""
-        return max(0, len(self.labels) - 1)
-
-    @property
-    def sharing(self) -> list[list[str]]:
-        """Groups of labels whose configs share a program."""
-        groups: dict[int, list[str]] = {}
-        for label, program in zip(self.labels, self.programs, strict=True):
-            groups.setdefault(program, []).append(label)
-        return [group for group in groups.values() if len(group) > 1]
 
 
 def assert_reuse_is_exact(
@@ -210,67 +197,6 @@ def compare_runs(
         elif isinstance(run, ContractRun):
             found.errors.append(f"{found.name}: fit trains {found.labels[i]}: {fresh[i]!r}"[:600])
     return found
-
-
-def write_table(found: Iterable[Reuse]) -> str:
-    """Format comparisons as a table: configs, programs, configs that share one, and errors."""
-    rows = sorted(found, key=lambda reuse: reuse.name)
-    pairs = sum(reuse.num_pairs for reuse in rows)
-    num_distinct = sum(reuse.num_distinct for reuse in rows)
-    lines = [
-        f"{len(rows)} subjects, {pairs} pairs, {num_distinct} of them with an effect, "
-        f"{sum(len(reuse.errors) for reuse in rows)} errors",
-        "",
-        "subject | values | programs | shared by",
-    ]
-    for reuse in rows:
-        shared = "; ".join(" = ".join(group) for group in reuse.sharing) or "none"
-        lines.append(f"{reuse.name} | {len(reuse.labels)} | {len(set(reuse.programs))} | {shared}")
-        lines += [f"    ERROR {error}" for error in reuse.errors]
-        lines += [f"    refused {label}: {error}" for label, error in reuse.refused.items()]
-        if reuse.unvaried:
-            lines.append(f"    not varied: {', '.join(reuse.unvaried)}")
-    return "\n".join(lines) + "\n"
-
-
-class BuiltWorkload(Workload):
-    """Workload from a model-building function and data.
-
-    Args:
-        build: Returns the compiled model of a config.
-        data: The data.
-        batch_size: Batch size, unless the config has a ``batch_size``.
-        callbacks: Returns the Keras callbacks of a config.
-    """
-
-    def __init__(
-        self,
-        build: Callable[[Config], keras.Model],
-        data: Data,
-        *,
-        batch_size: int = 8,
-        callbacks: Callable[[Config], Sequence[Any]] = lambda config: (),
-    ) -> None:
-        self._build = build
-        self._data = data
-        self._batch_size = batch_size
-        self._make_callbacks = callbacks
-
-    def load_data(self, config: Config) -> Data:
-        """Return the data."""
-        return self._data
-
-    def build_model(self, config: Config) -> keras.Model:
-        """Return a compiled model."""
-        return self._build(config)
-
-    def callbacks(self, config: Config) -> Sequence[Any]:
-        """Return Keras callbacks."""
-        return self._make_callbacks(config)
-
-    def global_batch_size(self, config: Config) -> int:
-        """Return the batch size."""
-        return int(config.get("batch_size", self._batch_size))
 
 
 def _judge(

@@ -14,8 +14,9 @@ from ray.tune.result import NODE_IP, TRAINING_ITERATION
 from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
+from tune_tf.outcome_rules import error_cause, strip_colors
 from tune_tf.secrets import mask_all
-from tune_tf.tracking import environment, run_outcome
+from tune_tf.tracking import environment
 from tune_tf.tracking.descriptions import (
     NODE_TAG,
     RUNG_TAG,
@@ -299,7 +300,7 @@ class MLflowCallback(Callback):
         """End the trial's run and update the progress on the parent run."""
         reported = own_result(trial)
         last = {**reported, **mlflow_metrics(reported)}
-        cause = run_outcome.error_cause(error) if error else last.get(STOP_CAUSE)
+        cause = error_cause(error) if error else last.get(STOP_CAUSE)
         feasible = self._parent.is_feasible(last)
         # The code version may not have been known at the start of the trial.
         tags = {**self._source_tags, STOP_REASON_TAG: outcome.value, **self._details.end_tags(last)}
@@ -319,7 +320,7 @@ class MLflowCallback(Callback):
         self._writer.put(
             trial.trial_id,
             tags=tags,
-            texts={"error.txt": run_outcome.strip_colors(error)} if error else {},
+            texts={"error.txt": strip_colors(error)} if error else {},
             status=outcome.mlflow,
             end_ms=now_ms(),
         )

@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from ray.tune import Callback, TuneError
 from ray.tune.experiment import Trial
@@ -12,10 +12,13 @@ from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
 from ray.tune.utils import flatten_dict
 
 from tune_tf.objective import Objective
-from tune_tf.outcome import STOP_REASON, Outcome
+from tune_tf.outcome import STOP_REASON, Outcome, is_finite
+from tune_tf.outcome_rules import infer_outcome
 from tune_tf.secrets import mask_secrets
-from tune_tf.tracking import run_outcome
-from tune_tf.tune_internals.trial_ends import compared_metrics, is_own_end, observe_stops
+from tune_tf.tune_internals.controller import compared_metrics, is_own_end, observe_stops
+
+Ending = Literal["completed", "stopped", "unfinished"]
+"""How Tune ended a trial: with a hook, without a hook, or not before the end of the sweep."""
 
 
 class OutcomeTracker(Callback):
@@ -93,7 +96,7 @@ class OutcomeTracker(Callback):
         self.track(trial)
         if result.get("done"):
             flat_result = flatten_dict(result)
-            outcome = run_outcome.infer_result_outcome(
+            outcome = infer_result_outcome(
                 flat_result,
                 own_end=is_own_end(trial, flat_result),
                 metrics=self._diverging_metrics(),
@@ -163,13 +166,13 @@ class OutcomeTracker(Callback):
     def _has_begun(self, trial: Trial) -> bool:
         return bool(latest_result(trial)) or trial.trial_id in self._begun
 
-    def _end(self, trial: Trial, ending: run_outcome.Ending, known: Outcome | None = None) -> None:
+    def _end(self, trial: Trial, ending: Ending, known: Outcome | None = None) -> None:
         self.track(trial)
         if trial.num_failures:
             _mask_error_files(trial)
         error = trial_error(trial) if trial.status == Trial.ERROR else None
         last = flatten_dict(own_result(trial))
-        outcome = known or run_outcome.infer_trial_outcome(
+        outcome = known or infer_trial_outcome(
             ending,
             last,
             status=trial.status,
@@ -184,6 +187,53 @@ class OutcomeTracker(Callback):
 
     def _diverging_metrics(self) -> Collection[str]:
         return {self._objective.metric} if self._objective else compared_metrics()
+
+
+def infer_result_outcome(
+    result: Mapping[str, Any], *, own_end: bool, metrics: Collection[str] = ()
+) -> Outcome:
+    """Infer the outcome of a trial from its last result.
+
+    Args:
+        result: The result.
+        own_end: Whether the trial ended by itself rather than being stopped.
+        metrics: A trial has diverged if one of these is not finite.
+    """
+    recorded = Outcome.of_result(result)  # by one who has looked at the metrics
+    finite = recorded is not None or all(is_finite(result.get(name, 0.0)) for name in metrics)
+    end = Outcome.COMPLETED if own_end else Outcome.PRUNED
+    return infer_outcome(end, recorded=recorded, finite=finite)
+
+
+def infer_trial_outcome(
+    ending: Ending,
+    last_result: Mapping[str, Any],
+    *,
+    status: str,
+    own_end: bool,
+    error: str | None = None,
+    metrics: Collection[str] = (),
+) -> Outcome:
+    """Infer the outcome of a trial that Tune no longer runs.
+
+    Args:
+        ending: How Tune ended the trial.
+        last_result: Last result of the trial; empty if it never reported.
+        status: Tune's status of the trial.
+        own_end: Whether the trial ended by itself.
+        error: Text of the trial's error, if it failed.
+        metrics: A trial has diverged if one of these is not finite.
+    """
+    if error is not None or status == Trial.ERROR:
+        return infer_outcome(Outcome.ERROR, error=error or "")
+    if ending == "unfinished":
+        return Outcome.INTERRUPTED  # regardless of its result: a resume continues it
+    if last_result.get("done"):  # no stop reason: a function trainable returned
+        return infer_result_outcome(last_result, own_end=True, metrics=metrics)
+    if ending == "stopped":
+        return Outcome.OUT_OF_BUDGET
+    # Only schedulers stop a trial between two results.
+    return infer_result_outcome(last_result, own_end=own_end)
 
 
 def latest_result(trial: Trial) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -11,7 +11,6 @@ from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.ranking import Candidate, best_of
-from tune_tf.tracking import run_outcome
 from tune_tf.tracking.descriptions import BestTrial, SweepDetails, sweep_description
 from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
@@ -21,7 +20,9 @@ from tune_tf.tracking.names import (
     truncate,
 )
 from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, Report, now_ms
-from tune_tf.tune_internals.trial_ends import asks_for_more
+from tune_tf.tune_internals.controller import asks_for_more
+
+_FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 
 
 class ParentRun:
@@ -147,7 +148,7 @@ class ParentRun:
         time_ms = now_ms()
         ended = [outcomes[t.trial_id] for t in trials if t.trial_id in outcomes]
         interrupted = not trials or len(ended) < len(trials) or asks_for_more()
-        status = run_outcome.sweep_status(ended, interrupted=interrupted)
+        status = sweep_status(ended, interrupted=interrupted)
         params: dict[str, str] = {}
         tags = self.best_tags()
         best = next((t for t in trials if self.best and t.trial_id == self.best.trial_id), None)
@@ -218,3 +219,10 @@ class ParentRun:
 def _num_ended(outcomes: Mapping[str, Outcome]) -> int:
     """Return the number of finally ended trials, the step of the parent's reports."""
     return sum(outcome is not Outcome.INTERRUPTED for outcome in outcomes.values())
+
+
+def sweep_status(outcomes: Collection[Outcome], *, interrupted: bool) -> str:
+    """Return the parent run's MLflow status; ``interrupted`` if some trials have not ended."""
+    if interrupted or Outcome.INTERRUPTED in outcomes:
+        return "KILLED"
+    return "FAILED" if outcomes and _FAILURES.issuperset(outcomes) else "FINISHED"

@@ -1,12 +1,12 @@
 """Tune result of an epoch."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from ray.tune.result import DONE
 
-from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
+from tune_tf.outcome_rules import divergence_cause, infer_outcome
 
 DEVICES = "devices"
 """Result key of the devices that trained the iteration, as text."""
@@ -21,9 +21,11 @@ def epoch_result(
     """
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     result: dict[str, Any] = numbers | {DEVICES: devices}
-    if not math.isfinite(result.get("loss", 0.0)):
-        cause = f"loss is {result['loss']} at iteration {iteration}"
-        return result | {DONE: True, STOP_REASON: Outcome.DIVERGED.value, STOP_CAUSE: cause}
-    if stop_training:
-        return result | {DONE: True, STOP_REASON: Outcome.COMPLETED.value}
-    return result
+    outcome = infer_outcome(
+        Outcome.COMPLETED if stop_training else None, finite=is_finite(result.get("loss", 0.0))
+    )
+    if outcome is None:
+        return result
+    if outcome is Outcome.DIVERGED:
+        result[STOP_CAUSE] = divergence_cause(result, ["loss"], iteration)
+    return result | {DONE: True, STOP_REASON: outcome.value}

@@ -1,26 +1,140 @@
-"""Queries to the running Tune controller for facts that Tune does not pass to searchers.
+"""Queries to the running Tune controller for facts that Tune does not pass on.
 
 Tune reports that a trial has ended, but not who ended it. It passes stop criteria to a searcher
 only if ``tune.run`` has a ``config``, and does not pass a trial's error, the last result of a trial
-stopped while paused, which trials were restored, or the scheduler's rungs. The controller, which is
-always among the callers of a searcher's hooks, knows all of it. Where no controller is found, the
-answer is what Tune did pass.
+stopped while paused, which trials were restored, or the scheduler's rungs. Only schedulers are
+handed the controller; for searchers and callbacks it is found among the callers of their hooks. The
+names are those of Ray 2.60; if one is missing or there is no controller, the answer is what Tune
+did pass.
 """
 
+import inspect
+import operator
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
 
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
-from tune_tf.tune_internals.trial_ends import calling, calling_controller, is_own_end
+from tune_tf.tune_internals.scheduler_limits import (
+    has_reached_limit,
+    scheduler_rungs,
+    stops_trials,
+)
 
-_LONGEST = 500
-_OVER = ("TERMINATED", "ERROR")
+_CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
+_NO_METRIC = "_metric"  # what Tune calls the metric of a run that has none
+
+_current: ContextVar[Any] = ContextVar("controller", default=None)
+
+
+@contextmanager
+def controlled_by(controller: Any) -> Iterator[None]:
+    """Answer from this controller within the context, without a search among the callers."""
+    token = _current.set(controller)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def calling_controller() -> Any | None:
+    """Return the calling Tune controller; None outside of Tune."""
+    kind = getattr(sys.modules.get(_CONTROLLER_MODULE), "TuneController", None)
+    return _current.get() or _calling(kind)
+
+
+def _calling(kind: type | None) -> Any | None:
+    """Return the nearest instance of a class in the call stack."""
+    frame = inspect.currentframe()
+    while kind is not None and frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, kind):
+            return caller
+        frame = frame.f_back
+    return None
+
+
+class ControllerProxy:
+    """Tune's controller with some of its attributes replaced.
+
+    Some of Ray's schedulers refuse or fail on attributes of the controller that they do not need.
+    """
+
+    def __init__(self, controller: Any, **attributes: Any) -> None:
+        self._controller = controller
+        self._attributes = attributes
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a replacement, or the controller's own attribute."""
+        attributes = self.__dict__["_attributes"]
+        return attributes[name] if name in attributes else getattr(self._controller, name)
+
+
+class ObservedStopper:
+    """Stopper that records which trials finish by themselves or by the user's stopper.
+
+    Tune asks its stopper about each result before it marks the result of a trial that is to end. In
+    Tune's snapshots the user's stopper takes its place.
+
+    Args:
+        stopper: The stopper of ``tune.run(stop=...)``.
+    """
+
+    def __init__(self, stopper: Any) -> None:
+        self._stopper = stopper
+        self._ended: set[str] = set()
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return the user's stopper's decision on a result."""
+        done = bool(result.get("done"))
+        stops = bool(self._stopper(trial_id, result))
+        if done or stops:
+            self._ended.add(trial_id)
+        else:
+            self._ended.discard(trial_id)
+        return stops
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the user's stopper."""
+        return getattr(self._stopper, name)
+
+    def __reduce__(self) -> tuple[Callable[[tuple[Any]], Any], tuple[tuple[Any]]]:
+        """Pickle the user's stopper alone."""
+        return operator.itemgetter(0), ((self._stopper,),)
+
+    def has_ended(self, trial_id: str) -> bool:
+        """Return whether the trial itself or the stopper ended the trial at its last result."""
+        return trial_id in self._ended
+
+
+def observe_stops() -> None:
+    """Make the calling controller record which trials its scheduler does not end."""
+    controller = calling_controller()
+    stopper = getattr(controller, "_stopper", None)
+    if controller is not None and stopper is not None and not isinstance(stopper, ObservedStopper):
+        controller._stopper = ObservedStopper(stopper)  # noqa: SLF001 - see the module
+
+
+def is_own_end(trial: Trial, result: Mapping[str, Any]) -> bool:
+    """Return whether a trial that ends with a result, flat, ran as far as intended.
+
+    It does if its code reports ``done``, at the criteria and by the stopper of
+    ``tune.run(stop=...)``, and at the scheduler's own limit.
+    """
+    controller = calling_controller()
+    stopper = getattr(controller, "_stopper", None)
+    if isinstance(stopper, ObservedStopper) and stopper.has_ended(trial.trial_id):
+        return True
+    if trial.should_stop({**result, "done": False}):
+        return True
+    return has_reached_limit(getattr(controller, "scheduler_alg", None), trial, result)
 
 
 def reaches_own_end(
@@ -28,13 +142,10 @@ def reaches_own_end(
 ) -> bool:
     """Return whether a trial was to end at this result anyway, rather than by a scheduler.
 
-    Args:
-        trial_id: Tune's id of the trial.
-        result: The result at which it was stopped.
-        stop_criteria: The stop criteria that Tune passed to the searcher.
+    The stop criteria are those that Tune passed to the searcher.
     """
     controller = calling_controller()
-    if controller is not None and not _stops_trials(controller.scheduler_alg):
+    if controller is not None and not stops_trials(controller.scheduler_alg):
         return True
     return at_limit(trial_id, result, stop_criteria)
 
@@ -42,80 +153,77 @@ def reaches_own_end(
 def at_limit(trial_id: str, result: Mapping[str, Any], stop_criteria: Mapping[str, Any]) -> bool:
     """Return whether a result has reached a limit of the trial.
 
-    Args:
-        trial_id: Tune's id of the trial.
-        result: The result.
-        stop_criteria: The stop criteria that Tune passed to the searcher.
+    The stop criteria are those that Tune passed to the searcher.
     """
-    controller = calling_controller()
-    if controller is None:  # else the criteria may be from an earlier run
+    if calling_controller() is None:  # else the criteria may be from an earlier run
         return any(
             name in result and result[name] >= limit for name, limit in stop_criteria.items()
         )
-    trial = controller.get_trial(trial_id)
+    trial = _find_trial(trial_id)
     return trial is not None and is_own_end(trial, result)
+
+
+def compared_metrics() -> frozenset[str]:
+    """Return the metrics by which the calling Tune compares trials; empty outside of Tune."""
+    controller = calling_controller()
+    metrics = [
+        getattr(controller, "_metric", None),
+        getattr(getattr(controller, "scheduler_alg", None), "metric", None),
+        getattr(getattr(controller, "search_alg", None), "metric", None),
+    ]
+    return frozenset(name for name in metrics if isinstance(name, str) and name != _NO_METRIC)
+
+
+def run_id_of(trial_id: str) -> str | None:
+    """Return the MLflow run id of a trial that is about to end; None if no callback has one."""
+    trial = _find_trial(trial_id)
+    callbacks = getattr(getattr(calling_controller(), "_callbacks", None), "_callbacks", ())
+    asked = (getattr(callback, "await_run_id", None) for callback in callbacks)
+    found = (ask(trial) for ask in asked if ask is not None and trial is not None)
+    return next(found, None)
 
 
 def error_text(trial_id: str) -> str:
     """Return the text of a failed trial's error; empty if it is not available."""
-    controller = calling_controller()
-    trial = controller.get_trial(trial_id) if controller is not None else None
-    path = getattr(trial, "error_file", None)
-    return (
-        mask_secrets(Path(path).read_text(errors="replace"))
-        if path and Path(path).is_file()
-        else ""
-    )
-
-
-def last_line(text: str) -> str:
-    """Return the last non-empty line, which in an error's text is the message."""
-    lines = [line.strip() for line in text.splitlines()]
-    return next((line[:_LONGEST] for line in reversed(lines) if line), "")
+    path = getattr(_find_trial(trial_id), "error_file", None)
+    if not path or not Path(path).is_file():
+        return ""
+    return mask_secrets(Path(path).read_text(errors="replace"))
 
 
 def trial_ids() -> set[str] | None:
     """Return the ids of all trials that Tune knows; None outside of Tune."""
-    controller = calling_controller()
-    if controller is None:
-        return None
-    return {trial.trial_id for trial in controller.get_trials()}
+    return {trial.trial_id for trial in _trials()} if calling_controller() is not None else None
 
 
 def configs() -> dict[str, dict[str, Any]]:
     """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
-    controller = calling_controller()
-    trials = controller.get_trials() if controller is not None else ()
-    return {trial.trial_id: flat(trial.config) for trial in trials}
+    return {trial.trial_id: flat(trial.config) for trial in _trials()}
 
 
 def finished_trials() -> dict[str, bool]:
     """Return whether each finished trial has failed, by id; empty outside of Tune."""
-    controller = calling_controller()
-    trials = controller.get_trials() if controller is not None else ()
-    return {trial.trial_id: trial.status == "ERROR" for trial in trials if trial.is_finished()}
+    return {each.trial_id: each.status == Trial.ERROR for each in _trials() if each.is_finished()}
 
 
 def last_result(trial_id: str) -> dict[str, Any]:
     """Return a trial's last result, groups joined by ``/``; empty if it is not available."""
-    controller = calling_controller()
-    trial = controller.get_trial(trial_id) if controller is not None else None
+    trial = _find_trial(trial_id)
     return flat(trial.last_result or {}) if trial is not None else {}
 
 
 def num_active() -> int | None:
     """Return the number of trials neither finished nor paused; None outside of Tune."""
-    controller = calling_controller()
-    if controller is None:
+    if calling_controller() is None:
         return None
-    return sum(trial.status not in (*_OVER, "PAUSED") for trial in controller.get_trials())
+    inactive = (Trial.TERMINATED, Trial.ERROR, Trial.PAUSED)
+    return sum(trial.status not in inactive for trial in _trials())
 
 
 def max_concurrent(default: int | None) -> int | None:
     """Return the maximum number of concurrent trials; None for no limit.
 
-    Args:
-        default: The limit set on the searcher, which may be from an earlier run.
+    ``default`` is the limit set on the searcher, which may be from an earlier run.
     """
     searchers = _searchers()
     if not searchers:
@@ -126,7 +234,7 @@ def max_concurrent(default: int | None) -> int | None:
 
 def is_batched() -> bool:
     """Return whether the calling limiter waits for all trials of a batch."""
-    limiter = calling(ConcurrencyLimiter)
+    limiter = _calling(ConcurrencyLimiter)
     return limiter is not None and limiter.batch
 
 
@@ -140,6 +248,12 @@ def delays_completions() -> bool:
     return is_repeated() or any(getattr(each, "batch", False) for each in _searchers())
 
 
+def asks_for_more() -> bool:
+    """Return whether Tune has not asked for all trials yet, as when it is interrupted."""
+    search = getattr(calling_controller(), "search_alg", None)
+    return search is not None and not search.is_finished()
+
+
 def is_experiment_finished() -> bool:
     """Return whether Tune is done with all trials and asks for no more."""
     controller = calling_controller()
@@ -148,8 +262,7 @@ def is_experiment_finished() -> bool:
 
 def all_trials_finished() -> bool:
     """Return whether all trials are finished, so that Tune only waits for a new one."""
-    controller = calling_controller()
-    return controller is not None and all(t.is_finished() for t in controller.get_trials())
+    return calling_controller() is not None and all(each.is_finished() for each in _trials())
 
 
 def is_out_of_time() -> bool:
@@ -159,42 +272,18 @@ def is_out_of_time() -> bool:
 
 
 def rungs() -> tuple[int, ...]:
-    """Return the iterations at which the scheduler compares trials, ascending.
+    """Return the iterations at which the scheduler compares trials; empty outside of Tune."""
+    return scheduler_rungs(getattr(calling_controller(), "scheduler_alg", None))
 
-    Empty outside of Tune, and if the scheduler has none or does not expose them.
-    """
+
+def _trials() -> list[Trial]:
     controller = calling_controller()
-    scheduler = getattr(controller, "scheduler_alg", None)
-    declared = getattr(scheduler, "rungs", None)
-    if declared is None:
-        # Private in Ray's own schedulers; another release may keep them elsewhere.
-        with suppress(AttributeError, TypeError, ValueError):
-            declared = {int(rung) for rung in (*_ray_asha(scheduler), *_ray_hyperband(scheduler))}
-    return tuple(sorted(declared or ()))
+    return list(controller.get_trials()) if controller is not None else []
 
 
-def _ray_asha(scheduler: Any) -> Iterator[float]:
-    for bracket in getattr(scheduler, "_brackets", ()):
-        yield from (milestone for milestone, _ in bracket._rungs)  # noqa: SLF001 - see rungs()
-
-
-def _ray_hyperband(scheduler: Any) -> Iterator[int]:
-    """Yield the milestones of each bracket: ``max_t * eta**-s``, then times ``eta`` each.
-
-    As in Ray's ``hyperband.py``, whose brackets forget the milestones they have passed.
-    """
-    for halvings in range(getattr(scheduler, "_s_max_1", 0)):
-        max_t, factor = scheduler._max_t_attr, scheduler._eta  # noqa: SLF001 - see rungs()
-        rung = int(max_t * factor**-halvings)
-        for _ in range(halvings + 1 if rung else 0):
-            yield rung
-            rung = int(min(rung * factor, max_t))
-
-
-def _stops_trials(scheduler: Any) -> bool:
-    """Return whether a scheduler ever stops a trial: Ray's default one does not."""
-    fifo = sys.modules["ray.tune.schedulers.trial_scheduler"].FIFOScheduler
-    return type(scheduler).on_trial_result is not fifo.on_trial_result
+def _find_trial(trial_id: str) -> Trial | None:
+    controller = calling_controller()
+    return controller.get_trial(trial_id) if controller is not None else None
 
 
 def _searchers() -> list[Searcher]:

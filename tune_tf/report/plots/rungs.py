@@ -118,6 +118,6 @@ def rungs_of(settings: SchedulerSettings) -> tuple[int, ...]:
 
 
 def _milestones() -> Callable[[int, float], tuple[int, ...]]:
-    from tune_tf.schedulers.hyperband import milestones  # imports Ray, so it is imported late
+    from tune_tf.tune_internals.scheduler_limits import milestones  # imports Ray: late
 
     return milestones

@@ -23,7 +23,7 @@ from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.trainables.memory.recycling import RecycleActors
 from tune_tf.trainables.multi_process.fewer_workers import fewer_workers
 from tune_tf.trainables.reservations import WatchReservations
-from tune_tf.tune_internals.trimmed_trials import TrimTrials
+from tune_tf.tune_internals.trial_state import TrimTrials
 
 
 @dataclass(frozen=True)

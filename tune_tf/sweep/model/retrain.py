@@ -23,6 +23,7 @@ from tune_tf.errors import (
 )
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
+from tune_tf.outcome_rules import error_cause
 from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker, Parallelism, Subtasks
 from tune_tf.resources import TrialResources
 from tune_tf.results import TrialResult
@@ -35,7 +36,6 @@ from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
-from tune_tf.tracking.run_outcome import error_cause
 from tune_tf.trainables import trainable
 from tune_tf.trainables.capacity import largest_node
 from tune_tf.trainables.factory import check_cluster, default_resources

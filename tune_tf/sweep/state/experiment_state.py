@@ -19,7 +19,7 @@ from ray import cloudpickle
 from tune_tf.events import TrialEvents
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.tune_internals.checkpoints import registered_checkpoint
+from tune_tf.tune_internals.trial_state import registered_checkpoint
 
 _PICKLED = "CLOUDPICKLE_FALLBACK"
 _ENDED = ("TERMINATED", "ERROR")

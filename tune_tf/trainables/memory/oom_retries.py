@@ -13,9 +13,9 @@ from ray.tune.experiment import Trial
 
 from tune_tf.errors import InvalidSettingsError, WorkerLostError
 from tune_tf.outcome import Outcome
+from tune_tf.outcome_rules import last_failure
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.tracking.outcome_tracker import trial_error
-from tune_tf.tracking.run_outcome import last_failure
 from tune_tf.trainables.memory.kernel_kills import KernelKills
 from tune_tf.trainables.memory.memory_saving import (
     MemorySaving,

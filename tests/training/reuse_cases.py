@@ -1,7 +1,7 @@
 """Keras classes with each of their arguments varied, as cases of the reuse contract.
 
 Classes and arguments are read from Keras. The values of an argument come from the type of its
-default and from the tables of :mod:`~tune_tf.testing.reuse_values`. Values that cannot be trained
+default and from the tables of :mod:`reuse_values`. Values that cannot be trained
 are skipped; arguments without another value are listed as :attr:`Reuse.unvaried`.
 """
 
@@ -9,17 +9,14 @@ import copy
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
-
-from tune_tf.data import rows_of
-from tune_tf.testing.reuse_contract import BuiltWorkload, Reuse, compare_runs
-from tune_tf.testing.reuse_values import (
+from reuse_values import (
     ALONGSIDE,
     BY_NAME,
     BY_SUFFIX,
@@ -29,8 +26,11 @@ from tune_tf.testing.reuse_values import (
     ORDINARY,
     WORDS,
 )
+
+from tune_tf.data import rows_of
+from tune_tf.testing.reuse_contract import Reuse, compare_runs
 from tune_tf.training.core.seeds import seed_everything
-from tune_tf.workload import Config, Data
+from tune_tf.workload import Config, Data, Workload
 
 _layers, _schedules = keras.layers, keras.optimizers.schedules
 _BASES: Mapping[str, tuple[Any, type]] = {
@@ -107,6 +107,46 @@ def _drawn(rows: _Rows, labels: str) -> Data:
         "sequences": rng.integers(1, 3, (NUM_ROWS, 2)).astype("int32"),
     }[labels]
     return Data(train=(x, y))
+
+
+class BuiltWorkload(Workload):
+    """Workload from a model-building function and data.
+
+    Args:
+        build: Returns the compiled model of a config.
+        data: The data.
+        batch_size: Batch size, unless the config has a ``batch_size``.
+        callbacks: Returns the Keras callbacks of a config.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[Config], keras.Model],
+        data: Data,
+        *,
+        batch_size: int = 8,
+        callbacks: Callable[[Config], Sequence[Any]] = lambda config: (),
+    ) -> None:
+        self._build = build
+        self._data = data
+        self._batch_size = batch_size
+        self._make_callbacks = callbacks
+
+    def load_data(self, config: Config) -> Data:
+        """Return the data."""
+        return self._data
+
+    def build_model(self, config: Config) -> keras.Model:
+        """Return a compiled model."""
+        return self._build(config)
+
+    def callbacks(self, config: Config) -> Sequence[Any]:
+        """Return Keras callbacks."""
+        return self._make_callbacks(config)
+
+    def global_batch_size(self, config: Config) -> int:
+        """Return the batch size."""
+        return int(config.get("batch_size", self._batch_size))
 
 
 @dataclass(frozen=True)
@@ -281,6 +321,35 @@ def compare_arguments(
     return found
 
 
+def write_table(found: Iterable[Reuse]) -> str:
+    """Format comparisons as a table: configs, programs, configs that share one, and errors."""
+    rows = sorted(found, key=lambda reuse: reuse.name)
+    pairs = sum(max(0, len(reuse.labels) - 1) for reuse in rows)
+    num_distinct = sum(reuse.num_distinct for reuse in rows)
+    lines = [
+        f"{len(rows)} subjects, {pairs} pairs, {num_distinct} of them with an effect, "
+        f"{sum(len(reuse.errors) for reuse in rows)} errors",
+        "",
+        "subject | values | programs | shared by",
+    ]
+    for reuse in rows:
+        shared = "; ".join(" = ".join(group) for group in _sharing(reuse)) or "none"
+        lines.append(f"{reuse.name} | {len(reuse.labels)} | {len(set(reuse.programs))} | {shared}")
+        lines += [f"    ERROR {error}" for error in reuse.errors]
+        lines += [f"    refused {label}: {error}" for label, error in reuse.refused.items()]
+        if reuse.unvaried:
+            lines.append(f"    not varied: {', '.join(reuse.unvaried)}")
+    return "\n".join(lines) + "\n"
+
+
+def _sharing(reuse: Reuse) -> list[list[str]]:
+    """Return the groups of labels whose configs share a program."""
+    groups: dict[int, list[str]] = {}
+    for label, program in zip(reuse.labels, reuse.programs, strict=True):
+        groups.setdefault(program, []).append(label)
+    return [group for group in groups.values() if len(group) > 1]
+
+
 def _new(value: Any) -> Any:
     return value() if callable(value) else copy.deepcopy(value)
 
@@ -298,7 +367,7 @@ def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
             logs = model.train_step(batch)
             if not np.isfinite(float(logs["loss"])):
                 return ValueError(f"the loss is {float(logs['loss'])}")
-        except Exception as error:  # noqa: BLE001  any error means that it does not work
+        except Exception as error:
             return error
         return None
 

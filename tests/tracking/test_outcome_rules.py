@@ -2,8 +2,9 @@ import math
 
 import pytest
 
+from tune_tf import outcome_rules
 from tune_tf.outcome import STOP_REASON, Outcome
-from tune_tf.tracking import run_outcome
+from tune_tf.tracking import outcome_tracker, parent_run
 
 METRICS = ("loss",)
 
@@ -30,11 +31,13 @@ METRICS = ("loss",)
     ],
 )
 def test_a_last_result_tells_how_the_trial_ended(result, own_end, outcome):
-    assert run_outcome.infer_result_outcome(result, own_end=own_end, metrics=METRICS) is outcome
+    assert outcome_tracker.infer_result_outcome(result, own_end=own_end, metrics=METRICS) is outcome
 
 
 def test_without_a_metric_to_judge_no_trial_diverges():
-    assert run_outcome.infer_result_outcome({"loss": math.nan}, own_end=True) is Outcome.COMPLETED
+    assert (
+        outcome_tracker.infer_result_outcome({"loss": math.nan}, own_end=True) is Outcome.COMPLETED
+    )
 
 
 DONE = {"loss": 1.0, "done": True}
@@ -64,7 +67,7 @@ GOING_ON = {"loss": 1.0, "done": False}
     ],
 )
 def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, error, outcome):
-    got = run_outcome.infer_trial_outcome(
+    got = outcome_tracker.infer_trial_outcome(
         seen, last_result, status=status, own_end=False, error=error, metrics=METRICS
     )
     assert got is outcome
@@ -82,7 +85,7 @@ def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, erro
 def test_a_trial_that_is_stopped_while_it_waits_may_have_run_to_its_limit(
     last_result, own_end, outcome
 ):
-    got = run_outcome.infer_trial_outcome(
+    got = outcome_tracker.infer_trial_outcome(
         "completed", last_result, status="PAUSED", own_end=own_end
     )
     assert got is outcome
@@ -100,14 +103,14 @@ def test_a_trial_that_is_stopped_while_it_waits_may_have_run_to_its_limit(
     ],
 )
 def test_the_sweep_fails_only_if_every_trial_failed(outcomes, interrupted, status):
-    assert run_outcome.sweep_status(outcomes, interrupted=interrupted) == status
+    assert parent_run.sweep_status(outcomes, interrupted=interrupted) == status
 
 
 def test_the_cause_is_the_last_lines_without_colours_and_markers():
     error = (
         '\x1b[36mray::train()\x1b[39m\n  File "a.py"\n    raise x\n    ^^^^^\nValueError: boom\n'
     )
-    assert run_outcome.error_cause(error) == 'File "a.py"\nraise x\nValueError: boom'
+    assert outcome_rules.error_cause(error) == 'File "a.py"\nraise x\nValueError: boom'
 
 
 def test_what_came_before_the_last_failure_is_not_its_cause():
@@ -115,8 +118,79 @@ def test_what_came_before_the_last_failure_is_not_its_cause():
         "Failure # 1 (occurred at 2026-01-02_03-04-05)\nResourceExhaustedError: OOM\n"
         "Failure # 1 (occurred at 2026-01-02_03-04-06)\nValueError: boom\n"
     )
-    assert run_outcome.last_failure(error).strip() == "ValueError: boom"
-    assert (
-        run_outcome.infer_trial_outcome("completed", {}, status="ERROR", own_end=False, error=error)
-        is Outcome.ERROR
+    assert outcome_rules.last_failure(error).strip() == "ValueError: boom"
+    outcome = outcome_tracker.infer_trial_outcome(
+        "completed", {}, status="ERROR", own_end=False, error=error
     )
+    assert outcome is Outcome.ERROR
+
+
+COMPLETED, PRUNED, OUT_OF_BUDGET = Outcome.COMPLETED, Outcome.PRUNED, Outcome.OUT_OF_BUDGET
+DIVERGED, OOM, ERROR = Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR
+TABLES = {
+    "scheduler": [
+        (OUT_OF_BUDGET, None, None, None, OUT_OF_BUDGET),  # no result
+        (COMPLETED, COMPLETED, True, None, COMPLETED),
+        (COMPLETED, COMPLETED, False, None, DIVERGED),
+        (COMPLETED, DIVERGED, True, None, DIVERGED),
+        (COMPLETED, DIVERGED, False, None, DIVERGED),
+        (COMPLETED, OOM, False, None, OOM),
+        (OUT_OF_BUDGET, ERROR, True, None, ERROR),
+        (COMPLETED, PRUNED, False, None, PRUNED),  # with a cause
+        (COMPLETED, None, False, None, DIVERGED),
+        (OUT_OF_BUDGET, None, False, None, DIVERGED),
+        (COMPLETED, None, True, None, COMPLETED),
+        (OUT_OF_BUDGET, None, True, None, OUT_OF_BUDGET),
+    ],
+    "searcher": [
+        (PRUNED, None, None, None, PRUNED),  # stopped while it waited
+        (OUT_OF_BUDGET, None, None, None, OUT_OF_BUDGET),  # never started
+        (PRUNED, COMPLETED, None, None, PRUNED),
+        (PRUNED, DIVERGED, None, None, DIVERGED),
+        *[(COMPLETED, each, True, None, each) for each in Outcome],
+        *[(PRUNED, each, False, None, each) for each in Outcome if each is not COMPLETED],
+        (COMPLETED, COMPLETED, False, None, DIVERGED),
+        (PRUNED, None, False, None, DIVERGED),
+        *[(each, None, True, None, each) for each in (COMPLETED, PRUNED, OUT_OF_BUDGET)],
+    ],
+    "tracker": [
+        (Outcome.INTERRUPTED, None, True, "MemoryError", OOM),
+        (COMPLETED, PRUNED, False, "", ERROR),
+        *[(PRUNED, each, True, None, each) for each in Outcome],
+        (COMPLETED, None, False, None, DIVERGED),
+        *[(each, None, True, None, each) for each in Outcome],
+    ],
+    "trainable": [
+        (None, None, True, None, None),
+        (None, None, False, None, DIVERGED),
+        (COMPLETED, None, True, None, COMPLETED),
+        (COMPLETED, None, False, None, DIVERGED),
+    ],
+    "view": [
+        (None, None, True, None, None),
+        *[(None, each, True, None, each) for each in Outcome],
+        (None, None, True, "ValueError: boom", ERROR),
+        (None, None, True, "ResourceExhaustedError: OOM", OOM),
+    ],
+}
+"""What each of those that ask makes of what it knows: end, recorded, finite, error, outcome."""
+
+
+@pytest.mark.parametrize(
+    ("end", "recorded", "finite", "error", "outcome"),
+    [
+        pytest.param(*row, id=f"{asker}-{n}")
+        for asker in TABLES
+        for n, row in enumerate(TABLES[asker])
+    ],
+)
+def test_all_infer_an_outcome_by_the_same_rules(end, recorded, finite, error, outcome):
+    inferred = outcome_rules.infer_outcome(end, recorded=recorded, finite=finite, error=error)
+    assert inferred is outcome
+
+
+def test_the_cause_of_a_divergence_names_the_metrics_that_are_not_finite():
+    result = {"loss": math.nan, "accuracy": 0.5}
+    cause = outcome_rules.divergence_cause(result, ["loss", "accuracy", "f1"], 3)
+    assert cause == "loss is nan and f1 is not reported at iteration 3"
+    assert outcome_rules.divergence_cause(result, ["loss"], None) == "loss is nan"

@@ -1,13 +1,22 @@
-"""Asynchronous successive halving with stopping."""
+"""Schedulers that let trials run until they are stopped: FIFO, ASHA and the median rule."""
 
 import math
 
-from ray.tune.schedulers import AsyncHyperBandScheduler
+from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule
 
-from tune_tf.config.scheduler_settings import AshaSettings
+from tune_tf.config.scheduler_settings import AshaSettings, FifoSettings, MedianStoppingSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+
+
+class FifoScheduler(OutcomeMixin):
+    """Ray's ``FIFOScheduler`` with recorded trial outcomes; stops trials that diverge."""
+
+    def __init__(self, objective: Objective, settings: FifoSettings) -> None:
+        """Create Ray's scheduler."""
+        super().__init__()
+        self._configure(objective, settings)
 
 
 class AshaScheduler(OutcomeMixin, AsyncHyperBandScheduler):
@@ -17,10 +26,6 @@ class AshaScheduler(OutcomeMixin, AsyncHyperBandScheduler):
     a value worse than the quantile ``1 - 1 / reduction_factor`` of those before it is stopped for
     good (https://arxiv.org/abs/1810.05934, with stopping in place of promotion). With few slots the
     first trials therefore run far.
-
-    Args:
-        objective: The metric that trials are compared by.
-        settings: Positions of the rungs.
     """
 
     settings: AshaSettings
@@ -44,3 +49,25 @@ class AshaScheduler(OutcomeMixin, AsyncHyperBandScheduler):
         first, factor = self.settings.grace_period, self.settings.reduction_factor
         count = int(math.log(self.settings.max_t / first) / math.log(factor) + 1)  # as Ray counts
         return tuple(sorted({math.ceil(first * factor**k) for k in range(count)}))
+
+
+class MedianStoppingScheduler(OutcomeMixin, MedianStoppingRule):
+    """Ray's ``MedianStoppingRule`` with recorded trial outcomes.
+
+    A trial is stopped if its best value so far is worse than the median of the other trials' means
+    up to the same iteration (https://research.google/pubs/pub46180). With ``hard_stop=False`` it is
+    paused, and continues when no other trial waits; its trainable must save checkpoints.
+    """
+
+    def __init__(self, objective: Objective, settings: MedianStoppingSettings) -> None:
+        """Create Ray's scheduler."""
+        MedianStoppingRule.__init__(
+            self,
+            time_attr=TRAINING_ITERATION,
+            metric=objective.metric,
+            mode=objective.mode,
+            grace_period=settings.grace_period,
+            min_samples_required=settings.min_samples_required,
+            hard_stop=settings.hard_stop,
+        )
+        self._configure(objective, settings)

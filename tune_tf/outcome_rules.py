@@ -1,0 +1,68 @@
+"""Rules by which the outcome of a trial is inferred from what is known of its end."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from tune_tf.outcome import Outcome, is_finite
+
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)$", re.MULTILINE)
+_CAUSE_LINES = 3
+_CAUSE_LENGTH = 500
+
+_End = TypeVar("_End", bound=Outcome | None)
+
+
+def infer_outcome(
+    end: _End,
+    *,
+    recorded: Outcome | None = None,
+    finite: bool | None = True,
+    error: str | None = None,
+) -> Outcome | _End:
+    """Return the outcome of a trial: of what is known, the surest counts.
+
+    That is the error; then what was recorded, except for a completion without finite metrics; then
+    divergence; then the end that the calls of Tune suggest.
+
+    Args:
+        end: What Tune did, as an outcome; None for nothing that ends a trial.
+        recorded: What the trainable, the scheduler or an earlier session found.
+        finite: Whether the metrics are finite; None if nothing was reported.
+        error: Text of the trial's error, if it failed.
+    """
+    if error is not None:
+        return Outcome.of_error(last_failure(error))
+    if recorded is not None and (finite or recorded is not Outcome.COMPLETED):
+        return recorded
+    return Outcome.DIVERGED if finite is False else end
+
+
+def divergence_cause(
+    result: Mapping[str, Any], metrics: Iterable[str], iteration: int | None
+) -> str:
+    """Return a sentence that names those of the metrics that are not finite."""
+    wrong = [
+        f"{name} is {result[name]}" if name in result else f"{name} is not reported"
+        for name in metrics
+        if not is_finite(result.get(name))
+    ]
+    at = "" if iteration is None else f" at iteration {iteration}"
+    return f"{' and '.join(wrong)}{at}"
+
+
+def error_cause(error: str) -> str:
+    """Return the last lines of an error's text, without terminal colors."""
+    lines = [line.strip() for line in strip_colors(error).splitlines() if line.strip(" ^~")]
+    return "\n".join(lines[-_CAUSE_LINES:])[-_CAUSE_LENGTH:]
+
+
+def last_failure(error: str) -> str:
+    """Return the last failure in an error's text, to which Tune appends each failure."""
+    return _FAILURE.split(error)[-1]
+
+
+def strip_colors(error: str) -> str:
+    """Remove terminal colors."""
+    return _COLOR.sub("", error)

@@ -1,0 +1,53 @@
+"""Private state of Tune's trials: their status, checkpoints and running averages."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ray.tune import Callback, Checkpoint
+from ray.tune.experiment import Trial
+
+
+def set_trial_status(controller: Any, trial: Trial, status: str) -> bool:
+    """Set a trial's status in Tune; return False where the controller has no such method."""
+    set_status = getattr(controller, "_set_trial_status", None)
+    if set_status is None:
+        return False
+    set_status(trial, status)
+    return True
+
+
+def mark_for_snapshot(controller: Any, trial: Trial) -> None:
+    """Have Tune save the end of a trial that has no actor, which it otherwise forgets.
+
+    A resume would run the trial again. Without the private method, the end is lost only if the
+    driver is.
+    """
+    mark = getattr(controller, "_mark_trial_to_checkpoint", None)
+    if mark is not None:
+        mark(trial)
+
+
+def registered_checkpoint(path: str, filesystem: Any, metrics: Mapping[str, Any]) -> Any:
+    """Return a checkpoint as Tune's own state registers it, with the metrics of its iteration."""
+    from ray.train._internal.session import _TrainingResult
+
+    return _TrainingResult(Checkpoint(path, filesystem), dict(metrics))
+
+
+class TrimTrials(Callback):
+    """Tune callback that drops the running averages of finished trials.
+
+    For each metric of each trial Tune keeps the last values, means and extremes during the whole
+    sweep and saves them again and again: half of a trial's memory in the driver. A sweep's best
+    trial is found by last values, so they are not needed.
+    """
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Drop the averages."""
+        # Both: a trial that reported once more after all would begin them together.
+        trial.run_metadata.metric_analysis = {}
+        trial.run_metadata.metric_n_steps = {}
+
+    on_trial_error = on_trial_complete
