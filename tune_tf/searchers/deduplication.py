@@ -103,7 +103,7 @@ def deduplicate(
         refused: Parameters not to draw.
         known: Parameters to draw only if there are no others.
     """
-    stage = _DryRun(study.study_name, OverlayStorage(storage), suggest)
+    stage = _DryRun(study.study_name, OverlayStorage(storage), suggest)  # type: ignore[abstract]
     taken = {*refused, *known}
     draws = [stage.draw(study.sampler)]
     if params_key(draws[0]) not in taken:

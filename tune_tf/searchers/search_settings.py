@@ -122,7 +122,7 @@ class SearchSettings:
             len(self.criteria.objectives),
             has_constraints=bool(self.criteria.constraints),
         )
-        filtered = FilteredStorage(storage, rungs, visibility)
+        filtered = FilteredStorage(storage, rungs, visibility)  # type: ignore[abstract]
         with quiet_logging():
             study = optuna.load_study(study_name=study_name, storage=filtered, sampler=sampler)
         # A user's sampler may repeat configs on purpose.

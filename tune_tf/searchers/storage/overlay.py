@@ -13,6 +13,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 class ForwardingStorage(BaseStorage):
     """Base of storages that pass every call that they do not change to another storage.
 
+    The forwarding methods are set below, so a type checker takes subclasses for abstract.
+
     Args:
         storage: The underlying storage.
     """
@@ -36,7 +38,7 @@ for _name in {
     "remove_session",
 }:
     setattr(ForwardingStorage, _name, _forwarding(_name))
-abc.update_abstractmethods(ForwardingStorage)
+abc.update_abstractmethods(ForwardingStorage)  # type: ignore[type-abstract]
 
 
 class OverlayStorage(ForwardingStorage):
