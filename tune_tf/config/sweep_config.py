@@ -9,32 +9,34 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.budget_settings import BudgetSettings
-from tune_tf.config.cluster_settings import ClusterSettings
-from tune_tf.config.disk_settings import KeepCheckpoints, NumBytes
-from tune_tf.config.json_schema import editor_schema
-from tune_tf.config.parallelism_section import ParallelismSection
 from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
-from tune_tf.config.searcher_settings import SearcherSettings
+from tune_tf.config.section_models import (
+    BudgetSettings,
+    ClusterSettings,
+    MLflowSettings,
+    SearcherSettings,
+)
 from tune_tf.config.sections import (
     ConstraintsSection,
     DataSection,
+    KeepCheckpoints,
+    NumBytes,
     ObjectiveSection,
+    ParallelismSection,
     ResourcesSection,
     SpaceSection,
     SweepName,
     ValidationSection,
     WorkloadReference,
 )
-from tune_tf.config.settings import MLflowSettings, Settings
+from tune_tf.config.settings import Settings
 from tune_tf.config.workload_reference import import_workload
-from tune_tf.config.yaml_text import yaml_text
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space.declaration import DECLARATION_KINDS
-from tune_tf.space.document import OVERRIDE, YamlDocument
+from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
 from tune_tf.validation import Validation
 
 _FILE: Final = "file://"
@@ -255,7 +257,7 @@ class SweepConfig(Settings):
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON schema of a sweep file, for editors."""
-        schema = editor_schema(cls.model_json_schema())
+        schema = super().json_schema()
         # The workload may provide it, which an editor does not know.
         schema["required"].remove("space")
         return schema

@@ -1,5 +1,6 @@
 """YAML document as plain data with line numbers for errors."""
 
+import io
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,6 +142,21 @@ class YamlDocument:
                 detail.where, detail.what, self.lines.get(path, min(self.lines.values()))
             )
         return detail
+
+
+def yaml_text(values: Mapping[str, Any], *, inline_leaves: bool = True) -> str:
+    """Dump a mapping of plain data as safe YAML, in order.
+
+    Args:
+        values: Mapping to dump.
+        inline_leaves: Whether mappings and lists of plain values are written on one line.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = None if inline_leaves else False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    text = io.StringIO()
+    yaml.dump(dict(values), text)
+    return text.getvalue()
 
 
 _CIRCLE = "contains itself through an alias: write it out"
