@@ -8,10 +8,9 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState, create_trial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.searchers.space_adapter import GivenSpace, Space
+from tune_tf.searchers.space_adapter import GivenSpace, distributions_of
 from tune_tf.space import Choice, Constant, SearchSpace, flat
-from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import Label, labels
+from tune_tf.space.optuna_form import label_of
 
 POINT: Final = "point_to_evaluate"
 """User attribute of an Optuna trial: the index of the point that it was made for."""
@@ -51,10 +50,9 @@ def point_params(
     """Return Optuna's parameters of a nested config, and why the space does not contain it."""
     if isinstance(space, SearchSpace):
         return _params_in_space(space, config)
-    if isinstance(space, Space):
-        space = space.distributions()
     given = flat(config)
-    return given, _distribution_errors(space, given) if isinstance(space, Mapping) else []
+    distributions = distributions_of(space)
+    return given, [] if distributions is None else _distribution_errors(distributions, given)
 
 
 def enqueue(study: optuna.Study, params: Sequence[Mapping[str, Any]]) -> None:
@@ -71,12 +69,6 @@ def missing_points(study: optuna.Study, num_points: int) -> list[int]:
     return [index for index in range(num_points) if index not in had]
 
 
-def choice_label(value: Any, choice: Choice) -> Label:
-    """Return the value that Optuna stores for an option of a choice."""
-    keys = [hashable(option) for option in choice.options]
-    return labels(choice.options)[keys.index(hashable(value))]
-
-
 def _params_in_space(
     space: SearchSpace, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[ErrorDetail]]:
@@ -90,7 +82,7 @@ def _params_in_space(
         if active and path in given:
             value = whole[path] = given[path]
             if isinstance(parameter, Choice) and parameter.error_for(value) is None:
-                value = choice_label(value, parameter)
+                value = label_of(value, parameter.options)
             if not isinstance(parameter, Constant):
                 params[path] = value
     return params, space.validate(given)

@@ -18,7 +18,7 @@ from optuna.distributions import (
 )
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.searchers.space_adapter import GivenSpace, Space
+from tune_tf.searchers.space_adapter import GivenSpace, distributions_of
 from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.declaration import declared
 from tune_tf.space.optuna_form import labels
@@ -71,11 +71,10 @@ def text_by_path(space: GivenSpace) -> dict[str, str] | None:
     """Return a space as text by path; None for a callable, which cannot be inspected."""
     if isinstance(space, SearchSpace):
         return {path: _declaration(path, each) for path, each in space.parameters.items()}
-    if isinstance(space, Space):
-        space = space.distributions()
-    if isinstance(space, Mapping):
-        return {path: repr(each) for path, each in space.items()}
-    return None
+    distributions = distributions_of(space)
+    if distributions is None:
+        return None
+    return {path: repr(each) for path, each in distributions.items()}
 
 
 def constants_of(study: optuna.Study) -> dict[str, Any]:
@@ -131,12 +130,6 @@ def _declaration(path: str, parameter: Any) -> str:
     return json.dumps(entry, default=repr)
 
 
-def _distributions(space: GivenSpace) -> dict[str, BaseDistribution]:
-    if isinstance(space, Space):
-        return dict(space.distributions())
-    return dict(space) if isinstance(space, Mapping) else {}
-
-
 def _stored_distributions(study: optuna.Study) -> dict[str, BaseDistribution]:
     """Return the latest distribution of each parameter in the study's trials."""
     stored: dict[str, BaseDistribution] = {}
@@ -150,7 +143,7 @@ def _diff_with_trials(study: optuna.Study, space: GivenSpace) -> SpaceChange:
 
     A parameter that no trial has may never have been active, so it does not count as added.
     """
-    stored, new = _stored_distributions(study), _distributions(space)
+    stored, new = _stored_distributions(study), distributions_of(space) or {}
     return SpaceChange(
         {},
         {path: repr(each) for path, each in stored.items() if path not in new},
@@ -164,7 +157,7 @@ def _diff_with_trials(study: optuna.Study, space: GivenSpace) -> SpaceChange:
 
 def _refuse_incompatible(study: optuna.Study, space: GivenSpace) -> None:
     """Reject changes that Optuna cannot hold in one study."""
-    new, refused = _distributions(space), []
+    new, refused = distributions_of(space) or {}, []
     for path, old in _stored_distributions(study).items():
         if path not in new:
             continue

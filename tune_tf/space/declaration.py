@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.space.choice import Choice
 from tune_tf.space.condition import ALWAYS, Condition
-from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import dotted, join, name_error, nested
-from tune_tf.space.ranges import Float, Int
 
 _RANGES: dict[str, tuple[Callable[..., Parameter], str]] = {
     "uniform": (Float, "[low, high]"),

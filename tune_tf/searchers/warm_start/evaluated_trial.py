@@ -17,13 +17,13 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.outcome import STOP_REASON, Outcome, is_finite
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.initial_points import choice_label, point_params
-from tune_tf.searchers.space_adapter import GivenSpace, Space, suggest_of
+from tune_tf.searchers.initial_points import point_params
+from tune_tf.searchers.space_adapter import GivenSpace, distributions_of, suggest_of
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.warm_start.earlier_trials import EarlierTrial
 from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import distribution
+from tune_tf.space.optuna_form import distribution, label_of
 from tune_tf.space.paths import dotted
 
 EVALUATED: Final = "evaluated point"
@@ -174,7 +174,7 @@ def _fill_inactive(trial: FrozenTrial, space: SearchSpace, rng: np.random.Genera
         if path not in params and not isinstance(parameter, Constant):
             value = parameter.draw(rng)
             params[path] = (
-                choice_label(value, parameter) if isinstance(parameter, Choice) else value
+                label_of(value, parameter.options) if isinstance(parameter, Choice) else value
             )
             distributions[path] = distribution(parameter)
     trial.distributions = distributions
@@ -191,25 +191,24 @@ def _convert_params(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
                 continue
             if isinstance(parameter, Choice) and path in earlier.constants:
                 if parameter.error_for(params[path]) is None:
-                    params[path] = choice_label(params[path], parameter)
+                    params[path] = label_of(params[path], parameter.options)
             elif isinstance(parameter, Choice) and earlier.text:
                 params[path] = _parse_option(params[path], parameter)
     if not earlier.text:
         return params
-    if isinstance(space, Space):
-        space = space.distributions()
-    if not isinstance(space, Mapping):
+    distributions = distributions_of(space)
+    if distributions is None:
         raise OutsideSpaceError(
             "MLflow's parameters cannot be converted for a space that is a callable"
         )
-    return {path: _parse_text(text, space.get(path)) for path, text in params.items()}
+    return {path: _parse_text(text, distributions.get(path)) for path, text in params.items()}
 
 
 def _parse_option(text: str, parameter: Choice) -> Any:
     """Return the stored value of the option that a text represents."""
     for option in parameter.options:
         if str(option) == text:
-            return choice_label(option, parameter)
+            return label_of(option, parameter.options)
     return text
 
 
