@@ -6,7 +6,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.deduplication import NO_POINTS, PointIndex, deduplicate, is_asked
-from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler
+from tune_tf.searchers.samplers.own_samplers import ExhaustiveSampler
 from tune_tf.searchers.storage.study_storage import open_study
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.trial_outcome import TrialOutcome

@@ -30,7 +30,7 @@ from tune_tf.searchers.registry_state import (
     count_asked,
     last_step,
 )
-from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler
+from tune_tf.searchers.samplers.own_samplers import ExhaustiveSampler
 from tune_tf.searchers.space_adapter import Suggest
 from tune_tf.searchers.storage.filtered import RungSource, no_rungs
 from tune_tf.searchers.storage.recovery import StorageRecovery

@@ -4,7 +4,7 @@
 is a constant, a mapping without a kind is a group.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,21 +13,15 @@ from tune_tf.space.condition import ALWAYS, Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import dotted, join, name_error, nested
 
-_RANGES: dict[str, tuple[Callable[..., Parameter], str]] = {
-    "uniform": (Float, "[low, high]"),
-    "quniform": (
-        lambda low, high, step, **when: Float(low, high, step=step, **when),
-        "[low, high, step]",
-    ),
-    "loguniform": (lambda low, high, **when: Float(low, high, log=True, **when), "[low, high]"),
-    "int": (
-        lambda low, high, step=1, **when: Int(low, high, step=step, **when),
-        "[low, high] or [low, high, step]",
-    ),
-    "logint": (lambda low, high, **when: Int(low, high, log=True, **when), "[low, high]"),
+_RANGE_FORMS = {
+    "uniform": "[low, high]",
+    "quniform": "[low, high, step]",
+    "loguniform": "[low, high]",
+    "int": "[low, high] or [low, high, step]",
+    "logint": "[low, high]",
 }
 
-DECLARATION_KINDS = (*_RANGES, "choice", "constant")
+DECLARATION_KINDS = (*_RANGE_FORMS, "choice", "constant")
 """Keys that declare a parameter."""
 
 WHEN = "when"
@@ -124,15 +118,22 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
         raise InvalidSettingsError(errors)
     (kind,) = kinds
     value, when = declared[kind], declared.get(WHEN)
-    if kind == "choice":
-        return Choice(value, when=when)
-    if kind == "constant":
-        return Constant(value, when=when)
-    make, form = _RANGES[kind]
-    counts = {text.count(",") + 1 for text in form.split(" or ")}
-    if not isinstance(value, list | tuple) or len(value) not in counts:
-        raise InvalidSettingsError([f"{kind} must be {form}, not {value!r}"])
-    return make(*value, when=when)
+    match kind, value:
+        case "uniform", [low, high]:
+            return Float(low, high, when=when)
+        case "quniform", [low, high, step]:
+            return Float(low, high, step=step, when=when)
+        case "loguniform", [low, high]:
+            return Float(low, high, log=True, when=when)
+        case "int", [low, high, *steps] if len(steps) <= 1:
+            return Int(low, high, step=steps[0] if steps else 1, when=when)
+        case "logint", [low, high]:
+            return Int(low, high, log=True, when=when)
+        case "choice", options:
+            return Choice(options, when=when)
+        case "constant", constant:
+            return Constant(constant, when=when)
+    raise InvalidSettingsError([f"{kind} must be {_RANGE_FORMS[kind]}, not {value!r}"])
 
 
 def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
