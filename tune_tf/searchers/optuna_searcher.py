@@ -20,6 +20,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.evaluated_trial import EvaluatedPoint
 from tune_tf.searchers.registry_state import RegistryState
 from tune_tf.searchers.saved_state import pickle_state, split_state
 from tune_tf.searchers.search_settings import SearchSettings
@@ -34,8 +35,7 @@ from tune_tf.searchers.trial_outcome import (
     failed_outcome,
 )
 from tune_tf.searchers.trial_registry import TrialRegistry
-from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
-from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart
+from tune_tf.searchers.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flat, nested
 from tune_tf.tune_internals import controller
 from tune_tf.tune_internals.trial_ends import asks_for_more, observe_stops, run_id_of

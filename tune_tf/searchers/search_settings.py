@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.evaluated_trial import EvaluatedPoint
 from tune_tf.searchers.initial_points import POINT, enqueue, missing_points, points_to_params
 from tune_tf.searchers.samplers.catalogue import (
     make_sampler,
@@ -26,9 +27,7 @@ from tune_tf.searchers.space_record import check_space
 from tune_tf.searchers.storage.filtered import FilteredStorage, RungSource, no_rungs
 from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet_logging
 from tune_tf.searchers.trial_registry import SamplerView
-from tune_tf.searchers.warm_start.earlier_trials import OBJECTIVE
-from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
-from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart, import_trials
+from tune_tf.searchers.warm_start import OBJECTIVE, ImportSummary, WarmStart, import_trials
 
 
 @dataclass(frozen=True)

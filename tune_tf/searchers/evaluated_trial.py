@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +20,6 @@ from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.initial_points import point_params
 from tune_tf.searchers.space_adapter import GivenSpace, distributions_of, suggest_of
 from tune_tf.searchers.trial_attrs import WARM_START
-from tune_tf.searchers.warm_start.earlier_trials import EarlierTrial
 from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.frozen import hashable
 from tune_tf.space.optuna_form import distribution, label_of
@@ -28,6 +27,31 @@ from tune_tf.space.paths import dotted
 
 EVALUATED: Final = "evaluated point"
 """Origin of a trial whose value a user gave."""
+
+
+@dataclass(frozen=True)
+class EarlierTrial:
+    """Trial of an earlier sweep.
+
+    Args:
+        key: Its identifier in the source.
+        state: Its Optuna state.
+        params: Value by path: as Optuna stores it or, in text, as MLflow does.
+        text: Whether the parameters are texts.
+        values: The objectives' values; None for a trial that was stopped early.
+        curve: The leading objective's values by iteration.
+        violations: By how much each constraint is violated, by its text; None if unknown.
+        constants: Values by path that are not Optuna parameters, as far as they are known.
+    """
+
+    key: str
+    state: TrialState
+    params: Mapping[str, Any]
+    text: bool
+    values: tuple[float, ...] | None
+    curve: Mapping[int, float]
+    violations: Mapping[str, float] | None
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
