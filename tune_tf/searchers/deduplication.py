@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
+from tune_tf.searchers.samplers.own_samplers import is_continuous
 from tune_tf.searchers.space_adapter import Suggest
 from tune_tf.searchers.storage.overlay import OverlayStorage
 from tune_tf.searchers.trial_attrs import WARM_START
@@ -103,39 +103,27 @@ def deduplicate(
         refused: Parameters not to draw.
         known: Parameters to draw only if there are no others.
     """
-    stage = _DryRun(study.study_name, OverlayStorage(storage), suggest)  # type: ignore[abstract]
+    overlay = OverlayStorage(storage)  # type: ignore[abstract]
+
+    def draw(sampler: BaseSampler) -> FrozenTrial:
+        dry = optuna.load_study(study_name=study.study_name, storage=overlay, sampler=sampler)
+        suggest(dry.ask())
+        [drawn] = overlay.drafts
+        overlay.forget()
+        return drawn
+
     taken = {*refused, *known}
-    draws = [stage.draw(study.sampler)]
+    draws = [draw(study.sampler)]
     if params_key(draws[0]) not in taken:
         return draws[0]
     chance = RandomSampler(_seed_of(draws[0]))
     for _ in range(min(_MOST_RANDOM_DRAWS, _RANDOM_DRAWS_A_POINT * len(taken))):
-        drawn = stage.draw(chance)
+        drawn = draw(chance)
         drawn.system_attrs = draws[0].system_attrs  # NSGA-II counts generations by them
         if params_key(drawn) not in taken:
             return drawn
         draws.append(drawn)
     return next((each for each in draws if params_key(each) not in refused), draws[0])
-
-
-class _DryRun:
-    """Draws trials on an overlay storage and discards them."""
-
-    def __init__(self, study_name: str, storage: OverlayStorage, suggest: Suggest) -> None:
-        self._study_name = study_name
-        self._storage = storage
-        self._suggest = suggest
-
-    def draw(self, sampler: BaseSampler) -> FrozenTrial:
-        """Return the trial that a sampler draws next."""
-        study = optuna.load_study(
-            study_name=self._study_name, storage=self._storage, sampler=sampler
-        )
-        asked = study.ask()
-        self._suggest(asked)
-        [drawn] = self._storage.drafts
-        self._storage.forget()
-        return drawn
 
 
 def _seed_of(trial: FrozenTrial) -> int:
@@ -144,8 +132,4 @@ def _seed_of(trial: FrozenTrial) -> int:
 
 
 def _is_discrete(trial: FrozenTrial) -> bool:
-    return all(map(_has_steps, trial.distributions.values()))
-
-
-def _has_steps(distribution: BaseDistribution) -> bool:
-    return not isinstance(distribution, FloatDistribution) or distribution.step is not None
+    return not any(map(is_continuous, trial.distributions.values()))
