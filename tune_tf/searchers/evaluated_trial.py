@@ -17,8 +17,12 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.outcome import STOP_REASON, Outcome, is_finite
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.initial_points import point_params
-from tune_tf.searchers.space_adapter import GivenSpace, distributions_of, suggest_of
+from tune_tf.searchers.space_adapter import (
+    GivenSpace,
+    distributions_of,
+    point_params,
+    suggest_of,
+)
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.frozen import hashable

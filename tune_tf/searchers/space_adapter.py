@@ -1,4 +1,4 @@
-"""Adapters that turn every accepted form of a search space into one callable."""
+"""Adapters of every accepted form of a search space: as a callable, and for configs of it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import BaseTrial
+from optuna.trial import BaseTrial, TrialState, create_trial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.space import SearchSpace
-from tune_tf.space.optuna_form import OptunaSpace, suggest
+from tune_tf.space import Choice, Constant, SearchSpace, flat
+from tune_tf.space.optuna_form import OptunaSpace, label_of, suggest
 
 Suggest = Callable[[Any], dict[str, Any]]
 """Asks an Optuna trial for the active parameters, and returns ``path -> value``."""
@@ -154,3 +154,54 @@ class Outline:
             return True
         kinds = self.distributions.values()
         return any(isinstance(each, CategoricalDistribution) for each in kinds)
+
+
+def point_params(
+    space: GivenSpace, config: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ErrorDetail]]:
+    """Return Optuna's parameters of a nested config, and why the space does not contain it."""
+    if isinstance(space, SearchSpace):
+        return _params_in_space(space, config)
+    given = flat(config)
+    distributions = distributions_of(space)
+    return given, [] if distributions is None else _distribution_errors(distributions, given)
+
+
+def _params_in_space(
+    space: SearchSpace, config: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ErrorDetail]]:
+    given = flat(config, space.parameters)
+    whole: dict[str, Any] = {}
+    params: dict[str, Any] = {}
+    for path, parameter in space.parameters.items():
+        active = parameter.condition.holds(whole)
+        if active and isinstance(parameter, Constant) and path not in given:
+            given[path] = parameter.value
+        if active and path in given:
+            value = whole[path] = given[path]
+            if isinstance(parameter, Choice) and parameter.error_for(value) is None:
+                value = label_of(value, parameter.options)
+            if not isinstance(parameter, Constant):
+                params[path] = value
+    return params, space.validate(given)
+
+
+def _distribution_errors(
+    distributions: Mapping[str, BaseDistribution], given: Mapping[str, Any]
+) -> list[ErrorDetail]:
+    errors = [
+        ErrorDetail(path, "is not a parameter") for path in given if path not in distributions
+    ]
+    for path, distribution in distributions.items():
+        if path not in given:
+            errors.append(ErrorDetail(path, "is missing"))
+            continue
+        try:
+            create_trial(
+                state=TrialState.WAITING,
+                params={path: given[path]},
+                distributions={path: distribution},
+            )
+        except (ValueError, TypeError):
+            errors.append(ErrorDetail(path, f"must be of {distribution!r}, not {given[path]!r}"))
+    return errors

@@ -1,4 +1,4 @@
-"""Deduplication of sampled configs: a dry run of the sampler before each new trial.
+"""The sampler's view of a study, and a dry run of the sampler before each new trial.
 
 Optuna's samplers ignore failed trials and repeat configs that they rate highly. Where every
 parameter is a choice or has a step, equal configs do occur; a known config is then replaced by a
@@ -20,8 +20,9 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
-from tune_tf.searchers.samplers.own_samplers import is_continuous
+from tune_tf.searchers.samplers.own_samplers import ExhaustiveSampler, is_continuous
 from tune_tf.searchers.space_adapter import Suggest
+from tune_tf.searchers.storage.filtered import RungSource, no_rungs
 from tune_tf.searchers.storage.overlay import OverlayStorage
 from tune_tf.searchers.trial_attrs import WARM_START
 
@@ -81,6 +82,55 @@ class PointIndex:
             if self._counts(trial) and trial.params and _is_discrete(trial):
                 (self._of_ended if ended else of_unfinished).add(params_key(trial))
         return self._of_ended | of_unfinished
+
+
+class SamplerView:
+    """The sampler's view of a study, which may show more than is stored.
+
+    Args:
+        study: The study with the sampler, as the sampler sees it.
+        storage: The storage behind that view.
+        rungs: The scheduler's rungs. With rungs, no config is asked for twice: equal trials end
+            alike, and a scheduler that stops the worse ones stops none of them.
+    """
+
+    def __init__(
+        self, study: optuna.Study, storage: BaseStorage, rungs: RungSource = no_rungs
+    ) -> None:
+        self.study = study
+        self._storage = storage
+        self._rungs = rungs
+        self._diverged, self._tried = PointIndex(is_diverged), PointIndex(is_asked)
+
+    def exhausted(self, stored: optuna.Study) -> bool:
+        """Return whether all configs of a finite space have been assigned."""
+        sampler = self.study.sampler
+        if not isinstance(sampler, ExhaustiveSampler):
+            return False
+        waiting = stored.get_trials(False, (TrialState.WAITING,))
+        return not waiting and sampler.exhausted(stored)
+
+    def ask(self, suggest: Suggest, stored: optuna.Study) -> optuna.Trial:
+        """Return a new Optuna trial, with a new config if possible.
+
+        Args:
+            suggest: The search space.
+            stored: The study as it is stored.
+        """
+        if self.study.get_trials(False, (TrialState.WAITING,)):
+            return self.study.ask()
+        trials = stored.get_trials(deepcopy=False)
+        refused = self._diverged.among(trials)
+        finite = isinstance(self.study.sampler, ExhaustiveSampler)  # repeats nothing by itself
+        known = self._tried.among(trials) if not finite and self._rungs() else NO_POINTS
+        if not refused and not known:
+            return self.study.ask()
+        name, storage = self.study.study_name, self._storage
+        drawn = deduplicate(self.study, storage, suggest, refused, known)
+        trial_id = storage.create_new_trial(storage.get_study_id_from_name(name), drawn)
+        # A new trial calls its study's sampler, which has sampled this one already.
+        blind = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+        return optuna.Trial(blind, trial_id)
 
 
 def deduplicate(
