@@ -1,14 +1,19 @@
 """Settings of a sweep and the schema of sweep files."""
 
 from tune_tf.config.scheduler_settings import SCHEDULERS, SchedulerSettings, scheduler_settings
-from tune_tf.config.schema_file import FIRST_LINE, SCHEMA_FILE, schema_text, write_schema
 from tune_tf.config.section_models import (
     BudgetSettings,
     ClusterSettings,
     MLflowSettings,
     SearcherSettings,
 )
-from tune_tf.config.sweep_config import SweepConfig
+from tune_tf.config.sweep_config import (
+    FIRST_LINE,
+    SCHEMA_FILE,
+    SweepConfig,
+    schema_text,
+    write_schema,
+)
 from tune_tf.config.workload_reference import import_workload
 from tune_tf.space.document import yaml_text
 

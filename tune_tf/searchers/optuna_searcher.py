@@ -37,7 +37,12 @@ from tune_tf.searchers.trial_outcome import (
     failed_outcome,
 )
 from tune_tf.searchers.trial_registry import TrialRegistry
-from tune_tf.searchers.tune_trials import find_orphans, last_result_of_lost, unfinished_ends
+from tune_tf.searchers.tune_trials import (
+    find_orphans,
+    is_full,
+    last_result_of_lost,
+    unfinished_ends,
+)
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flat, nested
 from tune_tf.tune_internals import controller
@@ -202,13 +207,8 @@ class OptunaSearcher(Searcher):
         observe_stops()
         with self._clear_errors():
             registry = self._registry
-            limit = controller.max_concurrent(self._max_concurrent)
-            if limit is not None:
-                occupying = None if controller.is_repeated() else controller.num_active()
-                if occupying is None:
-                    occupying = registry.num_unfinished
-                if occupying >= limit:
-                    return None
+            if is_full(registry, self._max_concurrent):
+                return None
             if registry.exhausted:
                 return Searcher.FINISHED
             return nested(registry.ask(trial_id))
@@ -230,14 +230,14 @@ class OptunaSearcher(Searcher):
         self._check(result)
         iteration, changed_at = int(result[TRAINING_ITERATION]), config_changed_at(result)
         with self._clear_errors():
-            self._registry.note_result(trial_id, iteration)
-            lead = result.get(self.criteria.leading.metric)
+            registry = self._registry
+            registry.note_result(trial_id, iteration)
             if changed_at is not None:
-                self._registry.note_change(trial_id, changed_at)
-            ours = changed_at is None or iteration <= changed_at
-            if ours and lead is not None and is_finite(lead):
-                values = self.criteria.values(result) or (float(lead),)
-                self._registry.report(trial_id, iteration, values[0], values[1:])
+                registry.note_change(trial_id, changed_at)
+            lead = result.get(self.criteria.leading.metric)
+            if is_finite(lead) and (changed_at is None or iteration <= changed_at):
+                values = self.criteria.values(result) or (float(lead),)  # type: ignore[arg-type]
+                registry.report(trial_id, iteration, values[0], values[1:])
 
     def on_trial_complete(
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False

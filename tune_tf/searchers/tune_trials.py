@@ -8,6 +8,20 @@ from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.tune_internals import controller
 
 
+def is_full(registry: TrialRegistry, max_concurrent: int | None) -> bool:
+    """Return whether as many trials run as may run at once.
+
+    Args:
+        registry: The registry.
+        max_concurrent: The limit, if Tune names none; None for none.
+    """
+    limit = controller.max_concurrent(max_concurrent)
+    if limit is None:
+        return False
+    num_active = None if controller.is_repeated() else controller.num_active()
+    return (registry.num_unfinished if num_active is None else num_active) >= limit
+
+
 def find_orphans(registry: TrialRegistry) -> int | None:
     """Find the trials of a study that no trial of Tune will finish.
 

@@ -70,7 +70,7 @@ class YamlDocument:
             InvalidSettingsError: The text is not a YAML mapping.
         """
         try:
-            data, node = _loader().load(text), _loader().compose(text)
+            data, node, lines, errors = _load(text)
         except YAMLError as error:
             raise InvalidSettingsError([_syntax_error(error)], source) from None
         if node is None or data is None:
@@ -81,9 +81,6 @@ class YamlDocument:
                 [ErrorDetail("", f"must be a mapping like `name: value`, not {kind}", _line(node))],
                 source,
             )
-        lines: dict[str, int] = {}
-        errors: list[ErrorDetail] = []
-        _walk(node, "", lines, errors, ())
         if any(detail.what == _CIRCLE for detail in errors):
             raise InvalidSettingsError(errors, source)
         return cls(data, lines, source, tuple(errors))
@@ -106,11 +103,11 @@ class YamlDocument:
                 errors.append(ErrorDetail(where, "must be key=value, like budget.num_samples=8"))
                 continue
             try:
-                value = _loader().load(text)
+                value, _, _, repeated = _load(text)
             except YAMLError as error:
                 errors.append(ErrorDetail(where, f"the value {_syntax_error(error).what}"))
                 continue
-            if repeated := _repeated_in(text):
+            if repeated:
                 errors.extend(ErrorDetail(where, detail.what) for detail in repeated)
                 continue
             if wrong := _assign(data, names, value, exclusive):
@@ -167,11 +164,16 @@ def _within(key: str, path: str) -> str:
     return f"{path[len(key) + 1 :]}: " if path.startswith(f"{key}.") else ""
 
 
-def _loader() -> YAML:
-    """Return a loader of plain data; :func:`_walk` finds duplicate keys."""
+def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail]]:
+    """Return plain data, their node, the line of each key, and the errors in its structure."""
     yaml = YAML(typ="safe", pure=True)
-    yaml.allow_duplicate_keys = True
-    return yaml
+    yaml.allow_duplicate_keys = True  # found below, with their lines
+    data, node = yaml.load(text), yaml.compose(text)
+    lines: dict[str, int] = {}
+    errors: list[ErrorDetail] = []
+    if node is not None:
+        _walk(node, "", lines, errors, ())
+    return data, node, lines, errors
 
 
 def _line(node: Node) -> int:
@@ -186,14 +188,6 @@ def _syntax_error(error: YAMLError) -> ErrorDetail:
     if "could not determine a constructor for the tag" in text:
         text = f"{text}: sweep files hold plain data only"
     return ErrorDetail("", f"is not YAML: {text}", mark.line + 1 if mark else None)
-
-
-def _repeated_in(text: str) -> list[ErrorDetail]:
-    errors: list[ErrorDetail] = []
-    node = _loader().compose(text)
-    if node is not None:
-        _walk(node, "", {}, errors, ())
-    return errors
 
 
 def _walk(
