@@ -33,6 +33,7 @@ Value = TypeVar("Value")
 _PARALLELISM: dict[str, type[Parallelism]] = {each.kind: each for each in get_args(Parallelism)}
 
 _IN_SCHEMA = (Mirrored, MultiWorker, ModelParallel, Asynchronous, Folds, Hybrid, Ensemble)
+"""Kinds of parallelism in the order of the schema file."""
 
 _MINIMUM: Final = {
     (MultiWorker, "num_workers"): 2,

@@ -332,8 +332,8 @@ class OptunaSearcher(Searcher):
         """Write the state that a resume needs beside the study; includes an in-memory study.
 
         Tune saves once more when it is done with all trials, and this is a searcher's only notice
-        of
-        that: trials that Tune stopped without notice, as at ``time_budget_s``, are finished here.
+        of that: trials that Tune stopped without notice, as at ``time_budget_s``, are finished
+        here.
 
         Raises:
             InvalidSettingsError: An attribute of a subclass cannot be pickled.

@@ -1,8 +1,7 @@
 """Visibility rules: which parts of a trial a sampler sees.
 
 Optuna's samplers learn from a trial's state and curve. Under a scheduler that stops trials, both
-are
-misleading: a loss after 1 epoch stands beside a loss after 27, and nothing is known of running
+are misleading: a loss after 1 epoch stands beside a loss after 27, and nothing is known of running
 trials, among them the good ones. So samplers see trials at rungs, the iterations at which the
 scheduler compares them.
 
