@@ -10,18 +10,8 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.settings import short_repr, unknown_key
 from tune_tf.constraint import Constraint
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
-from tune_tf.parallelism import (
-    Asynchronous,
-    Ensemble,
-    Folds,
-    Hybrid,
-    Mirrored,
-    ModelParallel,
-    MultiWorker,
-    Parallelism,
-)
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATION_KINDS
@@ -30,31 +20,15 @@ from tune_tf.validation import Validation
 
 Value = TypeVar("Value")
 
-_PARALLELISM: dict[str, type[Parallelism]] = {each.kind: each for each in get_args(Parallelism)}
-
-_IN_SCHEMA = (Mirrored, MultiWorker, ModelParallel, Asynchronous, Folds, Hybrid, Ensemble)
-"""Kinds of parallelism in the order of the schema file."""
-
-_MINIMUM: Final = {
-    (MultiWorker, "num_workers"): 2,
-    (Folds, "num_folds"): 2,
-    (Ensemble, "num_members"): 2,
-    (Asynchronous, "server_cpus"): 0,
-    (Asynchronous, "max_replacements"): 0,
-    (Folds, "task_retries"): 0,
-    (Ensemble, "task_retries"): 0,
-}
-"""Smallest value of an integer setting of a value object; 1 for all others."""
-
 
 def _parse(kind: type[Value], value: object) -> Value:
     """Return a section as a value object, whose settings are its keys."""
     if isinstance(value, kind):
         return value
-    return kind(**_checked_keys(value, [field.name for field in fields(kind)]))  # type: ignore[arg-type]
+    return kind(**section_settings(value, [field.name for field in fields(kind)]))  # type: ignore[arg-type]
 
 
-def _checked_keys(value: object, known: Iterable[str]) -> dict[str, Any]:
+def section_settings(value: object, known: Iterable[str]) -> dict[str, Any]:
     """Return the settings of a section; refuse unknown keys."""
     known = list(known)
     if not isinstance(value, Mapping):
@@ -66,28 +40,31 @@ def _checked_keys(value: object, known: Iterable[str]) -> dict[str, Any]:
     return dict(value)
 
 
-def _schema_of(kind: type, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON schema of a value object, with more properties before its own."""
-    own = kind.__annotations__
-    in_order = sorted(fields(kind), key=lambda field: field.name not in own)  # inherited ones last
-    properties = {field.name: _field_schema(kind, field.name, field.type) for field in in_order}
+def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the JSON schema of a section."""
     return {
         "type": "object",
-        "properties": {**(extra or {}), **properties},
-        "required": [field.name for field in in_order if field.default is MISSING],
+        "properties": dict(properties),
+        "required": list(required),
         "additionalProperties": False,
     }
 
 
-def _field_schema(kind: type, name: str, declared: Any) -> dict[str, Any]:
+def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
+    """Return the JSON schema of a value object's field from its type; integers have a minimum."""
     if declared == int | None:
-        return {"anyOf": [_field_schema(kind, name, int), {"type": "null"}]}
+        return {"anyOf": [field_schema(int, minimum), {"type": "null"}]}
     if declared is int:
-        return {"type": "integer", "minimum": _MINIMUM.get((kind, name), 1)}
+        return {"type": "integer", "minimum": minimum}
     names = {bool: "boolean", float: "number", str: "string"}
-    if declared in names:
-        return {"type": names[declared]}
-    return {"enum": list(get_args(declared))}
+    return {"type": names[declared]} if declared in names else {"enum": list(get_args(declared))}
+
+
+def _schema_of(kind: type) -> dict[str, Any]:
+    return object_schema(
+        {field.name: field_schema(field.type) for field in fields(kind)},
+        [field.name for field in fields(kind) if field.default is MISSING],
+    )
 
 
 def _objectives(value: object) -> Objective | tuple[Objective, ...]:
@@ -118,7 +95,7 @@ def _objectives(value: object) -> Objective | tuple[Objective, ...]:
 
 def _objective(value: object) -> Objective:
     if not isinstance(value, Objective):
-        settings = _checked_keys(value, ("metric", "mode"))
+        settings = section_settings(value, ("metric", "mode"))
         wanted = {"metric": "the metric that trials report", "mode": "min or max"}
         missing = [
             ErrorDetail(key, f"is missing: give {what}")
@@ -153,29 +130,6 @@ def _space(value: object) -> SearchSpace:
 
 def _resources(value: object) -> TrialResources | None:
     return None if value is None else _parse(TrialResources, value)
-
-
-def _parallelism(value: object) -> Parallelism:
-    if isinstance(value, Parallelism):
-        return value
-    kind = value.get("kind", Mirrored.kind) if isinstance(value, Mapping) else Mirrored.kind
-    made = _PARALLELISM.get(kind) if isinstance(kind, str) else None
-    if made is None:
-        kinds = list(_PARALLELISM)
-        text = f"must be {one_of(kinds)}, not {kind!r}{did_you_mean(kind, kinds)}"
-        raise InvalidSettingsError([ErrorDetail("kind", text)])
-    settings = _checked_keys(value, ("kind", *(field.name for field in fields(made))))
-    settings.pop("kind", None)
-    return made(**settings)
-
-
-def _plain_parallelism(parallelism: Parallelism) -> dict[str, Any]:
-    return {"kind": parallelism.kind, **asdict(parallelism)}
-
-
-def _parallelism_schema(kind: type[Parallelism]) -> dict[str, Any]:
-    required = [] if kind is Mirrored else ["kind"]
-    return {**_schema_of(kind, {"kind": {"const": kind.kind}}), "required": required}
 
 
 def _name(value: object) -> str:
@@ -311,13 +265,6 @@ SpaceSection = Annotated[
     PlainValidator(_space),
     PlainSerializer(SearchSpace.to_dict),
     WithJsonSchema(_SPACE_SCHEMA),
-]
-
-ParallelismSection = Annotated[
-    Parallelism,
-    PlainValidator(_parallelism),
-    PlainSerializer(_plain_parallelism),
-    WithJsonSchema({"anyOf": [_parallelism_schema(each) for each in _IN_SCHEMA]}),
 ]
 
 ResourcesSection = Annotated[

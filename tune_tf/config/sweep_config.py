@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from tune_tf.config.parallelism_section import ParallelismSection
 from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
 from tune_tf.config.section_models import (
     BudgetSettings,
@@ -23,7 +24,6 @@ from tune_tf.config.sections import (
     KeepCheckpoints,
     NumBytes,
     ObjectiveSection,
-    ParallelismSection,
     ResourcesSection,
     SpaceSection,
     SweepName,
