@@ -158,18 +158,6 @@ def to_optuna_trial(
     Raises:
         OutsideSpaceError: The space does not contain it, or required metrics are missing.
     """
-    trial = _create_trial(earlier, space, criteria, attributes)
-    if dense_seed is not None and isinstance(space, SearchSpace):
-        trial = _fill_inactive(trial, space, np.random.default_rng(dense_seed))
-    return trial
-
-
-def _create_trial(
-    earlier: EarlierTrial,
-    space: GivenSpace,
-    criteria: SearchCriteria,
-    attributes: Mapping[str, Any],
-) -> FrozenTrial:
     curve = {step: value for step, value in earlier.curve.items() if is_finite(value)}
     if earlier.state is TrialState.COMPLETE and not earlier.values:
         raise OutsideSpaceError(f"they have no finite value of {criteria}")
@@ -182,6 +170,9 @@ def _create_trial(
     values = earlier.values or ((curve[max(curve)],) if single and curve else None)
     if earlier.state is TrialState.FAIL:
         values = None
+    if dense_seed is not None and isinstance(space, SearchSpace):
+        for path, value in _draw_missing(params, space, np.random.default_rng(dense_seed)):
+            params[path], distributions[path] = value, distribution(space.parameters[path])
     trial = create_trial(
         state=earlier.state,
         params=params,
@@ -195,19 +186,17 @@ def _create_trial(
     return trial
 
 
-def _fill_inactive(trial: FrozenTrial, space: SearchSpace, rng: np.random.Generator) -> FrozenTrial:
-    """Return a trial with sampled values for its missing parameters."""
-    params, distributions = dict(trial.params), dict(trial.distributions)
+def _draw_missing(
+    params: Mapping[str, Any], space: SearchSpace, rng: np.random.Generator
+) -> list[tuple[str, Any]]:
+    """Return sampled values, as Optuna stores them, of the parameters that are not given."""
+    drawn = []
     for path, parameter in space.parameters.items():
         if path not in params and not isinstance(parameter, Constant):
             value = parameter.draw(rng)
-            params[path] = (
-                label_of(value, parameter.options) if isinstance(parameter, Choice) else value
-            )
-            distributions[path] = distribution(parameter)
-    trial.distributions = distributions
-    trial.params = params
-    return trial
+            choice = isinstance(parameter, Choice)
+            drawn.append((path, label_of(value, parameter.options) if choice else value))
+    return drawn
 
 
 def _convert_params(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
