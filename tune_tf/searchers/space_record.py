@@ -18,10 +18,10 @@ from optuna.distributions import (
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.searchers.space_adapter import GivenSpace, distributions_of
-from tune_tf.space import Choice, Constant, SearchSpace
-from tune_tf.space.declaration import declared
+from tune_tf.space import Choice, Constant, Parameter, SearchSpace
+from tune_tf.space.declaration import declaration_of
 from tune_tf.space.optuna_form import labels
-from tune_tf.space.paths import dotted, flat
+from tune_tf.space.paths import dotted
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def changed_lines(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 def text_by_path(space: GivenSpace) -> dict[str, str] | None:
     """Return a space as text by path; None for a callable, which cannot be inspected."""
     if isinstance(space, SearchSpace):
-        return {path: _declaration(path, each) for path, each in space.parameters.items()}
+        return {path: _text_of(each) for path, each in space.parameters.items()}
     distributions = distributions_of(space)
     if distributions is None:
         return None
@@ -96,9 +96,9 @@ def check_space(study: optuna.Study, space: GivenSpace, *, allow_changed: bool) 
         study.set_user_attr(SEARCH_SPACE, new)
 
 
-def _declaration(path: str, parameter: Any) -> str:
+def _text_of(parameter: Parameter) -> str:
     """Return a parameter's sweep-file declaration on one line."""
-    entry = flat(declared({path: parameter}), {path})[path]
+    entry = declaration_of(parameter)
     if isinstance(parameter, Choice):
         entry = {**entry, "choice": labels(parameter.options)}
     elif isinstance(parameter, Constant) and not isinstance(entry, dict):

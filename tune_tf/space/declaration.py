@@ -138,10 +138,11 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
 
 def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     """Return the ``space`` section of a sweep file for parameters by path."""
-    return nested({path: _declaration(parameter) for path, parameter in parameters.items()})
+    return nested({path: declaration_of(parameter) for path, parameter in parameters.items()})
 
 
-def _declaration(parameter: Parameter) -> Any:
+def declaration_of(parameter: Parameter) -> Any:
+    """Return what declares a parameter in a sweep file."""
     value = _kind_and_value(parameter)
     if parameter.when is not None:
         return {**value, WHEN: parameter.condition.to_dict()}
