@@ -166,9 +166,9 @@ def _within(key: str, path: str) -> str:
 
 def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail]]:
     """Return plain data, their node, the line of each key, and the errors in its structure."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.allow_duplicate_keys = True  # found below, with their lines
-    data, node = yaml.load(text), yaml.compose(text)
+    loader = YAML(typ="safe", pure=True)
+    loader.allow_duplicate_keys = True  # found below, with their lines
+    data, node = loader.load(text), loader.compose(text)
     lines: dict[str, int] = {}
     errors: list[ErrorDetail] = []
     if node is not None:
