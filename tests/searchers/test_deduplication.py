@@ -5,12 +5,18 @@ from optuna.storages import InMemoryStorage
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.deduplication import NO_POINTS, PointIndex, deduplicate, is_asked
-from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler
+from tune_tf.searchers.sampler_view import (
+    NO_POINTS,
+    PointIndex,
+    SamplerView,
+    deduplicate,
+    is_asked,
+)
+from tune_tf.searchers.samplers.own_samplers import ExhaustiveSampler
 from tune_tf.searchers.storage.study_storage import open_study
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.trial_outcome import TrialOutcome
-from tune_tf.searchers.trial_registry import SamplerView, TrialRegistry
+from tune_tf.searchers.trial_registry import TrialRegistry
 
 DIVERGED = TrialOutcome(Outcome.DIVERGED, cause="loss is nan")
 
@@ -80,7 +86,7 @@ def test_where_everything_gave_nan_a_sweep_goes_on():
 
 
 def test_what_is_drawn_from_a_range_costs_no_rehearsal(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.trial_registry.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
     registry = make_registry(numbers)
     first = registry.ask("first")
     registry.tell("first", DIVERGED)
@@ -88,7 +94,7 @@ def test_what_is_drawn_from_a_range_costs_no_rehearsal(monkeypatch):
 
 
 def test_what_failed_for_another_reason_may_be_proposed_again(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.trial_registry.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
     registry = make_registry(options)
     registry.ask("first")
     registry.tell("first", TrialOutcome(Outcome.ERROR, cause="node died"))
@@ -101,7 +107,7 @@ def test_a_nan_after_the_config_was_changed_is_not_held_against_the_first_config
     registry.report("first", 1, 0.5)
     registry.note_change("first", 1)
     registry.tell("first", DIVERGED, {"config_changed_at": 1})
-    monkeypatch.setattr("tune_tf.searchers.trial_registry.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
     assert registry.ask("second")
 
 
@@ -175,7 +181,7 @@ def test_what_an_earlier_sweep_tried_may_be_tried_again():
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_an_exhaustive_search_is_left_to_itself(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.trial_registry.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
     registry = make_registry(options, rungs=(1,))
     registry.sampler_view.study.sampler = ExhaustiveSampler(
         optuna.samplers.BruteForceSampler(seed=1)
@@ -184,7 +190,7 @@ def test_an_exhaustive_search_is_left_to_itself(monkeypatch):
 
 
 def test_a_space_with_a_range_costs_no_rehearsal(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.trial_registry.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
     registry = make_registry(lambda trial: {**options(trial), **numbers(trial)}, rungs=(1,))
     assert len(proposed(registry, 5)) == 5
 

@@ -3,7 +3,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.initial_points import enqueue, points_to_params
+from tune_tf.searchers.search_settings import enqueue, points_to_params
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 SPACE = SearchSpace(

@@ -7,7 +7,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from tune_tf.errors import SweepConflictError
 from tune_tf.searchers.space_record import (
     SEARCH_SPACE,
-    SpaceChange,
+    changed_lines,
     check_space,
     constants_of,
     text_by_path,
@@ -129,4 +129,4 @@ def test_a_callable_is_not_compared(study):
 
 
 def test_no_change_is_false():
-    assert not SpaceChange.between({"x": "a"}, {"x": "a"})
+    assert not changed_lines({"x": "a"}, {"x": "a"})

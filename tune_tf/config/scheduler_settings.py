@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -14,13 +14,9 @@ from pydantic import (
     ValidationInfo,
 )
 
-from tune_tf.config.error_text import short_repr
-from tune_tf.config.settings import Settings
+from tune_tf.config.settings import Settings, short_repr
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.space.parameter import is_number
-
-_NAME_REQUIRED: ConfigDict = {"json_schema_extra": {"required": ["name"]}}
-"""For editors: a scheduler without a name is ``fifo``."""
 
 
 class SchedulerSettings(Settings):
@@ -30,6 +26,7 @@ class SchedulerSettings(Settings):
         name: The scheduler.
     """
 
+    model_config = ConfigDict(json_schema_extra={"required": ["name"]})
     name: str
 
     def __init__(self, **settings: Any) -> None:
@@ -158,8 +155,7 @@ def _at_most_one(value: float) -> float:
     return value
 
 
-_GracePeriod = Annotated[int, Field(ge=1), AfterValidator(_within_max_t)]
-_Interval = Annotated[int, Field(ge=1), AfterValidator(_within_max_t)]
+_Iterations = Annotated[int, Field(ge=1), AfterValidator(_within_max_t)]
 _Quantile = Annotated[float, Field(ge=0), AfterValidator(_at_most_half)]
 _Probability = Annotated[float, Field(ge=0), AfterValidator(_at_most_one)]
 _Mutations = Annotated[
@@ -178,6 +174,7 @@ class FifoSettings(LimitedSettings):
         max_t: Maximum iterations of a trial.
     """
 
+    model_config = ConfigDict(json_schema_extra={})  # a scheduler without a name is ``fifo``
     name: Literal["fifo"] = "fifo"
 
 
@@ -193,9 +190,8 @@ class AshaSettings(LimitedSettings):
             trial there and resumes it once it is among the best.
     """
 
-    model_config = _NAME_REQUIRED
     name: Literal["asha"] = "asha"
-    grace_period: _GracePeriod = 1
+    grace_period: _Iterations = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
     type: Literal["stopping", "promotion"] = "stopping"
 
@@ -210,9 +206,8 @@ class PashaSettings(LimitedSettings):
         reduction_factor: At each rung, one trial in this many continues.
     """
 
-    model_config = _NAME_REQUIRED
     name: Literal["pasha"] = "pasha"
-    grace_period: _GracePeriod = 1
+    grace_period: _Iterations = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
 
 
@@ -226,7 +221,6 @@ class HyperbandSettings(LimitedSettings):
             rounding would make milestones coincide.
     """
 
-    model_config = _NAME_REQUIRED
     name: Literal["hyperband"] = "hyperband"
     reduction_factor: Annotated[float, Field(ge=2)] = 3
 
@@ -240,7 +234,6 @@ class BohbSettings(LimitedSettings):
         reduction_factor: At each milestone, one trial of a bracket in this many continues.
     """
 
-    model_config = _NAME_REQUIRED
     name: Literal["bohb"] = "bohb"
     reduction_factor: Annotated[float, Field(ge=2)] = 3
 
@@ -256,9 +249,8 @@ class MedianStoppingSettings(LimitedSettings):
         hard_stop: Whether to stop a trial; otherwise it is paused until all others have ended.
     """
 
-    model_config = _NAME_REQUIRED
     name: Literal["median_stopping"] = "median_stopping"
-    grace_period: _GracePeriod = 1
+    grace_period: _Iterations = 1
     min_samples_required: Annotated[int, Field(ge=1)] = 3
     hard_stop: bool = True
 
@@ -278,9 +270,8 @@ class PbtSettings(LimitedSettings):
         mutations: Paths of the parameters to perturb; None for all possible ones.
     """
 
-    model_config = _NAME_REQUIRED
     name: Literal["pbt"] = "pbt"
-    perturbation_interval: _Interval = 5
+    perturbation_interval: _Iterations = 5
     quantile_fraction: _Quantile = 0.25
     resample_probability: _Probability = 0.25
     perturbation_factors: _Factors = (1.2, 0.8)
@@ -301,15 +292,14 @@ class Pb2Settings(LimitedSettings):
         mutations: Paths of the parameters to perturb; None for all possible ones.
     """
 
-    model_config = _NAME_REQUIRED
     name: Literal["pb2"] = "pb2"
-    perturbation_interval: _Interval = 5
+    perturbation_interval: _Iterations = 5
     quantile_fraction: _Quantile = 0.25
     synch: bool = False
     mutations: _Mutations = None
 
 
-_Base = Annotated[
+_BaseSettings = (
     FifoSettings
     | AshaSettings
     | PashaSettings
@@ -317,9 +307,8 @@ _Base = Annotated[
     | BohbSettings
     | MedianStoppingSettings
     | PbtSettings
-    | Pb2Settings,
-    Field(discriminator="name"),
-]
+    | Pb2Settings
+)
 
 
 class ResourceChangingSettings(SchedulerSettings):
@@ -330,9 +319,10 @@ class ResourceChangingSettings(SchedulerSettings):
         base: Settings of the other scheduler.
     """
 
-    model_config = _NAME_REQUIRED
     name: Literal["resource_changing"] = "resource_changing"
-    base: Annotated[_Base, BeforeValidator(_base_settings)] = FifoSettings()
+    base: Annotated[_BaseSettings, Field(discriminator="name"), BeforeValidator(_base_settings)] = (
+        FifoSettings()
+    )
 
     @property
     def max_t(self) -> int:
@@ -341,20 +331,14 @@ class ResourceChangingSettings(SchedulerSettings):
 
 
 SchedulerSection = Annotated[
-    Annotated[_Base | ResourceChangingSettings, Field(discriminator="name")],
+    _BaseSettings | ResourceChangingSettings,
+    Field(discriminator="name"),
     BeforeValidator(scheduler_settings),
 ]
 """The ``scheduler`` section of a sweep file."""
 
 SCHEDULERS: dict[str, type[SchedulerSettings]] = {
-    "fifo": FifoSettings,
-    "asha": AshaSettings,
-    "pasha": PashaSettings,
-    "hyperband": HyperbandSettings,
-    "bohb": BohbSettings,
-    "median_stopping": MedianStoppingSettings,
-    "pbt": PbtSettings,
-    "pb2": Pb2Settings,
-    "resource_changing": ResourceChangingSettings,
+    kind.model_fields["name"].default: kind
+    for kind in (*get_args(_BaseSettings), ResourceChangingSettings)
 }
 """Settings class by scheduler name."""

@@ -1,13 +1,14 @@
 """Sections of a sweep file that become value objects."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, fields
+from functools import partial
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from tune_tf.config.error_text import short_repr
-from tune_tf.config.value_section import object_schema, section_settings
+from tune_tf.config.settings import short_repr, unknown_key
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
@@ -16,6 +17,54 @@ from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.validation import Validation
+
+Value = TypeVar("Value")
+
+
+def _parse(kind: type[Value], value: object) -> Value:
+    """Return a section as a value object, whose settings are its keys."""
+    if isinstance(value, kind):
+        return value
+    return kind(**section_settings(value, [field.name for field in fields(kind)]))  # type: ignore[arg-type]
+
+
+def section_settings(value: object, known: Iterable[str]) -> dict[str, Any]:
+    """Return the settings of a section; refuse unknown keys."""
+    known = list(known)
+    if not isinstance(value, Mapping):
+        raise InvalidSettingsError(
+            [f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"]
+        )
+    if errors := [unknown_key(key, known) for key in value if key not in known]:
+        raise InvalidSettingsError(errors)
+    return dict(value)
+
+
+def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the JSON schema of a section."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
+    """Return the JSON schema of a value object's field from its type; integers have a minimum."""
+    if declared == int | None:
+        return {"anyOf": [field_schema(int, minimum), {"type": "null"}]}
+    if declared is int:
+        return {"type": "integer", "minimum": minimum}
+    names = {bool: "boolean", float: "number", str: "string"}
+    return {"type": names[declared]} if declared in names else {"enum": list(get_args(declared))}
+
+
+def _schema_of(kind: type) -> dict[str, Any]:
+    return object_schema(
+        {field.name: field_schema(field.type) for field in fields(kind)},
+        [field.name for field in fields(kind) if field.default is MISSING],
+    )
 
 
 def _objectives(value: object) -> Objective | tuple[Objective, ...]:
@@ -45,17 +94,23 @@ def _objectives(value: object) -> Objective | tuple[Objective, ...]:
 
 
 def _objective(value: object) -> Objective:
-    if isinstance(value, Objective):
-        return value
-    settings = section_settings(value, ("metric", "mode"))
-    missing = [
-        ErrorDetail(key, f"is missing: give {what}")
-        for key, what in {"metric": "the metric that trials report", "mode": "min or max"}.items()
-        if key not in settings
-    ]
-    if missing:
-        raise InvalidSettingsError(missing)
-    return Objective(**settings)
+    if not isinstance(value, Objective):
+        settings = section_settings(value, ("metric", "mode"))
+        wanted = {"metric": "the metric that trials report", "mode": "min or max"}
+        missing = [
+            ErrorDetail(key, f"is missing: give {what}")
+            for key, what in wanted.items()
+            if key not in settings
+        ]
+        if missing:
+            raise InvalidSettingsError(missing)
+    return _parse(Objective, value)
+
+
+def _plain_objectives(objective: Objective | tuple[Objective, ...]) -> Any:
+    if isinstance(objective, Objective):
+        return asdict(objective)
+    return [asdict(each) for each in objective]
 
 
 def _constraints(value: object) -> tuple[Constraint, ...]:
@@ -74,19 +129,16 @@ def _space(value: object) -> SearchSpace:
 
 
 def _resources(value: object) -> TrialResources | None:
-    if value is None or isinstance(value, TrialResources):
-        return value
-    return TrialResources(**section_settings(value, ("cpus", "gpus")))
+    return None if value is None else _parse(TrialResources, value)
 
 
 def _name(value: object) -> str:
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
         return value
-    text = (
+    raise ValueError(
         "must be letters, digits, '.', '_' and '-', starting with a letter or digit (it names a "
         f"folder), not {short_repr(value)}"
     )
-    raise ValueError(text)
 
 
 def _reference(value: object) -> str:
@@ -95,8 +147,7 @@ def _reference(value: object) -> str:
         module = all(part.isidentifier() for part in place.split("."))
         if colon and attribute.isidentifier() and (module or place.endswith(".py")):
             return value
-    text = f"must be module:attribute or path/to/file.py:Class, not {short_repr(value)}"
-    raise ValueError(text)
+    raise ValueError(f"must be module:attribute or path/to/file.py:Class, not {short_repr(value)}")
 
 
 def _data(value: object) -> FrozenMapping[Any] | None:
@@ -113,11 +164,32 @@ def _data(value: object) -> FrozenMapping[Any] | None:
     return FrozenMapping(value)
 
 
-def _validation(value: object) -> Validation:
-    return (
-        value
-        if isinstance(value, Validation)
-        else Validation(**section_settings(value, ("asynchronous",)))
+_UNITS: Final[dict[str, int]] = {
+    "": 1,
+    "b": 1,
+    **{unit: 1000**power for power, unit in enumerate(("kb", "mb", "gb", "tb"), start=1)},
+    **{unit: 1024**power for power, unit in enumerate(("kib", "mib", "gib", "tib"), start=1)},
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def _num_kept(value: object) -> int | Literal["all"]:
+    if value == "all":
+        return "all"
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError(f"must be an integer of at least 1, or all, not {short_repr(value)}")
+
+
+def _num_bytes(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match and match[2].lower() in _UNITS:
+        return round(float(match[1]) * _UNITS[match[2].lower()])
+    raise ValueError(
+        "must be a number of bytes, or one with kB, MB, GB, TB (1 kB is 1000 bytes) or KiB, MiB, "
+        f"GiB, TiB, such as 2 GB, not {short_repr(value)}: use 0 for no limit"
     )
 
 
@@ -130,11 +202,7 @@ _SPACE_SCHEMA = {
             {
                 "type": "object",
                 "properties": {
-                    **{
-                        kind: _NUMBERS
-                        for kind in DECLARATION_KINDS
-                        if kind not in ("choice", "constant")
-                    },
+                    **dict.fromkeys(DECLARATION_KINDS, _NUMBERS),
                     "choice": {"type": "array", "minItems": 1},
                     "constant": {},
                     "when": {"type": "object"},
@@ -145,27 +213,11 @@ _SPACE_SCHEMA = {
     },
 }
 
-
-_OBJECTIVE_SCHEMA = object_schema(
-    {"metric": {"type": "string"}, "mode": {"enum": ["min", "max"]}}, ["metric", "mode"]
-)
-_OBJECTIVES_SCHEMA = {
-    "anyOf": [_OBJECTIVE_SCHEMA, {"type": "array", "items": _OBJECTIVE_SCHEMA, "minItems": 1}]
-}
-_RESOURCES_SCHEMA = {
-    "anyOf": [
-        object_schema({"cpus": {"type": "integer", "minimum": 1}, "gpus": {"type": "number"}}),
-        {"type": "null"},
-    ]
-}
-
-
 SweepName = Annotated[str, PlainValidator(_name), WithJsonSchema({"type": "string"})]
 """Name that is valid for a folder."""
 
 WorkloadReference = Annotated[str, PlainValidator(_reference), WithJsonSchema({"type": "string"})]
 """Reference for :func:`~tune_tf.config.workload_reference.import_workload`."""
-
 
 DataSection = Annotated[
     FrozenMapping[Any] | None,
@@ -180,18 +232,18 @@ DataSection = Annotated[
 ]
 """Settings that the workload checks itself; None for none."""
 
-
-def _plain(objective: Objective | tuple[Objective, ...]) -> Any:
-    if isinstance(objective, Objective):
-        return {"metric": objective.metric, "mode": objective.mode}
-    return [_plain(each) for each in objective]
-
-
 ObjectiveSection = Annotated[
     Objective | tuple[Objective, ...],
     PlainValidator(_objectives),
-    PlainSerializer(_plain),
-    WithJsonSchema(_OBJECTIVES_SCHEMA),
+    PlainSerializer(_plain_objectives),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _schema_of(Objective),
+                {"type": "array", "items": _schema_of(Objective), "minItems": 1},
+            ]
+        }
+    ),
 ]
 
 ConstraintsSection = Annotated[
@@ -211,20 +263,42 @@ ConstraintsSection = Annotated[
 SpaceSection = Annotated[
     SearchSpace,
     PlainValidator(_space),
-    PlainSerializer(lambda it: it.to_dict()),
+    PlainSerializer(SearchSpace.to_dict),
     WithJsonSchema(_SPACE_SCHEMA),
 ]
 
 ResourcesSection = Annotated[
     TrialResources | None,
     PlainValidator(_resources),
-    PlainSerializer(lambda it: it and {"cpus": it.cpus, "gpus": it.gpus}),
-    WithJsonSchema(_RESOURCES_SCHEMA),
+    PlainSerializer(lambda it: it and asdict(it)),
+    WithJsonSchema({"anyOf": [_schema_of(TrialResources), {"type": "null"}]}),
 ]
 
 ValidationSection = Annotated[
     Validation,
-    PlainValidator(_validation),
-    PlainSerializer(lambda it: {"asynchronous": it.asynchronous}),
-    WithJsonSchema(object_schema({"asynchronous": {"type": "boolean"}})),
+    PlainValidator(partial(_parse, Validation)),
+    PlainSerializer(asdict),
+    WithJsonSchema(_schema_of(Validation)),
 ]
+
+KeepCheckpoints = Annotated[
+    int | Literal["all"],
+    PlainValidator(_num_kept),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "all"}]}),
+]
+"""How many of the best trials keep their checkpoints, or ``all``."""
+
+NumBytes = Annotated[
+    int,
+    PlainValidator(_num_bytes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]i?)?[bB]?\s*$"},
+            ],
+            "description": "Bytes, or text such as 2 GB; 0 for no limit.",
+        }
+    ),
+]
+"""Size in bytes, or text with a unit."""

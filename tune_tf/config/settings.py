@@ -1,23 +1,16 @@
-"""Base class of settings, and the MLflow section of a sweep file."""
+"""Base class of settings: errors without pydantic's terms, and a JSON schema for editors."""
 
-import posixpath
+import inspect
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tune_tf.config.error_text import details_of, short_repr, unknown_key
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 
-_MAX_NAME_LENGTH = 255  # limit of MLflow's databases
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_ARGUMENT = re.compile(r"^(\w+): ", re.MULTILINE)
 
 
 class Settings(BaseModel):
@@ -62,56 +55,120 @@ class Settings(BaseModel):
         """Convert a section of a sweep file to settings; keep existing settings."""
         return value if isinstance(value, cls) else cls.from_dict(value)
 
-
-def _model_name(name: str) -> str:
-    """Refuse a model name that MLflow would refuse after the sweep."""
-    path = posixpath.normpath(name) != name or name in (".", "..")
-    if not name.strip() or set(name) & set("/:") or path or len(name) > _MAX_NAME_LENGTH:
-        raise ValueError(
-            f"must be a name of 1 to {_MAX_NAME_LENGTH} characters without '/' and ':', as MLflow "
-            f"requires, not {short_repr(name)}: use a name such as digits-cnn"
-        )
-    return name
-
-
-def _alias(alias: str) -> str:
-    """Refuse an alias that MLflow would refuse: ``latest`` and ``v1`` are reserved."""
-    reserved = alias.lower() == "latest" or re.fullmatch(r"[vV]\d+", alias)
-    if reserved or not re.fullmatch(r"[\w\-]+", alias) or len(alias) > _MAX_NAME_LENGTH:
-        raise ValueError(
-            "must be letters, digits, '_' and '-', and neither 'latest' nor a version number such "
-            f"as 'v1', which MLflow reserves, not {short_repr(alias)}: use an alias "
-            "such as champion"
-        )
-    return alias
-
-
-class MLflowSettings(Settings):
-    """MLflow store for trials and the best model.
-
-    Args:
-        tracking_uri: MLflow's database, folder or server.
-        experiment_name: MLflow experiment; the sweep's name if empty.
-        system_metrics: Whether trials report the load of their machine and process with their
-            metrics, at most once a second.
-        log_best_model: Whether the best trial's model is logged once the sweep has ended.
-        register_best: Registered model that gets the best model as a version; None for none.
-        best_alias: Alias of this version, taken from any other version; None for none.
-    """
-
-    tracking_uri: str = "sqlite:///mlflow.db"
-    experiment_name: str = ""
-    system_metrics: bool = True
-    log_best_model: bool = True
-    register_best: Annotated[str, AfterValidator(_model_name)] | None = None
-    best_alias: Annotated[str, AfterValidator(_alias)] | None = "champion"
-
-    @field_validator("register_best")
     @classmethod
-    def _of_a_logged_model(cls, name: str | None, info: ValidationInfo) -> str | None:
-        if name is not None and info.data.get("log_best_model") is False:
-            raise ValueError(
-                f"is {name!r}, but log_best_model is false: a version is made from the logged "
-                "model; leave one of the two out"
+    def json_schema(cls) -> dict[str, Any]:
+        """Return the JSON schema, with the descriptions of settings beside each, for editors."""
+        schema = cls.model_json_schema()
+        described = _with_descriptions(schema)
+        if "$defs" in schema:
+            sections = schema["$defs"].items()
+            described["$defs"] = {name: _with_descriptions(each) for name, each in sections}
+        return {"$schema": _DIALECT, **described}
+
+
+def short_repr(value: object) -> str:
+    """Return a shortened ``repr`` for an error message; an empty YAML value is called nothing."""
+    if value is None:
+        return "nothing (null)"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def unknown_key(key: object, known: Iterable[str]) -> ErrorDetail:
+    """Return the error of an unknown key, with the known ones."""
+    known = list(known)
+    return ErrorDetail(
+        str(key), f"unknown key{did_you_mean(key, known)}; known keys are {', '.join(known)}"
+    )
+
+
+_RULES = {
+    "int_type": "must be an integer, not {given}",
+    "int_from_float": "must be an integer, not {given}",
+    "float_type": "must be a number, not {given}",
+    "finite_number": "must be a finite number, not {given}",
+    "string_type": "must be text, not {given}: put it in quotes",
+    "bool_type": "must be true or false, not {given}",
+    "greater_than_equal": "must be at least {ge}, not {given}",
+    "greater_than": "must be more than {gt}, not {given}",
+    "literal_error": "must be {expected}, not {given}",
+}
+"""Message by pydantic's error type."""
+
+_UNQUOTED = ("int_type", "float_type", "bool_type")
+
+_MISSING = {
+    "name": "is missing: name the sweep, like digits-cnn",
+    "workload": "is missing: say what to train, module:attribute or path/to/file.py:Class",
+    "objective": "is missing: say what to optimise, {metric: val_accuracy, mode: max}",
+    "space": "is missing: say what to search, {learning_rate: {loguniform: [1.0e-4, 1.0e-1]}}",
+    "budget": "is missing: say how much to spend, {num_samples: 32}",
+    "num_samples": "is missing: say how many trials to start",
+    "path": "is missing: say where the data are",
+    "target": "is missing: name the column to predict",
+}
+
+
+def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorDetail]:
+    """Convert a validation error of pydantic to error details."""
+    known = tuple(settings.model_fields)
+    found: list[ErrorDetail] = []
+    for each in error.errors(include_url=False):
+        where = ".".join(str(part) for part in each["loc"])
+        context, given = each.get("ctx", {}), each["input"]
+        cause = context.get("error")
+        if isinstance(cause, InvalidSettingsError):
+            found.extend(
+                ErrorDetail(".".join(filter(None, [where, detail.where])), detail.what)
+                for detail in cause.details
             )
-        return name
+        elif each["type"] == "extra_forbidden":
+            found.append(unknown_key(where, known))
+        elif each["type"] == "missing":
+            found.append(ErrorDetail(where, _MISSING.get(where, "is missing")))
+        elif each["type"] in ("model_type", "model_attributes_type", "dict_type"):
+            found.append(
+                ErrorDetail(where, f"must be a mapping of settings, not {short_repr(given)}")
+            )
+        elif each["type"] in _RULES:
+            text = _RULES[each["type"]].format(given=short_repr(given), **context)
+            if isinstance(given, str) and each["type"] in _UNQUOTED:
+                text += ": write it without quotes"
+            near = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+            found.append(ErrorDetail(where, text + (did_you_mean(given, near) if near else "")))
+        else:
+            found.append(
+                ErrorDetail(where, str(cause) if cause else f"{each['msg']}: {short_repr(given)}")
+            )
+    return found
+
+
+_MAX_NAME_LENGTH = 255  # limit of MLflow's databases
+
+
+def _with_descriptions(section: Mapping[str, Any]) -> dict[str, Any]:
+    summary, arguments = _parse_docstring(str(section.get("description", "")))
+    described = dict(section)
+    if summary:
+        described["description"] = summary
+    if "properties" in section:
+        described["properties"] = {
+            name: {"description": arguments[name], **each} if name in arguments else dict(each)
+            for name, each in section["properties"].items()
+        }
+    return described
+
+
+def _parse_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return the summary of a class docstring, and the description of each argument."""
+    summary, _, rest = text.partition("\n\nArgs:\n")
+    body = inspect.cleandoc(rest.partition("\n\n")[0])
+    parts = _ARGUMENT.split(body)[1:]
+    arguments = dict(zip(parts[::2], map(_plain_text, parts[1::2]), strict=True))
+    return _plain_text(summary), arguments
+
+
+def _plain_text(text: str) -> str:
+    """Return a text on one line, without Sphinx markup."""
+    unmarked = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"\1", text)
+    return " ".join(unmarked.replace("``", "").split())

@@ -1,5 +1,6 @@
 """Settings of a sweep."""
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -9,16 +10,19 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.budget_settings import BudgetSettings
-from tune_tf.config.cluster_settings import ClusterSettings
-from tune_tf.config.disk_settings import KeepCheckpoints, NumBytes
-from tune_tf.config.json_schema import editor_schema
 from tune_tf.config.parallelism_section import ParallelismSection
 from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
-from tune_tf.config.searcher_settings import SearcherSettings
+from tune_tf.config.section_models import (
+    BudgetSettings,
+    ClusterSettings,
+    MLflowSettings,
+    SearcherSettings,
+)
 from tune_tf.config.sections import (
     ConstraintsSection,
     DataSection,
+    KeepCheckpoints,
+    NumBytes,
     ObjectiveSection,
     ResourcesSection,
     SpaceSection,
@@ -26,16 +30,21 @@ from tune_tf.config.sections import (
     ValidationSection,
     WorkloadReference,
 )
-from tune_tf.config.settings import MLflowSettings, Settings
+from tune_tf.config.settings import Settings
 from tune_tf.config.workload_reference import import_workload
-from tune_tf.config.yaml_text import yaml_text
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space.declaration import DECLARATION_KINDS
-from tune_tf.space.document import OVERRIDE, YamlDocument
+from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
 from tune_tf.validation import Validation
+
+SCHEMA_FILE: Final = "sweep.schema.json"
+"""Name of the file with the JSON schema of sweep files."""
+
+FIRST_LINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
+"""First line of a sweep file in the same folder, which editors look for."""
 
 _FILE: Final = "file://"
 
@@ -255,35 +264,58 @@ class SweepConfig(Settings):
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON schema of a sweep file, for editors."""
-        schema = editor_schema(cls.model_json_schema())
+        schema = super().json_schema()
         # The workload may provide it, which an editor does not know.
         schema["required"].remove("space")
         return schema
+
+
+def schema_text() -> str:
+    """Return the JSON schema of sweep files as text."""
+    return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
+
+
+def write_schema(path: str | Path) -> Path:
+    """Write the JSON schema of sweep files.
+
+    Args:
+        path: The file; an existing one is replaced.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        InvalidSettingsError: The file cannot be written.
+    """
+    path = Path(path)
+    try:
+        path.write_text(schema_text())
+    except OSError as error:
+        raise InvalidSettingsError([f"{path} cannot be written: {error.strerror}"]) from error
+    return path
 
 
 def _add_workload_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
     """Add the workload's own space to settings without one."""
     if "space" in settings or not _names_a_workload(settings):
         return dict(settings)
+    data = settings.get("data") if _has_data(settings) else None
     try:
-        workload = import_workload(settings["workload"], base_dir, _data_settings(settings))
+        space = getattr(import_workload(settings["workload"], base_dir, data), "space", None)
     except InvalidSettingsError:
         return dict(settings)  # reported with the other errors
-    space = getattr(workload, "space", None)
     return dict(settings) if space is None else {**settings, "space": space.to_dict()}
 
 
 def _data_errors(settings: Mapping[str, Any], base_dir: Path) -> list[ErrorDetail]:
     """Return the workload's errors in its own settings."""
-    data = _data_settings(settings)
-    if data is None or not _names_a_workload(settings):
-        return []
-    try:
-        import_workload(settings["workload"], base_dir, data)
-    except InvalidSettingsError as error:
-        return list(error.details)
-    except WorkloadError:
-        return []  # an ended sweep must be readable without its workload
+    if _has_data(settings) and _names_a_workload(settings):
+        try:
+            import_workload(settings["workload"], base_dir, settings["data"])
+        except InvalidSettingsError as error:
+            return list(error.details)
+        except WorkloadError:
+            pass  # an ended sweep must be readable without its workload
     return []
 
 
@@ -291,11 +323,10 @@ def _names_a_workload(settings: Mapping[str, Any]) -> bool:
     return isinstance(settings.get("workload"), str) and ":" in settings["workload"]
 
 
-def _data_settings(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the workload's own settings; None if there are none or they are malformed."""
+def _has_data(settings: Mapping[str, Any]) -> bool:
+    """Return whether there are settings of the workload, and well-formed ones."""
     data = settings.get("data")
-    plain = isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
-    return data if plain else None
+    return isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
 
 
 def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:

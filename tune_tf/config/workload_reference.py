@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tune_tf.config.error_text import unknown_key
+from tune_tf.config.settings import unknown_key
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean
 from tune_tf.workload import Workload
 

@@ -1,4 +1,4 @@
 from .optuna_searcher import OptunaSearcher
-from .warm_start.warm_start import WarmStart
+from .warm_start import WarmStart
 
 __all__ = ["OptunaSearcher", "WarmStart"]

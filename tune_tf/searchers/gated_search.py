@@ -1,7 +1,6 @@
 """Searcher that pauses suggestions while no trial may start."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ray.tune.search import Searcher
@@ -20,6 +19,13 @@ class Gate(Protocol):
         """Whether the sweep is about to end, so that waiting is pointless."""
 
 
+def _forwarding(name: str) -> Callable[..., Any]:
+    def forward(self: "GatedSearcher", *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.searcher, name)(*args, **kwargs)
+
+    return forward
+
+
 class GatedSearcher(Searcher):
     """Searcher that asks another one for trials only while a gate is open.
 
@@ -31,6 +37,13 @@ class GatedSearcher(Searcher):
         searcher: The wrapped searcher.
         gate: Decides whether a trial may start.
     """
+
+    set_search_properties = _forwarding("set_search_properties")
+    set_max_concurrency = _forwarding("set_max_concurrency")
+    on_trial_result = _forwarding("on_trial_result")
+    on_trial_complete = _forwarding("on_trial_complete")
+    save = _forwarding("save")
+    restore = _forwarding("restore")
 
     def __init__(self, searcher: Searcher, gate: Gate) -> None:
         super().__init__(metric=searcher.metric, mode=searcher.mode)
@@ -50,34 +63,6 @@ class GatedSearcher(Searcher):
         ):
             return None
         return self.searcher.suggest(trial_id)
-
-    def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
-    ) -> bool:
-        """Forward the arguments of ``tune.run``."""
-        return bool(self.searcher.set_search_properties(metric, mode, config, **spec))
-
-    def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Forward the limit of concurrent trials."""
-        return bool(self.searcher.set_max_concurrency(max_concurrent))
-
-    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        """Forward a result."""
-        self.searcher.on_trial_result(trial_id, result)
-
-    def on_trial_complete(
-        self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
-    ) -> None:
-        """Forward the end of a trial."""
-        self.searcher.on_trial_complete(trial_id, result=result, error=error)
-
-    def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Save the wrapped searcher."""
-        self.searcher.save(checkpoint_path)
-
-    def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Restore the wrapped searcher."""
-        self.searcher.restore(checkpoint_path)
 
     def get_state(self) -> dict[str, Any]:
         """Return an empty state: the gate is asked anew."""

@@ -5,6 +5,7 @@ import os
 import pickle
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,9 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.evaluated_trial import EvaluatedPoint
 from tune_tf.searchers.registry_state import RegistryState
+from tune_tf.searchers.samplers.catalogue import uses_constraints
 from tune_tf.searchers.saved_state import pickle_state, split_state
 from tune_tf.searchers.search_settings import SearchSettings
 from tune_tf.searchers.space_adapter import GivenSpace, suggest_of
@@ -34,8 +37,13 @@ from tune_tf.searchers.trial_outcome import (
     failed_outcome,
 )
 from tune_tf.searchers.trial_registry import TrialRegistry
-from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
-from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart
+from tune_tf.searchers.tune_trials import (
+    find_orphans,
+    is_full,
+    last_result_of_lost,
+    unfinished_ends,
+)
+from tune_tf.searchers.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flat, nested
 from tune_tf.tune_internals import controller
 from tune_tf.tune_internals.controller import asks_for_more, observe_stops, run_id_of
@@ -116,43 +124,37 @@ class OptunaSearcher(Searcher):
         if isinstance(space, Mapping):
             space = flat(space)
         suggest_of(space)
-        self._begin(
-            SearchSettings(
-                space,
-                SearchCriteria.of(objective, constraints),
-                sampler,
-                seed,
-                storage,
-                study_name,
-                rungs,
-                tuple(points_to_evaluate or ()),
-                tuple(evaluated_rewards or ()),
-                warm_start_from,
-                allow_changed_space,
-            )
+        self.criteria = SearchCriteria.of(objective, constraints)
+        self._settings = SearchSettings(
+            space,
+            self.criteria,
+            sampler,
+            seed,
+            storage,
+            study_name,
+            rungs,
+            tuple(points_to_evaluate or ()),
+            tuple(evaluated_rewards or ()),
+            warm_start_from,
+            allow_changed_space,
         )
-        if unused := self._settings.unused_constraints:
-            _log.warning(
-                "the sampler %s ignores constraints: %s only excludes trials from being the best",
-                sampler,
-                " and ".join(map(str, unused)),
-            )
-        if study_name is not None:
-            self._open()
-
-    def _begin(self, settings: SearchSettings) -> None:
-        criteria = settings.criteria
-        super().__init__(metric=criteria.leading.metric, mode=criteria.leading.mode)
-        self.criteria = criteria
-        self._settings = settings
-        self._sampler = settings.make_sampler()
-        self._storage = open_storage(settings.storage)
-        self._study_name = settings.study_name
+        super().__init__(metric=self.criteria.leading.metric, mode=self.criteria.leading.mode)
+        self._sampler = self._settings.make_sampler()
+        self._storage = open_storage(storage)
+        self._study_name = study_name
         self._stop: dict[str, Any] = {}
         self._max_concurrent: int | None = None
         self._checked = False
         self._taken: ImportSummary | None = None
         self._opened: TrialRegistry | None = None
+        if self.criteria.constraints and not uses_constraints(sampler):
+            _log.warning(
+                "the sampler %s ignores constraints: %s only excludes trials from being the best",
+                sampler,
+                " and ".join(map(str, self.criteria.constraints)),
+            )
+        if study_name is not None:
+            self._open()
 
     @property
     def study(self) -> optuna.Study:
@@ -205,13 +207,8 @@ class OptunaSearcher(Searcher):
         observe_stops()
         with self._clear_errors():
             registry = self._registry
-            limit = controller.max_concurrent(self._max_concurrent)
-            if limit is not None:
-                occupying = None if controller.is_repeated() else controller.num_active()
-                if occupying is None:
-                    occupying = registry.num_unfinished
-                if occupying >= limit:
-                    return None
+            if is_full(registry, self._max_concurrent):
+                return None
             if registry.exhausted:
                 return Searcher.FINISHED
             return nested(registry.ask(trial_id))
@@ -233,14 +230,14 @@ class OptunaSearcher(Searcher):
         self._check(result)
         iteration, changed_at = int(result[TRAINING_ITERATION]), config_changed_at(result)
         with self._clear_errors():
-            self._registry.note_result(trial_id, iteration)
-            lead = result.get(self.criteria.leading.metric)
+            registry = self._registry
+            registry.note_result(trial_id, iteration)
             if changed_at is not None:
-                self._registry.note_change(trial_id, changed_at)
-            ours = changed_at is None or iteration <= changed_at
-            if ours and lead is not None and is_finite(lead):
-                values = self.criteria.values(result) or (float(lead),)
-                self._registry.report(trial_id, iteration, values[0], values[1:])
+                registry.note_change(trial_id, changed_at)
+            lead = result.get(self.criteria.leading.metric)
+            if is_finite(lead) and (changed_at is None or iteration <= changed_at):
+                values = self.criteria.values(result) or (float(lead),)  # type: ignore[arg-type]
+                registry.report(trial_id, iteration, values[0], values[1:])
 
     def on_trial_complete(
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
@@ -291,7 +288,7 @@ class OptunaSearcher(Searcher):
         """
         ended = {key: end for key, end in outcomes.items() if end is not Outcome.INTERRUPTED}
         with self._clear_errors():
-            registry = self._check_orphans(ended)
+            registry = self._reconcile(ended)
             for trial_id, outcome in ended.items():
                 last = (results or {}).get(trial_id, {})
                 end = dropped_outcome(outcome, registry.last_values(trial_id), self.criteria)
@@ -335,8 +332,8 @@ class OptunaSearcher(Searcher):
         """Write the state that a resume needs beside the study; includes an in-memory study.
 
         Tune saves once more when it is done with all trials, and this is a searcher's only notice
-        of
-        that: trials that Tune stopped without notice, as at ``time_budget_s``, are finished here.
+        of that: trials that Tune stopped without notice, as at ``time_budget_s``, are finished
+        here.
 
         Raises:
             InvalidSettingsError: An attribute of a subclass cannot be pickled.
@@ -381,7 +378,7 @@ class OptunaSearcher(Searcher):
         """Return the attributes that reopen the study; an in-memory one is included."""
         in_memory = isinstance(self._storage, InMemoryStorage)
         return {
-            "_settings": self._settings.without_storage() if in_memory else self._settings,
+            "_settings": replace(self._settings, storage=None) if in_memory else self._settings,
             "_storage": self._storage if in_memory else None,
             "_opened": self._opened.state.copy() if self._opened else None,
         }
@@ -404,16 +401,15 @@ class OptunaSearcher(Searcher):
         if self._opened is None or not controller.is_experiment_finished():
             return
         with self._clear_errors():
-            registry, repeated = self._opened, controller.is_repeated()
-            failed = controller.finished_trials()
-            for trial_id in registry.find_unfinished(failed):
-                last = controller.last_result(trial_id)
+            repeated = controller.is_repeated()
+            for trial_id, failed in unfinished_ends(self._opened).items():
                 if repeated:
                     cause = "the run ended before all of its repeats"
                     self._tell(trial_id, TrialOutcome(Outcome.OUT_OF_BUDGET, cause=cause), {})
                 else:
-                    self.on_trial_complete(trial_id, last, error=failed[trial_id])
-            registry.abandon_orphans()
+                    last = controller.last_result(trial_id)
+                    self.on_trial_complete(trial_id, last, error=failed)
+            self._opened.abandon_orphans()
 
     def _tell(self, trial_id: str, end: TrialOutcome, last: Mapping[str, Any]) -> None:
         """Report an outcome to Optuna, with the attributes of the last result."""
@@ -427,9 +423,9 @@ class OptunaSearcher(Searcher):
     @property
     def _registry(self) -> TrialRegistry:
         """The registry, reconciled with the study."""
-        return self._check_orphans()
+        return self._reconcile()
 
-    def _check_orphans(self, ended: Collection[str] | None = None) -> TrialRegistry:
+    def _reconcile(self, ended: Collection[str] | None = None) -> TrialRegistry:
         """Return the registry; on first use, reconcile it with what the study and Tune know.
 
         Args:
@@ -437,28 +433,17 @@ class OptunaSearcher(Searcher):
                 interrupted, these include trials that a resume continues.
         """
         registry = self._opened or self._open()
-        if not registry.checked_orphans:
-            configs = controller.configs()
-            if controller.is_repeated():  # Optuna knows of the first trial of each config only
-                configs = {key: each for key, each in configs.items() if registry.record(key)}
-            num_trials = registry.find_orphans(controller.trial_ids(), configs)
-            if num_trials is not None:
-                self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
-                registry.sampler_view.study.sampler = self._sampler
-            failed = controller.finished_trials() if not controller.delays_completions() else {}
-            over = failed.keys() if ended is None else failed.keys() & set(ended)
-            for trial_id in registry.find_unfinished(over):  # the storage has lost it
-                last = controller.last_result(trial_id)
-                # Tune does not save that a function returned. While it runs, it stops a trial
-                # that is not done only where trials are paused, which is at rungs.
-                if (
-                    last
-                    and not controller.is_experiment_finished()
-                    and last.get(TRAINING_ITERATION) not in self._rungs()
-                ):
-                    last["done"] = True
-                self.on_trial_complete(trial_id, last, error=failed[trial_id])
-            registry.close_lost_trials()
+        if registry.checked_orphans:
+            return registry
+        num_trials = find_orphans(registry)
+        if num_trials is not None:
+            self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
+            registry.sampler_view.study.sampler = self._sampler
+        if not controller.delays_completions():
+            for trial_id, failed in unfinished_ends(registry, ended).items():
+                last = last_result_of_lost(trial_id, self._rungs())
+                self.on_trial_complete(trial_id, last, error=failed)
+        registry.close_lost_trials()
         return registry
 
     def _open(self, state: RegistryState | None = None) -> TrialRegistry:

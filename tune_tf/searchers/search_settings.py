@@ -1,34 +1,33 @@
 """Settings of a searcher, and the study created from them."""
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import optuna
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 
-from tune_tf.constraint import Constraint
-from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.initial_points import POINT, enqueue, missing_points, points_to_params
+from tune_tf.searchers.evaluated_trial import EvaluatedPoint
+from tune_tf.searchers.sampler_view import SamplerView
 from tune_tf.searchers.samplers.catalogue import (
     make_sampler,
     needs_dense,
     reseed_sampler,
-    uses_constraints,
     visibility_for,
 )
-from tune_tf.searchers.space_adapter import GivenSpace, Suggest, suggest_of
+from tune_tf.searchers.space_adapter import GivenSpace, Suggest, point_params, suggest_of
 from tune_tf.searchers.space_record import check_space
 from tune_tf.searchers.storage.filtered import FilteredStorage, RungSource, no_rungs
 from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet_logging
-from tune_tf.searchers.trial_registry import SamplerView
-from tune_tf.searchers.warm_start.earlier_trials import OBJECTIVE
-from tune_tf.searchers.warm_start.evaluated_trial import EvaluatedPoint
-from tune_tf.searchers.warm_start.warm_start import ImportSummary, WarmStart, import_trials
+from tune_tf.searchers.warm_start import OBJECTIVE, ImportSummary, WarmStart, import_trials
+
+POINT: Final = "point_to_evaluate"
+"""User attribute of an Optuna trial: the index of the point that it was made for."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +93,6 @@ class SearchSettings:
         """
         return make_sampler(self.sampler, self.seed, **self._sampler_arguments)
 
-    @property
-    def unused_constraints(self) -> tuple[Constraint, ...]:
-        """The constraints that the sampler ignores."""
-        return () if uses_constraints(self.sampler) else self.criteria.constraints
-
     def reseed_sampler(self, current: BaseSampler, num_trials: int) -> BaseSampler:
         """Return a sampler that does not repeat the draws of ``current``."""
         return reseed_sampler(
@@ -122,15 +116,11 @@ class SearchSettings:
             len(self.criteria.objectives),
             has_constraints=bool(self.criteria.constraints),
         )
-        filtered = FilteredStorage(storage, rungs, visibility)
+        filtered = FilteredStorage(storage, rungs, visibility)  # type: ignore[abstract]
         with quiet_logging():
             study = optuna.load_study(study_name=study_name, storage=filtered, sampler=sampler)
         # A user's sampler may repeat configs on purpose.
         return SamplerView(study, filtered, rungs if isinstance(self.sampler, str) else no_rungs)
-
-    def without_storage(self) -> "SearchSettings":
-        """Return a copy for a study that is pickled with the searcher."""
-        return replace(self, storage=None)
 
     def open_study(
         self, storage: BaseStorage, study_name: str | None
@@ -174,3 +164,47 @@ class SearchSettings:
     def _rewarded_trial(self, index: int) -> FrozenTrial:
         point = EvaluatedPoint(self.points[index], self.rewards[index])
         return self.evaluated_trial(point, **{POINT: index})
+
+
+def points_to_params(
+    space: GivenSpace, points: Sequence[Mapping[str, Any]] | None
+) -> list[dict[str, Any]]:
+    """Convert configs to Optuna's parameters.
+
+    Args:
+        space: The search space.
+        points: Nested configs. Constants may be left out. If the space is a callable, parameters
+            that a config leaves out are sampled.
+
+    Raises:
+        InvalidSettingsError: The space does not contain a config; lists all errors.
+    """
+    errors: list[ErrorDetail] = []
+    params: list[dict[str, Any]] = []
+    for index, point in enumerate(points or ()):
+        where = f"points_to_evaluate.{index}"
+        if not isinstance(point, Mapping):
+            errors.append(ErrorDetail(where, f"must be a config, not {point!r}"))
+            continue
+        found, wrong = point_params(space, point)
+        params.append(found)
+        errors += [
+            ErrorDetail(".".join(filter(None, [where, each.where])), each.what) for each in wrong
+        ]
+    if errors:
+        raise InvalidSettingsError(errors)
+    return params
+
+
+def enqueue(study: optuna.Study, params: Sequence[Mapping[str, Any]]) -> None:
+    """Enqueue the points that the study has not had yet."""
+    for index in missing_points(study, len(params)):
+        study.enqueue_trial(dict(params[index]), user_attrs={POINT: index})
+
+
+def missing_points(study: optuna.Study, num_points: int) -> list[int]:
+    """Return the indices of the points that a study has not had yet."""
+    if not num_points:
+        return []
+    had = {trial.user_attrs.get(POINT) for trial in study.get_trials(deepcopy=False)}
+    return [index for index in range(num_points) if index not in had]

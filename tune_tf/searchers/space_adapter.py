@@ -1,8 +1,8 @@
-"""Adapters that turn every accepted form of a search space into one callable."""
+"""Adapters of every accepted form of a search space: as a callable, and for configs of it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from optuna.distributions import (
     BaseDistribution,
@@ -10,11 +10,11 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import BaseTrial
+from optuna.trial import BaseTrial, TrialState, create_trial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.space import SearchSpace
-from tune_tf.space.optuna_form import OptunaSpace
+from tune_tf.space import Choice, Constant, SearchSpace, flat
+from tune_tf.space.optuna_form import OptunaSpace, label_of, suggest
 
 Suggest = Callable[[Any], dict[str, Any]]
 """Asks an Optuna trial for the active parameters, and returns ``path -> value``."""
@@ -23,20 +23,7 @@ DefineByRun = Callable[[Any], Mapping[str, Any] | None]
 """A user's function that asks an Optuna trial for parameters, and may return more values."""
 
 
-@runtime_checkable
-class Space(Protocol):
-    """Search space with an Optuna form, such as ``tune_tf.SearchSpace``."""
-
-    def to_optuna(self) -> Suggest:
-        """Return the space as a callable."""
-        ...
-
-    def distributions(self) -> Mapping[str, BaseDistribution]:
-        """Return the distributions of all searched parameters, active or not."""
-        ...
-
-
-GivenSpace = Space | DefineByRun | Mapping[str, BaseDistribution]
+GivenSpace = SearchSpace | DefineByRun | Mapping[str, BaseDistribution]
 """The forms in which a searcher takes a space."""
 
 
@@ -52,19 +39,7 @@ class Distributions:
 
     def __call__(self, trial: BaseTrial) -> dict[str, Any]:
         """Return a value for each parameter."""
-        return {path: self._suggest(trial, path) for path in self.by_path}
-
-    def _suggest(self, trial: BaseTrial, path: str) -> Any:
-        match self.by_path[path]:
-            case FloatDistribution() as floats:
-                return trial.suggest_float(
-                    path, floats.low, floats.high, step=floats.step, log=floats.log
-                )
-            case IntDistribution() as ints:
-                return trial.suggest_int(path, ints.low, ints.high, step=ints.step, log=ints.log)
-            case CategoricalDistribution() as options:
-                return trial.suggest_categorical(path, options.choices)
-        raise TypeError(f"{path}: {self.by_path[path]!r} cannot be suggested")
+        return {path: suggest(trial, path, each) for path, each in self.by_path.items()}
 
 
 @dataclass(frozen=True)
@@ -116,10 +91,8 @@ def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
     Raises:
         InvalidSettingsError: The space has none of the accepted forms; lists all errors of a dict.
     """
-    if dense and isinstance(space, SearchSpace):
-        return OptunaSpace(space, dense=True)
-    if isinstance(space, Space):
-        return space.to_optuna()
+    if isinstance(space, SearchSpace):
+        return OptunaSpace(space, dense=dense)
     if isinstance(space, OptunaSpace):
         return space
     if callable(space):
@@ -143,6 +116,13 @@ def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
     return Distributions(dict(space))
 
 
+def distributions_of(space: GivenSpace) -> dict[str, BaseDistribution] | None:
+    """Return the distributions of all searched parameters; None for a callable."""
+    if isinstance(space, SearchSpace):
+        return space.distributions()
+    return dict(space) if isinstance(space, Mapping) else None
+
+
 @dataclass(frozen=True)
 class Outline:
     """Properties of a space that are known before a trial is asked for.
@@ -159,11 +139,8 @@ class Outline:
     @classmethod
     def of(cls, space: GivenSpace) -> "Outline":
         """Derive the outline of a space."""
-        if isinstance(space, Space):
-            found = space.distributions()
-        elif isinstance(space, Mapping):
-            found = space
-        else:
+        found = distributions_of(space)
+        if found is None:
             return cls()
         searched = {path: each for path, each in found.items() if not each.single()}
         if not isinstance(space, SearchSpace):
@@ -177,3 +154,54 @@ class Outline:
             return True
         kinds = self.distributions.values()
         return any(isinstance(each, CategoricalDistribution) for each in kinds)
+
+
+def point_params(
+    space: GivenSpace, config: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ErrorDetail]]:
+    """Return Optuna's parameters of a nested config, and why the space does not contain it."""
+    if isinstance(space, SearchSpace):
+        return _params_in_space(space, config)
+    given = flat(config)
+    distributions = distributions_of(space)
+    return given, [] if distributions is None else _distribution_errors(distributions, given)
+
+
+def _params_in_space(
+    space: SearchSpace, config: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ErrorDetail]]:
+    given = flat(config, space.parameters)
+    whole: dict[str, Any] = {}
+    params: dict[str, Any] = {}
+    for path, parameter in space.parameters.items():
+        active = parameter.condition.holds(whole)
+        if active and isinstance(parameter, Constant) and path not in given:
+            given[path] = parameter.value
+        if active and path in given:
+            value = whole[path] = given[path]
+            if isinstance(parameter, Choice) and parameter.error_for(value) is None:
+                value = label_of(value, parameter.options)
+            if not isinstance(parameter, Constant):
+                params[path] = value
+    return params, space.validate(given)
+
+
+def _distribution_errors(
+    distributions: Mapping[str, BaseDistribution], given: Mapping[str, Any]
+) -> list[ErrorDetail]:
+    errors = [
+        ErrorDetail(path, "is not a parameter") for path in given if path not in distributions
+    ]
+    for path, distribution in distributions.items():
+        if path not in given:
+            errors.append(ErrorDetail(path, "is missing"))
+            continue
+        try:
+            create_trial(
+                state=TrialState.WAITING,
+                params={path: given[path]},
+                distributions={path: distribution},
+            )
+        except (ValueError, TypeError):
+            errors.append(ErrorDetail(path, f"must be of {distribution!r}, not {given[path]!r}"))
+    return errors

@@ -7,7 +7,6 @@ middle of a trial. So a study keeps its space as a user attribute, one text per 
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import optuna
@@ -18,11 +17,11 @@ from optuna.distributions import (
 )
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.searchers.space_adapter import GivenSpace, Space
-from tune_tf.space import Choice, Constant, SearchSpace
-from tune_tf.space.declaration import declared
+from tune_tf.searchers.space_adapter import GivenSpace, distributions_of
+from tune_tf.space import Choice, Constant, Parameter, SearchSpace
+from tune_tf.space.declaration import declaration_of
 from tune_tf.space.optuna_form import labels
-from tune_tf.space.paths import dotted, flat
+from tune_tf.space.paths import dotted
 
 _log = logging.getLogger(__name__)
 
@@ -30,52 +29,27 @@ SEARCH_SPACE: Final = "search_space"
 """User attribute of a study: text by path of each parameter, constants included."""
 
 
-@dataclass(frozen=True)
-class SpaceChange:
-    """Difference between two search spaces.
-
-    Args:
-        added: Text by path of parameters only in the new space.
-        removed: Text by path of parameters only in the old space.
-        changed: Old and new text by path.
-    """
-
-    added: Mapping[str, str]
-    removed: Mapping[str, str]
-    changed: Mapping[str, tuple[str, str]]
-
-    @classmethod
-    def between(cls, old: Mapping[str, str], new: Mapping[str, str]) -> "SpaceChange":
-        """Compare two spaces, each given as text by path."""
-        return cls(
-            {path: new[path] for path in new if path not in old},
-            {path: old[path] for path in old if path not in new},
-            {path: (old[path], new[path]) for path in old if old[path] != new.get(path, old[path])},
-        )
-
-    def __bool__(self) -> bool:
-        """Return whether the spaces differ."""
-        return bool(self.added or self.removed or self.changed)
-
-    def __str__(self) -> str:
-        """Return one line per parameter: ``+`` added, ``-`` removed, ``~`` changed."""
-        lines = [f"  + {dotted(path)}: {text}" for path, text in self.added.items()]
-        lines += [f"  - {dotted(path)}: {text}" for path, text in self.removed.items()]
-        lines += [
-            f"  ~ {dotted(path)}: {old} -> {new}" for path, (old, new) in self.changed.items()
-        ]
-        return "\n".join(lines)
+def changed_lines(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Return a line for each parameter that differs: ``+`` added, ``-`` removed, ``~`` changed."""
+    return [
+        *(f"  + {dotted(path)}: {text}" for path, text in new.items() if path not in old),
+        *(f"  - {dotted(path)}: {text}" for path, text in old.items() if path not in new),
+        *(
+            f"  ~ {dotted(path)}: {text} -> {new[path]}"
+            for path, text in old.items()
+            if new.get(path, text) != text
+        ),
+    ]
 
 
 def text_by_path(space: GivenSpace) -> dict[str, str] | None:
     """Return a space as text by path; None for a callable, which cannot be inspected."""
     if isinstance(space, SearchSpace):
-        return {path: _declaration(path, each) for path, each in space.parameters.items()}
-    if isinstance(space, Space):
-        space = space.distributions()
-    if isinstance(space, Mapping):
-        return {path: repr(each) for path, each in space.items()}
-    return None
+        return {path: _text_of(each) for path, each in space.parameters.items()}
+    distributions = distributions_of(space)
+    if distributions is None:
+        return None
+    return {path: repr(each) for path, each in distributions.items()}
 
 
 def constants_of(study: optuna.Study) -> dict[str, Any]:
@@ -106,35 +80,30 @@ def check_space(study: optuna.Study, space: GivenSpace, *, allow_changed: bool) 
     if new is None:
         return
     old = study.user_attrs.get(SEARCH_SPACE)
-    change = SpaceChange.between(old, new) if old is not None else _diff_with_trials(study, space)
-    if change and not allow_changed:
+    changes = changed_lines(old, new) if old is not None else _diff_with_trials(study, space)
+    change = "\n".join(changes)
+    if changes and not allow_changed:
         raise SweepConflictError(
             f"study {study.study_name!r} was created with another search space:\n{change}\n"
             "use the old space or another study_name, or set allow_changed_space"
         )
-    if change:
+    if changes:
         _refuse_incompatible(study, space)
         _log.warning(
             "study %r continues with a changed search space:\n%s", study.study_name, change
         )
-    if change or old is None:
+    if changes or old is None:
         study.set_user_attr(SEARCH_SPACE, new)
 
 
-def _declaration(path: str, parameter: Any) -> str:
+def _text_of(parameter: Parameter) -> str:
     """Return a parameter's sweep-file declaration on one line."""
-    entry = flat(declared({path: parameter}), {path})[path]
+    entry = declaration_of(parameter)
     if isinstance(parameter, Choice):
         entry = {**entry, "choice": labels(parameter.options)}
     elif isinstance(parameter, Constant) and not isinstance(entry, dict):
         entry = {"constant": entry}
     return json.dumps(entry, default=repr)
-
-
-def _distributions(space: GivenSpace) -> dict[str, BaseDistribution]:
-    if isinstance(space, Space):
-        return dict(space.distributions())
-    return dict(space) if isinstance(space, Mapping) else {}
 
 
 def _stored_distributions(study: optuna.Study) -> dict[str, BaseDistribution]:
@@ -145,26 +114,23 @@ def _stored_distributions(study: optuna.Study) -> dict[str, BaseDistribution]:
     return stored
 
 
-def _diff_with_trials(study: optuna.Study, space: GivenSpace) -> SpaceChange:
+def _diff_with_trials(study: optuna.Study, space: GivenSpace) -> list[str]:
     """Compare a space with the trials of a study that has no recorded space.
 
     A parameter that no trial has may never have been active, so it does not count as added.
     """
-    stored, new = _stored_distributions(study), _distributions(space)
-    return SpaceChange(
-        {},
-        {path: repr(each) for path, each in stored.items() if path not in new},
-        {
-            path: (repr(stored[path]), repr(new[path]))
-            for path in stored
-            if path in new and stored[path] != new[path]
-        },
+    stored, new = _stored_distributions(study), distributions_of(space) or {}
+    changed = {path: new[path] for path in stored.keys() & new.keys() if stored[path] != new[path]}
+    now = {path: changed.get(path, stored[path]) for path in stored if path in new}
+    return changed_lines(
+        {path: repr(each) for path, each in stored.items()},
+        {path: repr(each) for path, each in now.items()},
     )
 
 
 def _refuse_incompatible(study: optuna.Study, space: GivenSpace) -> None:
     """Reject changes that Optuna cannot hold in one study."""
-    new, refused = _distributions(space), []
+    new, refused = distributions_of(space) or {}, []
     for path, old in _stored_distributions(study).items():
         if path not in new:
             continue

@@ -7,7 +7,6 @@ so every trial of the study is finished and nothing is sampled twice.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -16,42 +15,18 @@ from optuna.storages import BaseStorage
 from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
-from tune_tf.searchers.deduplication import (
-    NO_POINTS,
-    PointIndex,
-    deduplicate,
-    is_asked,
-    is_diverged,
-)
 from tune_tf.searchers.registry_state import (
     NO_STEP,
     RegistryState,
+    StorageRecovery,
     TrialRecord,
     count_asked,
     last_step,
 )
-from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler
+from tune_tf.searchers.sampler_view import SamplerView
 from tune_tf.searchers.space_adapter import Suggest
-from tune_tf.searchers.storage.filtered import RungSource, no_rungs
-from tune_tf.searchers.storage.recovery import StorageRecovery
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
 from tune_tf.searchers.trial_outcome import TrialOutcome
-
-
-@dataclass(frozen=True)
-class SamplerView:
-    """The sampler's view of a study, which may show more than is stored.
-
-    Args:
-        study: The study with the sampler, as the sampler sees it.
-        storage: The storage behind that view.
-        rungs: The scheduler's rungs. With rungs, no config is asked for twice: equal trials end
-            alike, and a scheduler that stops the worse ones stops none of them.
-    """
-
-    study: optuna.Study
-    storage: BaseStorage
-    rungs: RungSource = no_rungs
 
 
 class TrialRegistry:
@@ -89,7 +64,6 @@ class TrialRegistry:
         self._live: dict[str, optuna.Trial] = {}
         self._ids: dict[int, int] = {}
         self.checked_orphans = False
-        self._diverged, self._tried = PointIndex(is_diverged), PointIndex(is_asked)
         self.state = state or RegistryState(num_known=count_asked(study.get_trials(deepcopy=False)))
         self._recovery = StorageRecovery(study, storage, suggest, self.state)
 
@@ -101,11 +75,7 @@ class TrialRegistry:
     @property
     def exhausted(self) -> bool:
         """Whether all configs of a finite space have been assigned."""
-        sampler = self.sampler_view.study.sampler
-        if not isinstance(sampler, ExhaustiveSampler) or self.state.orphans:
-            return False
-        waiting = self.study.get_trials(False, (TrialState.WAITING,))
-        return not waiting and sampler.exhausted(self.study)
+        return not self.state.orphans and self.sampler_view.exhausted(self.study)
 
     def find_orphans(
         self,
@@ -145,7 +115,7 @@ class TrialRegistry:
         """Return ``path -> value`` for a Tune trial: an orphan's parameters, else new ones."""
         if self.state.orphans:
             return self._assign_orphan(tune_id, self.state.orphans.pop(0))
-        trial = self._ask_new()
+        trial = self.sampler_view.ask(self._suggest, self.study)
         self.state.num_known = max(self.state.num_known, trial.number + 1)
         self.state.records[tune_id] = TrialRecord(trial.number)
         return self._suggest_params(tune_id, trial)
@@ -275,24 +245,6 @@ class TrialRegistry:
         for number in self.state.orphans:
             self._close_orphan(number, "never resumed")
         self.state.orphans.clear()
-
-    def _ask_new(self) -> optuna.Trial:
-        """Return a new Optuna trial, with a new config if possible."""
-        study, storage = self.sampler_view.study, self.sampler_view.storage
-        if study.get_trials(False, (TrialState.WAITING,)):
-            return study.ask()
-        trials = self.study.get_trials(deepcopy=False)
-        refused = self._diverged.among(trials)
-        finite = isinstance(study.sampler, ExhaustiveSampler)  # repeats nothing by itself
-        known = self._tried.among(trials) if not finite and self.sampler_view.rungs() else NO_POINTS
-        if not refused and not known:
-            return study.ask()
-        drawn = deduplicate(study, storage, self._suggest, refused, known)
-        trial_id = storage.create_new_trial(self._study_id, drawn)
-        # A new trial calls its study's sampler, which has sampled this one already.
-        blind = optuna.samplers.RandomSampler()
-        blind_study = optuna.load_study(study_name=study.study_name, storage=storage, sampler=blind)
-        return optuna.Trial(blind_study, trial_id)
 
     def close_lost_trials(self) -> None:
         """Finish trials whose outcome the study has lost, and that Tune does not know."""

@@ -1,10 +1,8 @@
 """Search spaces: parameters, conditions, and their YAML, Ray and Optuna forms."""
 
-from tune_tf.space.choice import Choice
 from tune_tf.space.condition import Condition
-from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import flat, nested
-from tune_tf.space.ranges import Float, Int
 from tune_tf.space.search_space import SearchSpace
 
 __all__ = [

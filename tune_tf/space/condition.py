@@ -1,12 +1,15 @@
-"""Condition under which a parameter is active."""
+"""Conditions under which parameters are active, and the dependencies that they make."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 from tune_tf.space.frozen import FrozenMapping, hashable
-from tune_tf.space.paths import slashed
+from tune_tf.space.paths import dotted, slashed
+
+if TYPE_CHECKING:
+    from tune_tf.space.parameter import Parameter
 
 
 class Condition(FrozenMapping[tuple[Any, ...]]):
@@ -83,3 +86,60 @@ _MANY = (list, tuple, set, frozenset)
 
 ALWAYS = Condition({})
 """Condition of an unconditional parameter."""
+
+
+def in_dependency_order(
+    parameters: "Mapping[str, Parameter]", unjudged: Mapping[str, Condition] | None = None
+) -> "tuple[dict[str, Parameter], list[ErrorDetail]]":
+    """Sort parameters stably so that each comes after those that it depends on.
+
+    Args:
+        parameters: Parameters by path.
+        unjudged: Conditions of parameters that are invalid for other reasons.
+
+    Returns:
+        The parameters in order, and the errors of their conditions.
+    """
+    errors = _condition_errors(parameters, unjudged or {})
+    ordered: dict[str, Parameter] = {}
+
+    def visit(path: str, above: list[str]) -> None:
+        if path in above:
+            ring = " -> ".join(map(dotted, [*above[above.index(path) :], path]))
+            text = f"`when` forms a cycle, {ring}: remove one of them"
+            errors.append(ErrorDetail(dotted(path), text))
+        elif path not in ordered:
+            for parent in parameters[path].condition:
+                if parent in parameters:
+                    visit(parent, [*above, path])
+            ordered[path] = parameters[path]
+
+    for path in parameters:
+        visit(path, [])
+    return ordered, errors
+
+
+def _condition_errors(
+    parameters: "Mapping[str, Parameter]", unjudged: Mapping[str, Condition]
+) -> list[ErrorDetail]:
+    errors = []
+    conditions = {path: each.condition for path, each in parameters.items()} | dict(unjudged)
+    known = [dotted(path) for path in conditions]
+    for path, condition in conditions.items():
+        for parent, allowed in condition.items():
+            if parent in unjudged:
+                continue
+            if parent not in parameters:
+                near = did_you_mean(dotted(parent), known)
+                rule = (
+                    f"`when` names {dotted(parent)!r}, which is not a parameter{near}; "
+                    f"the parameters are {', '.join(known)}"
+                )
+                errors.append(ErrorDetail(dotted(path), rule))
+                continue
+            errors.extend(
+                ErrorDetail(dotted(path), f"`when` can never hold: {dotted(parent)!r} {text}")
+                for value in allowed
+                if (text := parameters[parent].error_for(value))
+            )
+    return errors

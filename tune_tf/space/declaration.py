@@ -4,32 +4,24 @@
 is a constant, a mapping without a kind is a group.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.space.choice import Choice
 from tune_tf.space.condition import ALWAYS, Condition
-from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import dotted, join, name_error, nested
-from tune_tf.space.ranges import Float, Int
 
-_RANGES: dict[str, tuple[Callable[..., Parameter], str]] = {
-    "uniform": (Float, "[low, high]"),
-    "quniform": (
-        lambda low, high, step, **when: Float(low, high, step=step, **when),
-        "[low, high, step]",
-    ),
-    "loguniform": (lambda low, high, **when: Float(low, high, log=True, **when), "[low, high]"),
-    "int": (
-        lambda low, high, step=1, **when: Int(low, high, step=step, **when),
-        "[low, high] or [low, high, step]",
-    ),
-    "logint": (lambda low, high, **when: Int(low, high, log=True, **when), "[low, high]"),
+_RANGE_FORMS = {
+    "uniform": "[low, high]",
+    "quniform": "[low, high, step]",
+    "loguniform": "[low, high]",
+    "int": "[low, high] or [low, high, step]",
+    "logint": "[low, high]",
 }
 
-DECLARATION_KINDS = (*_RANGES, "choice", "constant")
+DECLARATION_KINDS = (*_RANGE_FORMS, "choice", "constant")
 """Keys that declare a parameter."""
 
 WHEN = "when"
@@ -126,23 +118,31 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
         raise InvalidSettingsError(errors)
     (kind,) = kinds
     value, when = declared[kind], declared.get(WHEN)
-    if kind == "choice":
-        return Choice(value, when=when)
-    if kind == "constant":
-        return Constant(value, when=when)
-    make, form = _RANGES[kind]
-    counts = {text.count(",") + 1 for text in form.split(" or ")}
-    if not isinstance(value, list | tuple) or len(value) not in counts:
-        raise InvalidSettingsError([f"{kind} must be {form}, not {value!r}"])
-    return make(*value, when=when)
+    match kind, value:
+        case "uniform", [low, high]:
+            return Float(low, high, when=when)
+        case "quniform", [low, high, step]:
+            return Float(low, high, step=step, when=when)
+        case "loguniform", [low, high]:
+            return Float(low, high, log=True, when=when)
+        case "int", [low, high, *steps] if len(steps) <= 1:
+            return Int(low, high, step=steps[0] if steps else 1, when=when)
+        case "logint", [low, high]:
+            return Int(low, high, log=True, when=when)
+        case "choice", options:
+            return Choice(options, when=when)
+        case "constant", constant:
+            return Constant(constant, when=when)
+    raise InvalidSettingsError([f"{kind} must be {_RANGE_FORMS[kind]}, not {value!r}"])
 
 
 def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     """Return the ``space`` section of a sweep file for parameters by path."""
-    return nested({path: _declaration(parameter) for path, parameter in parameters.items()})
+    return nested({path: declaration_of(parameter) for path, parameter in parameters.items()})
 
 
-def _declaration(parameter: Parameter) -> Any:
+def declaration_of(parameter: Parameter) -> Any:
+    """Return what declares a parameter in a sweep file."""
     value = _kind_and_value(parameter)
     if parameter.when is not None:
         return {**value, WHEN: parameter.condition.to_dict()}

@@ -1,5 +1,6 @@
 """YAML document as plain data with line numbers for errors."""
 
+import io
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +70,7 @@ class YamlDocument:
             InvalidSettingsError: The text is not a YAML mapping.
         """
         try:
-            data, node = _loader().load(text), _loader().compose(text)
+            data, node, lines, errors = _load(text)
         except YAMLError as error:
             raise InvalidSettingsError([_syntax_error(error)], source) from None
         if node is None or data is None:
@@ -80,9 +81,6 @@ class YamlDocument:
                 [ErrorDetail("", f"must be a mapping like `name: value`, not {kind}", _line(node))],
                 source,
             )
-        lines: dict[str, int] = {}
-        errors: list[ErrorDetail] = []
-        _walk(node, "", lines, errors, ())
         if any(detail.what == _CIRCLE for detail in errors):
             raise InvalidSettingsError(errors, source)
         return cls(data, lines, source, tuple(errors))
@@ -105,11 +103,11 @@ class YamlDocument:
                 errors.append(ErrorDetail(where, "must be key=value, like budget.num_samples=8"))
                 continue
             try:
-                value = _loader().load(text)
+                value, _, _, repeated = _load(text)
             except YAMLError as error:
                 errors.append(ErrorDetail(where, f"the value {_syntax_error(error).what}"))
                 continue
-            if repeated := _repeated_in(text):
+            if repeated:
                 errors.extend(ErrorDetail(where, detail.what) for detail in repeated)
                 continue
             if wrong := _assign(data, names, value, exclusive):
@@ -143,6 +141,21 @@ class YamlDocument:
         return detail
 
 
+def yaml_text(values: Mapping[str, Any], *, inline_leaves: bool = True) -> str:
+    """Dump a mapping of plain data as safe YAML, in order.
+
+    Args:
+        values: Mapping to dump.
+        inline_leaves: Whether mappings and lists of plain values are written on one line.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = None if inline_leaves else False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    text = io.StringIO()
+    yaml.dump(dict(values), text)
+    return text.getvalue()
+
+
 _CIRCLE = "contains itself through an alias: write it out"
 
 
@@ -151,11 +164,16 @@ def _within(key: str, path: str) -> str:
     return f"{path[len(key) + 1 :]}: " if path.startswith(f"{key}.") else ""
 
 
-def _loader() -> YAML:
-    """Return a loader of plain data; :func:`_walk` finds duplicate keys."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.allow_duplicate_keys = True
-    return yaml
+def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail]]:
+    """Return plain data, their node, the line of each key, and the errors in its structure."""
+    loader = YAML(typ="safe", pure=True)
+    loader.allow_duplicate_keys = True  # found below, with their lines
+    data, node = loader.load(text), loader.compose(text)
+    lines: dict[str, int] = {}
+    errors: list[ErrorDetail] = []
+    if node is not None:
+        _walk(node, "", lines, errors, ())
+    return data, node, lines, errors
 
 
 def _line(node: Node) -> int:
@@ -170,14 +188,6 @@ def _syntax_error(error: YAMLError) -> ErrorDetail:
     if "could not determine a constructor for the tag" in text:
         text = f"{text}: sweep files hold plain data only"
     return ErrorDetail("", f"is not YAML: {text}", mark.line + 1 if mark else None)
-
-
-def _repeated_in(text: str) -> list[ErrorDetail]:
-    errors: list[ErrorDetail] = []
-    node = _loader().compose(text)
-    if node is not None:
-        _walk(node, "", {}, errors, ())
-    return errors
 
 
 def _walk(

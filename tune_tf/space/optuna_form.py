@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.space.choice import Choice
-from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.frozen import hashable
+from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import dotted
-from tune_tf.space.ranges import Float, Int
 
 if TYPE_CHECKING:
     import optuna
@@ -56,24 +55,35 @@ class OptunaSpace:
             active = parameter.condition.holds(values)
             if not (active or self.dense):
                 continue
-            value = _suggest(trial, path, parameter)
+            if isinstance(parameter, Constant):
+                value = parameter.value
+            else:
+                value = suggest(trial, path, distribution(parameter))
+            if isinstance(parameter, Choice):
+                value = decoded(value, parameter.options)
             if active:
                 values[path] = value
         return values
 
 
-def _suggest(trial: "optuna.trial.BaseTrial", path: str, parameter: Parameter) -> Any:
-    match parameter:
-        case Float(low, high, log=log, step=step):
-            return trial.suggest_float(path, low, high, log=log, step=step)
-        case Int(low, high, log=log, step=step):
-            return trial.suggest_int(path, low, high, log=log, step=step)
-        case Choice(options):
-            names = labels(options)
-            return decoded(trial.suggest_categorical(path, names), options)
-        case Constant(value):
-            return value
-    raise TypeError(f"{type(parameter).__name__} cannot be suggested by Optuna")
+def suggest(
+    trial: "optuna.trial.BaseTrial", path: str, kind: "optuna.distributions.BaseDistribution"
+) -> Any:
+    """Ask an Optuna trial for a parameter of a distribution.
+
+    Raises:
+        TypeError: Optuna has no method for the distribution.
+    """
+    from optuna import distributions
+
+    match kind:
+        case distributions.FloatDistribution():
+            return trial.suggest_float(path, kind.low, kind.high, step=kind.step, log=kind.log)
+        case distributions.IntDistribution():
+            return trial.suggest_int(path, kind.low, kind.high, step=kind.step, log=kind.log)
+        case distributions.CategoricalDistribution():
+            return trial.suggest_categorical(path, kind.choices)
+    raise TypeError(f"{path}: {kind!r} cannot be suggested")
 
 
 def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":
@@ -113,6 +123,12 @@ def labels(options: Sequence[Any]) -> list[Label]:
         taken.add(name)
         names.append(name)
     return names
+
+
+def label_of(value: Any, options: Sequence[Any]) -> Label:
+    """Return the value that Optuna stores for an option."""
+    keys = [hashable(option) for option in options]
+    return labels(options)[keys.index(hashable(value))]
 
 
 def decoded(label: Label, options: Sequence[Any]) -> Any:

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.space.choice import Choice
 from tune_tf.space.condition import Condition
-from tune_tf.space.dependencies import ancestors
-from tune_tf.space.parameter import Constant, Parameter
+from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, flat, nested
-from tune_tf.space.ranges import Float, Int
 
 if TYPE_CHECKING:
     from tune_tf.space.search_space import SearchSpace
@@ -120,15 +117,16 @@ def to_ray(space: "SearchSpace") -> dict[str, Any]:
 
     domains = {}
     errors: list[ErrorDetail] = []
+    conditions: dict[str, tuple[Condition, ...]] = {}  # of a parameter and all it depends on
     for path, parameter in space.parameters.items():
+        above = [each for parent in parameter.condition for each in conditions[parent]]
+        conditions[path] = (parameter.condition, *above)
         try:
             domains[path] = to_domain(parameter)
         except InvalidSettingsError as error:
             errors.extend(ErrorDetail(dotted(path), detail.what) for detail in error.details)
         if parameter.when is not None:
-            above = [space.parameters[parent] for parent in ancestors(space.parameters, path)]
-            conditions = tuple(each.condition for each in [parameter, *above] if each.condition)
-            conditional = Conditional(parameter, conditions)
+            conditional = Conditional(parameter, conditions[path])
             domains[path] = tune.sample_from(conditional)
             domains[path].set_sampler(conditional)
     if errors:

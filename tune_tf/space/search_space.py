@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
+from tune_tf.space.condition import in_dependency_order
 from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, declared
-from tune_tf.space.dependencies import condition_errors, in_dependency_order
 from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import Constant, Parameter
@@ -45,11 +45,11 @@ class SearchSpace:
         found: dict[str, Parameter] = {}
         errors: list[ErrorDetail] = []
         _collect(self.parameters, "", found, errors)
-        errors += condition_errors(found)
-        errors += _overlaps(found)
+        ordered, wrong = in_dependency_order(found)
+        errors += [*wrong, *_overlaps(found)]
         if errors:
             raise InvalidSettingsError(errors)
-        object.__setattr__(self, "parameters", FrozenMapping(in_dependency_order(found)))
+        object.__setattr__(self, "parameters", FrozenMapping(ordered))
 
     @property
     def conditional(self) -> bool:
@@ -64,8 +64,8 @@ class SearchSpace:
             InvalidSettingsError: With all errors, each at the dotted path of its parameter.
         """
         found = Declarations.read(mapping)
-        errors = [*found.errors, *condition_errors(found.parameters, found.faulty)]
-        if errors:
+        _, wrong = in_dependency_order(found.parameters, found.faulty)
+        if errors := [*found.errors, *wrong]:
             raise InvalidSettingsError(errors)
         return cls(found.parameters)
 

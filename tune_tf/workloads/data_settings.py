@@ -5,8 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.error_text import short_repr
-from tune_tf.config.settings import Settings
+from tune_tf.config.settings import Settings, short_repr
 
 
 def _texts(value: Any) -> Any:

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.error_text import short_repr
-from tune_tf.config.settings import Settings
+from tune_tf.config.settings import Settings, short_repr
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import ArrayProperties, array_properties, data_of, input_dtype

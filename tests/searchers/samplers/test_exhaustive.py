@@ -14,7 +14,7 @@ from tune_tf.searchers.samplers.catalogue import (
     reseed_sampler,
     visibility_for,
 )
-from tune_tf.searchers.samplers.exhaustive import grid_points
+from tune_tf.searchers.samplers.own_samplers import grid_points
 from tune_tf.searchers.space_adapter import suggest_of
 from tune_tf.searchers.storage.filtered import FilteredStorage
 from tune_tf.space import Choice, Float, Int, SearchSpace
@@ -87,11 +87,6 @@ def test_a_users_own_finite_sampler_does_not_raise_at_its_end(make):
         trial.suggest_int("b", 1, 2)
         study.tell(trial, 1.0)
     assert sampler.exhausted(study)
-
-
-def test_the_number_of_points_of_a_grid_is_known():
-    assert make_sampler("grid", 1, space=SMALL).num_points == 6
-    assert make_sampler("bruteforce", 1, space=SMALL).num_points is None
 
 
 def test_the_points_of_a_grid_are_exact():

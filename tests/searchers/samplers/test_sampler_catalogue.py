@@ -24,14 +24,17 @@ from sampler_spaces import CONDITIONAL, FINITE, MIXED, NUMBERS, define
 
 from tune_tf.searchers.samplers.catalogue import (
     SAMPLERS,
-    NumberedRandomSampler,
     make_sampler,
     needs_dense,
     reseed_sampler,
     uses_constraints,
     visibility_for,
 )
-from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler, grid_points
+from tune_tf.searchers.samplers.own_samplers import (
+    ExhaustiveSampler,
+    NumberedRandomSampler,
+    grid_points,
+)
 from tune_tf.searchers.space_adapter import suggest_of
 from tune_tf.searchers.storage.filtered import FilteredStorage
 from tune_tf.searchers.storage.visibility import UNFILTERED, FinalValues, HighestRung, RungValues

@@ -7,7 +7,7 @@ from optuna.samplers import (
 from sampler_spaces import CONDITIONAL, MIXED, NUMBERS, define
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.samplers import sampler_kind
+from tune_tf.searchers.samplers import catalogue
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.space import Choice, Float, SearchSpace
 
@@ -74,7 +74,7 @@ def test_several_objectives_are_refused_by_samplers_of_one(name):
 
 
 def test_all_that_is_wrong_is_told_at_once(monkeypatch):
-    monkeypatch.setattr(sampler_kind, "find_spec", lambda package: None)
+    monkeypatch.setattr(catalogue, "find_spec", lambda package: None)
     with pytest.raises(InvalidSettingsError, match=r"(?s)3 errors.*cmaes.*one objective.*act:"):
         make_sampler("cmaes", 1, space=MIXED, num_objectives=2)
 
@@ -88,7 +88,7 @@ def test_all_that_is_wrong_is_told_at_once(monkeypatch):
     ],
 )
 def test_a_missing_package_is_named_with_the_command(name, message, monkeypatch):
-    monkeypatch.setattr(sampler_kind, "find_spec", lambda package: None)
+    monkeypatch.setattr(catalogue, "find_spec", lambda package: None)
     with pytest.raises(InvalidSettingsError, match=message):
         make_sampler(name, 1, space=NUMBERS)
 

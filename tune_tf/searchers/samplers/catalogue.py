@@ -1,14 +1,14 @@
-"""Optuna samplers by name."""
+"""Optuna samplers by name, with what they support."""
 
-import secrets
+import math
 import warnings
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
-import optuna
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import (
     BaseSampler,
@@ -22,12 +22,18 @@ from optuna.samplers import (
     RandomSampler,
     TPESampler,
 )
-from optuna.trial import FrozenTrial, TrialState
 
-from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
-from tune_tf.searchers.samplers.exhaustive import ExhaustiveSampler, grid_points
-from tune_tf.searchers.samplers.sampler_kind import ConditionSupport, SamplerKind, SamplerRequest
-from tune_tf.searchers.space_adapter import GivenSpace
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
+from tune_tf.searchers.samplers.own_samplers import (
+    MOST_POINTS,
+    ExhaustiveSampler,
+    NumberedRandomSampler,
+    SilentCmaEsSampler,
+    grid_points,
+    is_continuous,
+    num_values,
+)
+from tune_tf.searchers.space_adapter import GivenSpace, Outline
 from tune_tf.searchers.storage.visibility import (
     UNFILTERED,
     FinalValues,
@@ -36,54 +42,59 @@ from tune_tf.searchers.storage.visibility import (
     Unfiltered,
     Visibility,
 )
+from tune_tf.space.paths import dotted
 
 
-class _SilentCmaEs(CmaEsSampler):
-    """CMA-ES without a warning per trial that it ignores constraints."""
-
-    def after_trial(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
-    ) -> None:
-        """Call Optuna's method without the warning."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            super().after_trial(study, trial, state, values)
-
-
-class NumberedRandomSampler(RandomSampler):
-    """Random sampler that derives each value from the seed, the trial's number and the name.
-
-    Optuna's sampler draws from one sequence, so a process killed between a draw and the next save
-    continues with other configs than an undisturbed one. These are the same whatever was drawn
-    before, and those of a parameter do not change when others are added. A value takes 0.1 ms.
+@dataclass(frozen=True)
+class SamplerRequest:
+    """Search for which a sampler is created.
 
     Args:
-        seed: Seed of all draws; None for a random one.
+        outline: Outline of the space.
+        seed: Seed of the sampler; None for a random one.
+        num_objectives: Number of optimised metrics.
+        has_constraints: Whether trials will have constraints.
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(seed)
-        self._seed = secrets.randbits(64) if seed is None else seed
+    outline: Outline
+    seed: int | None
+    num_objectives: int
+    has_constraints: bool
 
-    def reseed_rng(self) -> None:
-        """Do nothing: parallel processes draw for other numbers."""
 
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """Draw a value."""
-        words = (self._seed, trial.number, zlib.crc32(param_name.encode()))
-        seed = int(np.random.SeedSequence(words).generate_state(1)[0])
-        drawn = RandomSampler(seed)
-        return drawn.sample_independent(study, trial, param_name, param_distribution)
+@dataclass(frozen=True)
+class SamplerKind:
+    """Sampler of the catalogue with its capabilities.
+
+    Args:
+        optuna: Class of the sampler.
+        make: Creates it.
+        dense: Whether it learns only from parameters that every trial has.
+        choices: Whether it supports unordered parameters.
+        continuous: Whether it supports ranges without a step.
+        grid: Whether it needs a list of values of each parameter beforehand, which excludes
+            conditions, logarithmic ranges and spaces that only a callable knows.
+        multi_objective: Whether it supports several objectives.
+        constraints: Whether it learns from constraints.
+        reseeded: Whether a resumed sweep must reseed it so that it does not repeat its draws; not
+            if they follow from the study.
+        packages: Required packages, by the names of import and of pip.
+        visibility: Which parts of trials it sees.
+        multi_visibility: The same with several objectives.
+    """
+
+    optuna: type[BaseSampler]
+    make: Callable[[SamplerRequest], BaseSampler]
+    dense: bool = False
+    choices: bool = True
+    continuous: bool = True
+    grid: bool = False
+    multi_objective: bool = True
+    constraints: bool = False
+    reseeded: bool = True
+    packages: tuple[str, ...] = ()
+    visibility: Visibility = UNFILTERED
+    multi_visibility: Visibility = UNFILTERED
 
 
 def _tpe(asked: SamplerRequest) -> BaseSampler:
@@ -96,7 +107,7 @@ def _tpe(asked: SamplerRequest) -> BaseSampler:
 
 
 def _cmaes(asked: SamplerRequest) -> BaseSampler:
-    kind = _SilentCmaEs if asked.has_constraints else CmaEsSampler
+    kind = SilentCmaEsSampler if asked.has_constraints else CmaEsSampler
     return kind(seed=asked.seed, warn_independent_sampling=False)
 
 
@@ -116,47 +127,28 @@ _KINDS: Final[dict[str, SamplerKind]] = {
         RandomSampler, lambda asked: NumberedRandomSampler(asked.seed), reseeded=False
     ),
     "cmaes": SamplerKind(
-        CmaEsSampler,
-        _cmaes,
-        conditions=ConditionSupport.DENSE,
-        choices=False,
-        multi_objective=False,
-        packages=("cmaes",),
+        CmaEsSampler, _cmaes, dense=True, choices=False, multi_objective=False, packages=("cmaes",)
     ),
     "gp": SamplerKind(
         GPSampler,
         lambda asked: GPSampler(seed=asked.seed, warn_independent_sampling=False),
-        conditions=ConditionSupport.DENSE,
+        dense=True,
         constraints=True,
         packages=("torch", "scipy", "greenlet"),
     ),
     "nsga2": SamplerKind(
-        NSGAIISampler,
-        lambda asked: NSGAIISampler(seed=asked.seed),
-        conditions=ConditionSupport.DENSE,
-        constraints=True,
+        NSGAIISampler, lambda asked: NSGAIISampler(seed=asked.seed), dense=True, constraints=True
     ),
     "nsga3": SamplerKind(
-        NSGAIIISampler,
-        lambda asked: NSGAIIISampler(seed=asked.seed),
-        conditions=ConditionSupport.DENSE,
-        constraints=True,
+        NSGAIIISampler, lambda asked: NSGAIIISampler(seed=asked.seed), dense=True, constraints=True
     ),
     "qmc": SamplerKind(
         QMCSampler,
         lambda asked: QMCSampler(seed=asked.seed, warn_independent_sampling=False),
-        conditions=ConditionSupport.DENSE,
+        dense=True,
         packages=("scipy",),
     ),
-    "grid": SamplerKind(
-        ExhaustiveSampler,
-        _grid,
-        conditions=ConditionSupport.NONE,
-        continuous=False,
-        logs=False,
-        callables=False,
-        reseeded=False,
-    ),
+    "grid": SamplerKind(ExhaustiveSampler, _grid, continuous=False, grid=True, reseeded=False),
     "bruteforce": SamplerKind(
         ExhaustiveSampler,
         lambda asked: ExhaustiveSampler(BruteForceSampler(seed=asked.seed)),
@@ -201,22 +193,18 @@ def make_sampler(
         return sampler
     if sampler not in _KINDS:
         known = sorted(_KINDS)
-        raise InvalidSettingsError(
-            [
-                (
-                    f"unknown sampler {sampler!r}: it must be {one_of(known)} or an Optuna sampler"
-                    f"{did_you_mean(sampler, known)}"
-                )
-            ]
+        text = (
+            f"unknown sampler {sampler!r}: it must be {one_of(known)} or an Optuna sampler"
+            f"{did_you_mean(sampler, known)}"
         )
-    asked = SamplerRequest(space, seed, num_objectives, has_constraints)
-    kind = _KINDS[sampler]
-    if errors := kind.find_errors(sampler, asked, _KINDS):
+        raise InvalidSettingsError([text])
+    asked = SamplerRequest(Outline.of(space), seed, num_objectives, has_constraints)
+    if errors := _unsupported(sampler, asked):
         raise InvalidSettingsError(errors)
     with warnings.catch_warnings():
         # The sampler was chosen by name, so the warning is of no use.
         warnings.simplefilter("ignore", ExperimentalWarning)
-        return kind.make(asked)
+        return _KINDS[sampler].make(asked)
 
 
 def reseed_sampler(
@@ -224,10 +212,7 @@ def reseed_sampler(
     sampler: str | BaseSampler,
     seed: int | None,
     num_trials: int,
-    *,
-    space: GivenSpace,
-    num_objectives: int = 1,
-    has_constraints: bool = False,
+    **search: Any,
 ) -> BaseSampler:
     """Return a sampler that does not repeat the draws of ``current``.
 
@@ -235,6 +220,13 @@ def reseed_sampler(
     resumed twice from the same point proposes the same configs. Otherwise ``current`` is reseeded.
     A grid stays unchanged, since the order of its points follows from the seed, and so do random
     configs, which follow from the seed and their number.
+
+    Args:
+        current: The sampler used until now.
+        sampler: The sampler as given by the user.
+        seed: Seed of a sampler given by name.
+        num_trials: Number of trials in the study.
+        search: The other arguments of :func:`make_sampler`.
     """
     if isinstance(sampler, str) and not _KINDS[sampler].reseeded:
         return current
@@ -242,19 +234,13 @@ def reseed_sampler(
         current.reseed_rng()
         return current
     derived = int(np.random.SeedSequence((seed, num_trials)).generate_state(1)[0])
-    return make_sampler(
-        sampler,
-        derived,
-        space=space,
-        num_objectives=num_objectives,
-        has_constraints=has_constraints,
-    )
+    return make_sampler(sampler, derived, **search)
 
 
 def needs_dense(sampler: str | BaseSampler) -> bool:
     """Return whether a sampler learns only from parameters that every trial has."""
     kind = _kind(sampler)
-    return kind is not None and kind.conditions is ConditionSupport.DENSE
+    return kind is not None and kind.dense
 
 
 def uses_constraints(sampler: str | BaseSampler) -> bool:
@@ -288,3 +274,75 @@ def _kind(sampler: str | BaseSampler) -> SamplerKind | None:
     if isinstance(sampler, GridSampler | BruteForceSampler):
         return _KINDS["bruteforce"]
     return next((kind for kind in _KINDS.values() if isinstance(sampler, kind.optuna)), None)
+
+
+def _unsupported(name: str, asked: SamplerRequest) -> list[ErrorDetail]:
+    """Return all reasons why a sampler does not support a search."""
+    kind = _KINDS[name]
+    errors = []
+    if missing := [package for package in kind.packages if find_spec(package) is None]:
+        verb = "is" if len(missing) == 1 else "are"
+        errors.append(
+            f"sampler {name!r} needs {' and '.join(missing)}, which {verb} not installed: "
+            f"pip install {' '.join(missing)}"
+        )
+    if asked.num_objectives > 1 and not kind.multi_objective:
+        errors.append(
+            f"sampler {name!r} supports one objective, not {asked.num_objectives}: keep one, or "
+            f"use {_others(multi_objective=True)}"
+        )
+    distributions = asked.outline.distributions
+    if distributions is None and kind.grid:
+        errors.append(
+            f"sampler {name!r} must know the space beforehand: pass a SearchSpace or a dict of "
+            f"distributions instead of a callable, or use {_others(grid=False)}"
+        )
+    found = [ErrorDetail("", text) for text in errors]
+    for path, distribution in (distributions or {}).items():
+        if text := _unsupported_parameter(name, kind, distribution):
+            found.append(ErrorDetail(dotted(path), text))
+    if kind.grid:
+        text = f"has a `when`, which sampler {name!r} does not support: remove it, or use "
+        found += [
+            ErrorDetail(dotted(path), text + _others(grid=False))
+            for path in distributions or ()
+            if path in asked.outline.conditional
+        ]
+        num_points = 0 if found else math.prod(map(num_values, (distributions or {}).values()))
+        if num_points > MOST_POINTS:
+            text = (
+                f"sampler {name!r} would try {num_points} configs, more than {MOST_POINTS}: use "
+                "coarser steps, or 'random' or 'tpe'"
+            )
+            found.append(ErrorDetail("", text))
+    return found
+
+
+def _unsupported_parameter(
+    name: str, kind: SamplerKind, distribution: BaseDistribution
+) -> str | None:
+    if isinstance(distribution, CategoricalDistribution):
+        if kind.choices:
+            return None
+        return (
+            f"is a choice, and sampler {name!r} supports numbers only: make it a range, or use "
+            f"{_others(choices=True)}"
+        )
+    if kind.grid and getattr(distribution, "log", False):
+        return (
+            f"is a logarithmic range, which sampler {name!r} does not support: make it a choice "
+            f"among values, or use {_others(grid=False)}"
+        )
+    if is_continuous(distribution) and not kind.continuous:
+        return (
+            f"has infinitely many values, and sampler {name!r} tries every one: set a step, make "
+            f"it a choice, or use {_others(continuous=True)}"
+        )
+    return None
+
+
+def _others(**capability: bool) -> str:
+    """Return the names of samplers with a capability, for an error text."""
+    [(attribute, value)] = capability.items()
+    names = [repr(name) for name, kind in _KINDS.items() if getattr(kind, attribute) is value]
+    return " or ".join([", ".join(names[:-1]), names[-1]])

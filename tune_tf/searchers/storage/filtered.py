@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Container, Sequence
-from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -10,12 +9,13 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
-from tune_tf.searchers.storage.overlay import StudyForwarding
+from tune_tf.searchers.storage.overlay import ForwardingStorage
 from tune_tf.searchers.storage.visibility import (
     IntermediateValues,
     RungValues,
     Visibility,
     values_at,
+    values_before_change,
 )
 
 RungSource = Callable[[], Sequence[int]]
@@ -27,7 +27,7 @@ def no_rungs() -> Sequence[int]:
     return ()
 
 
-class FilteredStorage(StudyForwarding):
+class FilteredStorage(ForwardingStorage):
     """Optuna storage whose list of trials follows a visibility rule.
 
     For the study that is asked and told. ``get_all_trials``, which samplers read, applies the rule;
@@ -74,20 +74,11 @@ class FilteredStorage(StudyForwarding):
         chosen = list(visible) if states is None else [t for t in visible if t.state in states]
         return copy.deepcopy(chosen) if deepcopy else chosen
 
-    def delete_study(self, study_id: int) -> None:
-        """Pass on."""
-        self._views.pop(study_id, None)
-        self._storage.delete_study(study_id)
-
     def get_study_id_from_name(self, study_name: str) -> int:
-        """Pass on."""
+        """Return a study's id, and remember it."""
         study_id = self._storage.get_study_id_from_name(study_name)
         self._study_ids.add(study_id)
         return study_id
-
-    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """Pass on."""
-        return self._storage.create_new_trial(study_id, template_trial)
 
     def set_trial_param(
         self,
@@ -96,7 +87,7 @@ class FilteredStorage(StudyForwarding):
         param_value_internal: float,
         distribution: BaseDistribution,
     ) -> None:
-        """Pass on."""
+        """Set a parameter of a stored trial."""
         drawn = (trial_id, param_name, param_value_internal, distribution)
         try:
             self._storage.set_trial_param(*drawn)
@@ -106,48 +97,6 @@ class FilteredStorage(StudyForwarding):
             for study_id in self._study_ids:
                 self._storage.get_all_trials(study_id, deepcopy=False)
             self._storage.set_trial_param(*drawn)
-
-    def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
-        """Pass on."""
-        return self._storage.get_trial_id_from_study_id_trial_number(study_id, trial_number)
-
-    def set_trial_state_values(
-        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
-    ) -> bool:
-        """Pass on."""
-        return self._storage.set_trial_state_values(trial_id, state, values)
-
-    def set_trial_intermediate_value(
-        self, trial_id: int, step: int, intermediate_value: float
-    ) -> None:
-        """Pass on."""
-        self._storage.set_trial_intermediate_value(trial_id, step, intermediate_value)
-
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Pass on."""
-        self._storage.set_trial_user_attr(trial_id, key, value)
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Pass on."""
-        self._storage.set_trial_system_attr(trial_id, key, value)
-
-    def get_trial(self, trial_id: int) -> FrozenTrial:
-        """Return a trial as stored."""
-        return self._storage.get_trial(trial_id)
-
-    def get_n_trials(
-        self, study_id: int, state: tuple[TrialState, ...] | TrialState | None = None
-    ) -> int:
-        """Return the number of stored trials in the given states."""
-        return self._storage.get_n_trials(study_id, state)
-
-    def get_best_trial(self, study_id: int) -> FrozenTrial:
-        """Return the best trial stored as COMPLETE."""
-        return self._storage.get_best_trial(study_id)
-
-    def remove_session(self) -> None:
-        """Pass on."""
-        self._storage.remove_session()
 
 
 class _View:
@@ -186,7 +135,8 @@ class _View:
         if level != self._level:
             self._level, changed = level, list(range(len(trials)))
         for index in changed:
-            self.visible[index] = self._visibility.apply(trials[index], self._at[index], level)
+            trial = values_before_change(trials[index])
+            self.visible[index] = self._visibility.apply(trial, self._at[index], level)
 
     def _count(self, index: int, trial: FrozenTrial) -> None:
         """Record which rungs a trial has reached, and whether it has finished."""
@@ -198,19 +148,11 @@ class _View:
             return
         for rung in self._at[index] or ():
             self._num_at[rung] -= 1
-        self._at[index] = at = values_at(_known_curve(trial), self.rungs)
+        without_values = trial.state in (TrialState.FAIL, TrialState.WAITING)
+        curve = {} if without_values else values_before_change(trial).intermediate_values
+        self._at[index] = at = values_at(curve, self.rungs)
         for rung in at:
             self._num_at[rung] += 1
-
-
-def _known_curve(trial: FrozenTrial) -> IntermediateValues:
-    """Return a trial's curve up to a change of its config."""
-    changed_at = trial.user_attrs.get(CONFIG_CHANGED_AT)
-    if trial.state in (TrialState.FAIL, TrialState.WAITING):
-        return {}
-    if changed_at is None:
-        return trial.intermediate_values
-    return {step: value for step, value in trial.intermediate_values.items() if step <= changed_at}
 
 
 def _fingerprint(trial: FrozenTrial) -> object:

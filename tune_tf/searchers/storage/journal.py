@@ -1,19 +1,43 @@
-"""Optuna journal file without disk synchronisation, repaired when it is opened."""
+"""Optuna journal file without disk synchronisation, repaired when it is opened.
+
+Optuna numbers trials by the entries that create them, and every later entry refers to a trial by
+its number. If an entry that created a trial is lost, all later entries would apply to the wrong
+trials. The numbers in later entries show how many such entries are lost; each is replaced by one
+that creates an empty trial, which the remaining entries fill.
+"""
 
 import errno
 import json
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
-from tune_tf.searchers.storage.journal_recovery import recover_journal
-
 _log = logging.getLogger(__name__)
+
+_MAKES_STUDY, _MAKES_TRIAL = 0, 4
+_FIELDS: Final[Mapping[int, frozenset[str]]] = {
+    _MAKES_STUDY: frozenset({"study_name", "directions"}),
+    1: frozenset({"study_id"}),
+    2: frozenset({"study_id", "user_attr"}),
+    3: frozenset({"study_id", "system_attr"}),
+    _MAKES_TRIAL: frozenset({"study_id", "datetime_start"}),
+    5: frozenset({"trial_id", "param_name", "param_value_internal", "distribution"}),
+    6: frozenset({"trial_id", "state", "values"}),
+    7: frozenset({"trial_id", "step", "intermediate_value"}),
+    8: frozenset({"trial_id", "user_attr"}),
+    9: frozenset({"trial_id", "system_attr"}),
+    10: frozenset(),
+}
+"""What an entry holds beside ``op_code`` and ``worker_id``, by ``op_code`` (Optuna 3.1 to 5.0)."""
+
+_BEGINNING = b'{"op_code":'
+_CODE = re.compile(rb'"op_code":\s*(\d+)')
 
 
 class JournalFile(JournalFileBackend):
@@ -42,15 +66,21 @@ class JournalFile(JournalFileBackend):
             OSError: The repaired journal cannot be written; the damaged one is unchanged.
         """
         with self._alone():
-            result = recover_journal(self._path.read_bytes())
-            if result.damaged is None:
+            lines = self._path.read_bytes().split(b"\n")
+            unfinished = lines.pop()
+            if unfinished:
+                lines.append(unfinished)
+            entries = [_parse_entry(line) for line in lines]
+            if None not in entries and not unfinished:
                 return
+            kept, num_filled_in = _recovered_lines(lines, entries, cut_off=bool(unfinished))
+            damaged = [line for line, entry in zip(lines, entries, strict=True) if entry is None]
             aside = self._path.with_name(f"{self._path.name}.damaged")
             with aside.open("ab") as file:
-                file.write(result.damaged)
+                file.writelines(line + b"\n" for line in damaged)
             repaired = self._path.with_name(f"{self._path.name}.repaired")
             with repaired.open("wb") as file:
-                file.write(result.text)
+                file.writelines(line + b"\n" for line in kept)
                 file.flush()
                 os.fsync(file.fileno())
             repaired.chmod(self._path.stat().st_mode)
@@ -60,10 +90,10 @@ class JournalFile(JournalFileBackend):
             "%s, %d trials lost their first entry and were created again; trials may lack "
             "parameters, values or outcomes",
             self._path,
-            result.num_kept,
-            result.num_damaged,
+            len(entries) - len(damaged),
+            len(damaged),
             aside,
-            result.num_filled_in,
+            num_filled_in,
         )
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
@@ -87,3 +117,78 @@ class JournalFile(JournalFileBackend):
             yield
         finally:
             self._writing.release()
+
+
+def _recovered_lines(
+    lines: list[bytes], entries: list[dict[str, Any] | None], *, cut_off: bool
+) -> tuple[list[bytes], int]:
+    """Return the readable lines with entries for lost trials, and the number of those.
+
+    Raises:
+        ValueError: Nothing is readable, or the entry that created a study is lost.
+    """
+    if not any(entries):
+        if cut_off and len(lines) == 1 and _BEGINNING.startswith(lines[0][: len(_BEGINNING)]):
+            return [], 0  # nothing but a part of the very first line
+        raise ValueError("no line is an entry of an Optuna journal")
+    filled_in = _lost_trials(lines, entries)
+    kept: list[bytes] = []
+    for index, (line, entry) in enumerate(zip(lines, entries, strict=True)):
+        kept += [line] if entry is not None else filled_in.get(index, [])
+    return kept, sum(map(len, filled_in.values()))
+
+
+def _parse_entry(line: bytes) -> dict[str, Any] | None:
+    """Return a line's entry; None if it is unreadable."""
+    try:
+        entry = json.loads(line)
+    except ValueError:  # UnicodeDecodeError included
+        return None
+    if not isinstance(entry, dict) or not isinstance(entry.get("worker_id"), str):
+        return None
+    fields = _FIELDS.get(entry.get("op_code", -1))
+    return entry if fields is not None and fields <= entry.keys() else None
+
+
+def _lost_trials(
+    lines: list[bytes], entries: list[dict[str, Any] | None]
+) -> dict[int, list[bytes]]:
+    """Return the entries that replace damaged lines, by the line's index."""
+    found: dict[int, list[bytes]] = {}
+    made = [entry for entry in entries if entry and entry["op_code"] == _MAKES_TRIAL]
+    latest = made[0] if made else {"study_id": 0, "datetime_start": None}
+    num_trials, last_damage = 0, None
+    names: set[str] = set()
+    for index, entry in enumerate(entries):
+        missing = 0
+        if entry is None:
+            last_damage = index
+            code = _CODE.search(lines[index])
+            # Every opening of a study repeats this entry, without effect.
+            if code and int(code[1]) == _MAKES_STUDY and not names:
+                raise ValueError("the entry that created its study is damaged")
+            missing = int(bool(code and int(code[1]) == _MAKES_TRIAL))
+        elif entry["op_code"] == _MAKES_STUDY:
+            names.add(entry["study_name"])
+        elif entry.get("study_id", -1) >= len(names):
+            raise ValueError("the entry that created its study is lost")
+        elif entry["op_code"] == _MAKES_TRIAL:
+            num_trials += 1
+            latest = entry
+        else:
+            missing = max(0, entry.get("trial_id", -1) + 1 - num_trials)
+        if missing and last_damage is not None:
+            found.setdefault(last_damage, []).extend([_new_trial_entry(latest)] * missing)
+            num_trials += missing
+    return found
+
+
+def _new_trial_entry(neighbour: Mapping[str, Any]) -> bytes:
+    """Return an entry that creates an empty trial with the study and time of another entry."""
+    entry = {
+        "op_code": _MAKES_TRIAL,
+        "worker_id": "repair",
+        "study_id": neighbour["study_id"],
+        "datetime_start": neighbour["datetime_start"],
+    }
+    return json.dumps(entry, separators=(",", ":")).encode()

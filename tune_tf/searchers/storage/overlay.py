@@ -1,17 +1,19 @@
 """Optuna storage that keeps new trials in memory, over another storage."""
 
+import abc
 import copy
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 
-class StudyForwarding(BaseStorage):
-    """Base of storages that share their studies with another storage.
+class ForwardingStorage(BaseStorage):
+    """Base of storages that pass every call that they do not change to another storage.
+
+    The forwarding methods are set below, so a type checker takes subclasses for abstract.
 
     Args:
         storage: The underlying storage.
@@ -20,50 +22,26 @@ class StudyForwarding(BaseStorage):
     def __init__(self, storage: BaseStorage) -> None:
         self._storage = storage
 
-    def create_new_study(
-        self, directions: Sequence[StudyDirection], study_name: str | None = None
-    ) -> int:
-        """Pass on."""
-        return self._storage.create_new_study(directions, study_name)
 
-    def delete_study(self, study_id: int) -> None:
-        """Pass on."""
-        self._storage.delete_study(study_id)
+def _forwarding(name: str) -> Callable[..., Any]:
+    def forward(self: ForwardingStorage, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._storage, name)(*args, **kwargs)
 
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Pass on."""
-        self._storage.set_study_user_attr(study_id, key, value)
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Pass on."""
-        self._storage.set_study_system_attr(study_id, key, value)
-
-    def get_study_id_from_name(self, study_name: str) -> int:
-        """Pass on."""
-        return self._storage.get_study_id_from_name(study_name)
-
-    def get_study_name_from_id(self, study_id: int) -> str:
-        """Pass on."""
-        return self._storage.get_study_name_from_id(study_id)
-
-    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """Pass on."""
-        return self._storage.get_study_directions(study_id)
-
-    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        """Pass on."""
-        return self._storage.get_study_user_attrs(study_id)
-
-    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        """Pass on."""
-        return self._storage.get_study_system_attrs(study_id)
-
-    def get_all_studies(self) -> list[Any]:
-        """Pass on."""
-        return self._storage.get_all_studies()
+    return forward
 
 
-class OverlayStorage(StudyForwarding):
+for _name in {
+    *BaseStorage.__abstractmethods__,
+    "get_best_trial",
+    "get_n_trials",
+    "get_trial_id_from_study_id_trial_number",
+    "remove_session",
+}:
+    setattr(ForwardingStorage, _name, _forwarding(_name))
+abc.update_abstractmethods(ForwardingStorage)  # type: ignore[type-abstract]
+
+
+class OverlayStorage(ForwardingStorage):
     """Optuna storage that keeps new trials in memory only, over another storage.
 
     Existing trials are read from the underlying storage, and attributes of a study are written to
@@ -176,9 +154,11 @@ class OverlayStorage(StudyForwarding):
         trials = self._storage.get_all_trials(study_id, deepcopy, states)
         return [*trials, *(copy.deepcopy(drafts) if deepcopy else drafts)]
 
-    def get_best_trial(self, study_id: int) -> FrozenTrial:
-        """Return the best stored trial: new ones have no value."""
-        return self._storage.get_best_trial(study_id)
+    def get_n_trials(
+        self, study_id: int, state: tuple[TrialState, ...] | TrialState | None = None
+    ) -> int:
+        """Return the number of trials, new or stored."""
+        return BaseStorage.get_n_trials(self, study_id, state)
 
     def _of(self, study_id: int) -> list[FrozenTrial]:
         return [draft for of_study, draft in self._drafts.values() if of_study == study_id]

@@ -1,8 +1,7 @@
 """Visibility rules: which parts of a trial a sampler sees.
 
 Optuna's samplers learn from a trial's state and curve. Under a scheduler that stops trials, both
-are
-misleading: a loss after 1 epoch stands beside a loss after 27, and nothing is known of running
+are misleading: a loss after 1 epoch stands beside a loss after 27, and nothing is known of running
 trials, among them the good ones. So samplers see trials at rungs, the iterations at which the
 scheduler compares them.
 
@@ -11,11 +10,12 @@ reporting stopped trials as COMPLETE: 0.54 with 1 worker, 0.51 with 4 and 0.53 w
 :class:`RungValues` with univariate TPE, over five problems and 20 to 30 seeds.
 """
 
+import abc
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import ClassVar, Final
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -24,13 +24,10 @@ from tune_tf.outcome import CONFIG_CHANGED_AT
 IntermediateValues = Mapping[int, float]
 
 
-class Visibility(Protocol):
+class Visibility(abc.ABC):
     """Rule that decides what a sampler sees of a trial."""
 
-    @property
-    def needs_rungs(self) -> bool:
-        """Whether the rule depends on rungs."""
-        ...
+    needs_rungs: ClassVar[bool] = False
 
     def level(self, num_at: Mapping[int, int]) -> int | None:
         """Return the rung at which all trials are compared, if there is a single one.
@@ -38,23 +35,23 @@ class Visibility(Protocol):
         Args:
             num_at: Number of trials with a value at each rung, by rung, ascending.
         """
-        ...
+        return None
 
+    @abc.abstractmethod
     def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
         """Return the visible form of a trial, which itself is not changed.
 
         Args:
-            trial: The trial as stored.
+            trial: The trial as stored, up to a change of its config.
             at: Its values at rungs; None if no rungs are known.
             level: Result of :meth:`level`.
         """
-        ...
 
 
 @dataclass(frozen=True)
-class Unfiltered:
+class Unfiltered(Visibility):
     """Shows trials as stored, for samplers that do not learn, or from full runs only.
 
     A trial whose config was changed is PRUNED with its values before the change.
@@ -67,17 +64,10 @@ class Unfiltered:
 
     constrained: bool = False
 
-    needs_rungs = False
-
-    def level(self, num_at: Mapping[int, int]) -> int | None:
-        """Return None."""
-        return None
-
     def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
-        """Return the trial up to a change of its config."""
-        trial = values_before_change(trial)
+        """Return the trial as it is."""
         if self.constrained and trial.state is TrialState.COMPLETE and not trial.constraints:
             return _changed(trial, TrialState.FAIL, {}, None)
         return trial
@@ -87,7 +77,7 @@ UNFILTERED: Final = Unfiltered()
 
 
 @dataclass(frozen=True)
-class RungValues:
+class RungValues(Visibility):
     """Shows the values of trials at rungs, running ones included.
 
     Finished trials are COMPLETE, stopped ones PRUNED with their values at rungs, running ones
@@ -95,17 +85,12 @@ class RungValues:
     are shown as stored.
     """
 
-    needs_rungs = True
-
-    def level(self, num_at: Mapping[int, int]) -> int | None:
-        """Return None."""
-        return None
+    needs_rungs: ClassVar[bool] = True
 
     def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
         """Return the trial with its values at rungs only."""
-        trial = values_before_change(trial)
         if trial.state is TrialState.PRUNED:
             return _pruned(trial, finite_values(trial.intermediate_values) if at is None else at)
         if trial.state is TrialState.RUNNING and at:
@@ -114,7 +99,7 @@ class RungValues:
 
 
 @dataclass(frozen=True)
-class HighestRung:
+class HighestRung(Visibility):
     """Ranks trials by their values at the highest rung that enough trials have reached.
 
     Trials with a value there are COMPLETE with that value, all others RUNNING without values: with
@@ -128,7 +113,7 @@ class HighestRung:
 
     min_values: int = 10
 
-    needs_rungs = True
+    needs_rungs: ClassVar[bool] = True
 
     def level(self, num_at: Mapping[int, int]) -> int | None:
         """Return the highest rung with enough values."""
@@ -141,7 +126,6 @@ class HighestRung:
         """Return the trial as COMPLETE with its value at the rung, or as RUNNING."""
         if at is None:
             return RungValues().apply(trial, at, level)
-        trial = values_before_change(trial)
         if trial.state in (TrialState.WAITING, TrialState.FAIL):
             return trial
         if level is not None and level in at:
@@ -152,20 +136,13 @@ class HighestRung:
 
 
 @dataclass(frozen=True)
-class FinalValues:
+class FinalValues(Visibility):
     """Hides curves: with several objectives Optuna's TPE cannot rank by them and raises."""
-
-    needs_rungs = False
-
-    def level(self, num_at: Mapping[int, int]) -> int | None:
-        """Return None."""
-        return None
 
     def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
     ) -> FrozenTrial:
         """Return the trial without its curve."""
-        trial = values_before_change(trial)
         return _pruned(trial, {}) if trial.state is TrialState.PRUNED else trial
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -17,17 +17,45 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.outcome import STOP_REASON, Outcome, is_finite
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.initial_points import choice_label, point_params
-from tune_tf.searchers.space_adapter import GivenSpace, Space, suggest_of
+from tune_tf.searchers.space_adapter import (
+    GivenSpace,
+    distributions_of,
+    point_params,
+    suggest_of,
+)
 from tune_tf.searchers.trial_attrs import WARM_START
-from tune_tf.searchers.warm_start.earlier_trials import EarlierTrial
 from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import distribution
+from tune_tf.space.optuna_form import distribution, label_of
 from tune_tf.space.paths import dotted
 
 EVALUATED: Final = "evaluated point"
 """Origin of a trial whose value a user gave."""
+
+
+@dataclass(frozen=True)
+class EarlierTrial:
+    """Trial of an earlier sweep.
+
+    Args:
+        key: Its identifier in the source.
+        state: Its Optuna state.
+        params: Value by path: as Optuna stores it or, in text, as MLflow does.
+        text: Whether the parameters are texts.
+        values: The objectives' values; None for a trial that was stopped early.
+        curve: The leading objective's values by iteration.
+        violations: By how much each constraint is violated, by its text; None if unknown.
+        constants: Values by path that are not Optuna parameters, as far as they are known.
+    """
+
+    key: str
+    state: TrialState
+    params: Mapping[str, Any]
+    text: bool
+    values: tuple[float, ...] | None
+    curve: Mapping[int, float]
+    violations: Mapping[str, float] | None
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,18 +158,6 @@ def to_optuna_trial(
     Raises:
         OutsideSpaceError: The space does not contain it, or required metrics are missing.
     """
-    trial = _create_trial(earlier, space, criteria, attributes)
-    if dense_seed is not None and isinstance(space, SearchSpace):
-        trial = _fill_inactive(trial, space, np.random.default_rng(dense_seed))
-    return trial
-
-
-def _create_trial(
-    earlier: EarlierTrial,
-    space: GivenSpace,
-    criteria: SearchCriteria,
-    attributes: Mapping[str, Any],
-) -> FrozenTrial:
     curve = {step: value for step, value in earlier.curve.items() if is_finite(value)}
     if earlier.state is TrialState.COMPLETE and not earlier.values:
         raise OutsideSpaceError(f"they have no finite value of {criteria}")
@@ -154,6 +170,9 @@ def _create_trial(
     values = earlier.values or ((curve[max(curve)],) if single and curve else None)
     if earlier.state is TrialState.FAIL:
         values = None
+    if dense_seed is not None and isinstance(space, SearchSpace):
+        for path, value in _draw_missing(params, space, np.random.default_rng(dense_seed)):
+            params[path], distributions[path] = value, distribution(space.parameters[path])
     trial = create_trial(
         state=earlier.state,
         params=params,
@@ -167,19 +186,17 @@ def _create_trial(
     return trial
 
 
-def _fill_inactive(trial: FrozenTrial, space: SearchSpace, rng: np.random.Generator) -> FrozenTrial:
-    """Return a trial with sampled values for its missing parameters."""
-    params, distributions = dict(trial.params), dict(trial.distributions)
+def _draw_missing(
+    params: Mapping[str, Any], space: SearchSpace, rng: np.random.Generator
+) -> list[tuple[str, Any]]:
+    """Return sampled values, as Optuna stores them, of the parameters that are not given."""
+    drawn = []
     for path, parameter in space.parameters.items():
         if path not in params and not isinstance(parameter, Constant):
             value = parameter.draw(rng)
-            params[path] = (
-                choice_label(value, parameter) if isinstance(parameter, Choice) else value
-            )
-            distributions[path] = distribution(parameter)
-    trial.distributions = distributions
-    trial.params = params
-    return trial
+            choice = isinstance(parameter, Choice)
+            drawn.append((path, label_of(value, parameter.options) if choice else value))
+    return drawn
 
 
 def _convert_params(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
@@ -191,25 +208,24 @@ def _convert_params(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
                 continue
             if isinstance(parameter, Choice) and path in earlier.constants:
                 if parameter.error_for(params[path]) is None:
-                    params[path] = choice_label(params[path], parameter)
+                    params[path] = label_of(params[path], parameter.options)
             elif isinstance(parameter, Choice) and earlier.text:
                 params[path] = _parse_option(params[path], parameter)
     if not earlier.text:
         return params
-    if isinstance(space, Space):
-        space = space.distributions()
-    if not isinstance(space, Mapping):
+    distributions = distributions_of(space)
+    if distributions is None:
         raise OutsideSpaceError(
             "MLflow's parameters cannot be converted for a space that is a callable"
         )
-    return {path: _parse_text(text, space.get(path)) for path, text in params.items()}
+    return {path: _parse_text(text, distributions.get(path)) for path, text in params.items()}
 
 
 def _parse_option(text: str, parameter: Choice) -> Any:
     """Return the stored value of the option that a text represents."""
     for option in parameter.options:
         if str(option) == text:
-            return choice_label(option, parameter)
+            return label_of(option, parameter.options)
     return text
 
 

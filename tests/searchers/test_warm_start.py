@@ -12,7 +12,7 @@ from tune_tf.objective import Objective
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.space_record import check_space
 from tune_tf.searchers.storage.study_storage import open_storage, open_study
-from tune_tf.searchers.warm_start.warm_start import WarmStart, import_trials
+from tune_tf.searchers.warm_start import WarmStart, import_trials
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 GOALS = SearchCriteria((Objective("loss", "min"),))

@@ -1,4 +1,4 @@
-"""Deduplication of sampled configs: a dry run of the sampler before each new trial.
+"""The sampler's view of a study, and a dry run of the sampler before each new trial.
 
 Optuna's samplers ignore failed trials and repeat configs that they rate highly. Where every
 parameter is a choice or has a step, equal configs do occur; a known config is then replaced by a
@@ -15,13 +15,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
+from tune_tf.searchers.samplers.own_samplers import ExhaustiveSampler, is_continuous
 from tune_tf.searchers.space_adapter import Suggest
+from tune_tf.searchers.storage.filtered import RungSource, no_rungs
 from tune_tf.searchers.storage.overlay import OverlayStorage
 from tune_tf.searchers.trial_attrs import WARM_START
 
@@ -83,6 +84,55 @@ class PointIndex:
         return self._of_ended | of_unfinished
 
 
+class SamplerView:
+    """The sampler's view of a study, which may show more than is stored.
+
+    Args:
+        study: The study with the sampler, as the sampler sees it.
+        storage: The storage behind that view.
+        rungs: The scheduler's rungs. With rungs, no config is asked for twice: equal trials end
+            alike, and a scheduler that stops the worse ones stops none of them.
+    """
+
+    def __init__(
+        self, study: optuna.Study, storage: BaseStorage, rungs: RungSource = no_rungs
+    ) -> None:
+        self.study = study
+        self._storage = storage
+        self._rungs = rungs
+        self._diverged, self._tried = PointIndex(is_diverged), PointIndex(is_asked)
+
+    def exhausted(self, stored: optuna.Study) -> bool:
+        """Return whether all configs of a finite space have been assigned."""
+        sampler = self.study.sampler
+        if not isinstance(sampler, ExhaustiveSampler):
+            return False
+        waiting = stored.get_trials(False, (TrialState.WAITING,))
+        return not waiting and sampler.exhausted(stored)
+
+    def ask(self, suggest: Suggest, stored: optuna.Study) -> optuna.Trial:
+        """Return a new Optuna trial, with a new config if possible.
+
+        Args:
+            suggest: The search space.
+            stored: The study as it is stored.
+        """
+        if self.study.get_trials(False, (TrialState.WAITING,)):
+            return self.study.ask()
+        trials = stored.get_trials(deepcopy=False)
+        refused = self._diverged.among(trials)
+        finite = isinstance(self.study.sampler, ExhaustiveSampler)  # repeats nothing by itself
+        known = self._tried.among(trials) if not finite and self._rungs() else NO_POINTS
+        if not refused and not known:
+            return self.study.ask()
+        name, storage = self.study.study_name, self._storage
+        drawn = deduplicate(self.study, storage, suggest, refused, known)
+        trial_id = storage.create_new_trial(storage.get_study_id_from_name(name), drawn)
+        # A new trial calls its study's sampler, which has sampled this one already.
+        blind = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+        return optuna.Trial(blind, trial_id)
+
+
 def deduplicate(
     study: optuna.Study,
     storage: BaseStorage,
@@ -103,39 +153,27 @@ def deduplicate(
         refused: Parameters not to draw.
         known: Parameters to draw only if there are no others.
     """
-    stage = _DryRun(study.study_name, OverlayStorage(storage), suggest)
+    overlay = OverlayStorage(storage)  # type: ignore[abstract]
+
+    def draw(sampler: BaseSampler) -> FrozenTrial:
+        dry = optuna.load_study(study_name=study.study_name, storage=overlay, sampler=sampler)
+        suggest(dry.ask())
+        [drawn] = overlay.drafts
+        overlay.forget()
+        return drawn
+
     taken = {*refused, *known}
-    draws = [stage.draw(study.sampler)]
+    draws = [draw(study.sampler)]
     if params_key(draws[0]) not in taken:
         return draws[0]
     chance = RandomSampler(_seed_of(draws[0]))
     for _ in range(min(_MOST_RANDOM_DRAWS, _RANDOM_DRAWS_A_POINT * len(taken))):
-        drawn = stage.draw(chance)
+        drawn = draw(chance)
         drawn.system_attrs = draws[0].system_attrs  # NSGA-II counts generations by them
         if params_key(drawn) not in taken:
             return drawn
         draws.append(drawn)
     return next((each for each in draws if params_key(each) not in refused), draws[0])
-
-
-class _DryRun:
-    """Draws trials on an overlay storage and discards them."""
-
-    def __init__(self, study_name: str, storage: OverlayStorage, suggest: Suggest) -> None:
-        self._study_name = study_name
-        self._storage = storage
-        self._suggest = suggest
-
-    def draw(self, sampler: BaseSampler) -> FrozenTrial:
-        """Return the trial that a sampler draws next."""
-        study = optuna.load_study(
-            study_name=self._study_name, storage=self._storage, sampler=sampler
-        )
-        asked = study.ask()
-        self._suggest(asked)
-        [drawn] = self._storage.drafts
-        self._storage.forget()
-        return drawn
 
 
 def _seed_of(trial: FrozenTrial) -> int:
@@ -144,8 +182,4 @@ def _seed_of(trial: FrozenTrial) -> int:
 
 
 def _is_discrete(trial: FrozenTrial) -> bool:
-    return all(map(_has_steps, trial.distributions.values()))
-
-
-def _has_steps(distribution: BaseDistribution) -> bool:
-    return not isinstance(distribution, FloatDistribution) or distribution.step is not None
+    return not any(map(is_continuous, trial.distributions.values()))

@@ -1,0 +1,215 @@
+"""Sections of a sweep file that are plain settings: budget, cluster, searcher and MLflow."""
+
+import posixpath
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+)
+
+from tune_tf.config.settings import Settings, short_repr, unknown_key
+from tune_tf.secrets import mask_secrets
+from tune_tf.space.frozen import FrozenMapping
+
+_MAX_NAME_LENGTH = 255  # limit of MLflow's databases
+
+
+class BudgetSettings(Settings):
+    """Budget and stopping criteria of a sweep.
+
+    The sweep ends at the first limit that it reaches. Trials running then are stopped after their
+    current iteration, keep their checkpoints and end as ``out_of_budget``.
+
+    Args:
+        num_samples: Number of trials.
+        time_budget_s: Seconds until the sweep ends, not counting those between an interruption and
+            the resume; None for no limit.
+        epochs: Iterations of all trials together, retries and resumes included; None for no limit.
+        cpu_hours: Hours of reserved CPUs, of all trials together; None for no limit.
+        gpu_hours: Hours of reserved GPUs, of all trials together; None for no limit.
+        target: Value of the leading metric to reach: the trial that reports it or a better one,
+            within the constraints, completes, and the sweep ends; None for none.
+        patience: Trials in a row that may end without an improvement of the best; None for any
+            number.
+    """
+
+    num_samples: Annotated[int, Field(ge=1)]
+    time_budget_s: Annotated[float, Field(gt=0)] | None = None
+    epochs: Annotated[int, Field(ge=1)] | None = None
+    cpu_hours: Annotated[float, Field(gt=0)] | None = None
+    gpu_hours: Annotated[float, Field(gt=0)] | None = None
+    target: float | None = None
+    patience: Annotated[int, Field(ge=1)] | None = None
+
+
+_RUNTIME_ENV = (
+    "conda",
+    "config",
+    "container",
+    "env_vars",
+    "excludes",
+    "image_uri",
+    "pip",
+    "py_executable",
+    "py_modules",
+    "uv",
+    "working_dir",
+)
+
+
+def _address(address: str) -> str:
+    if not address.strip():
+        raise ValueError("is empty: give auto, host:port or ray://host:port, or leave it out")
+    return address
+
+
+def _runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
+    for key in environment:
+        if key not in _RUNTIME_ENV:
+            raise ValueError(f"holds {short_repr(key)}: {unknown_key(key, _RUNTIME_ENV).what}")
+    variables = environment.get("env_vars", {})
+    if not isinstance(variables, dict):
+        raise ValueError(
+            f"must hold env_vars as a mapping of names to text, not {short_repr(variables)}"
+        )
+    for name, value in variables.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ValueError(f"must hold text as env_vars, not {name!r}: {short_repr(value)}")
+        if mask_secrets(f"{name}={value}") != f"{name}={value}":
+            raise ValueError(
+                f"holds what looks like a secret in env_vars.{name}: write ${{{name}}} there, and "
+                "set the variable where the sweep is started"
+            )
+    return environment
+
+
+class ClusterSettings(Settings):
+    """Ray cluster of a sweep.
+
+    Args:
+        address: ``auto`` for the cluster that this machine belongs to, ``host:port`` of a cluster's
+            GCS, or ``ray://host:port`` of its client server, for a machine outside of it; None for
+            a local cluster. The environment variable ``RAY_ADDRESS`` takes precedence.
+        runtime_env: Ray's ``runtime_env`` of the trials' processes: ``working_dir``, ``pip``,
+            ``env_vars`` and so on. Paths are relative to the sweep file; values of ``env_vars`` may
+            contain references ``${NAME}``.
+    """
+
+    address: Annotated[str, AfterValidator(_address)] | None = None
+    runtime_env: Annotated[dict[str, Any], AfterValidator(_runtime_env)] | None = None
+
+
+def _points(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of configs to try first, not {short_repr(value)}")
+    wrong = [each for each in value if not isinstance(each, dict | FrozenMapping)]
+    if wrong:
+        raise ValueError(
+            f"must hold configs like {{learning_rate: 0.1}}, not {short_repr(wrong[0])}"
+        )
+    return tuple(FrozenMapping(each) for each in value)
+
+
+_Points = Annotated[
+    tuple[Any, ...],
+    BeforeValidator(_points),
+    PlainSerializer(lambda points: [dict(point) for point in points]),
+]
+
+
+class SearcherSettings(Settings):
+    """The searcher, which proposes configs.
+
+    Args:
+        name: The searcher.
+        sampler: Optuna's sampler. ``tpe`` learns from all results, running trials included;
+            ``tpe_rungs`` compares trials only where a scheduler does; ``random`` does not learn.
+        seed: Seed of the sampler; default: the sweep's.
+        storage: URL of an Optuna database; None for a journal file in the sweep's folder.
+        study_name: Name of the study in it; None for the sweep's id. An existing study is
+            continued.
+        points_to_evaluate: Configs to evaluate first.
+        warm_start_from: Earlier results to learn from: a sweep's folder, a study's journal file or
+            database URL, or ``mlflow:<experiment name>``.
+        allow_changed_space: Whether a study may continue with another search space.
+    """
+
+    name: Literal["optuna"] = "optuna"
+    sampler: Literal[
+        "tpe",
+        "tpe_rungs",
+        "random",
+        "cmaes",
+        "gp",
+        "nsga2",
+        "nsga3",
+        "qmc",
+        "grid",
+        "bruteforce",
+    ] = "tpe"
+    seed: Annotated[int, Field(ge=0)] | None = None
+    storage: str | None = None
+    study_name: str | None = None
+    points_to_evaluate: _Points = ()
+    warm_start_from: str | None = None
+    allow_changed_space: bool = False
+
+
+def _model_name(name: str) -> str:
+    """Refuse a model name that MLflow would refuse after the sweep."""
+    path = posixpath.normpath(name) != name or name in (".", "..")
+    if not name.strip() or set(name) & set("/:") or path or len(name) > _MAX_NAME_LENGTH:
+        raise ValueError(
+            f"must be a name of 1 to {_MAX_NAME_LENGTH} characters without '/' and ':', as MLflow "
+            f"requires, not {short_repr(name)}: use a name such as digits-cnn"
+        )
+    return name
+
+
+def _alias(alias: str) -> str:
+    """Refuse an alias that MLflow would refuse: ``latest`` and ``v1`` are reserved."""
+    reserved = alias.lower() == "latest" or re.fullmatch(r"[vV]\d+", alias)
+    if reserved or not re.fullmatch(r"[\w\-]+", alias) or len(alias) > _MAX_NAME_LENGTH:
+        raise ValueError(
+            "must be letters, digits, '_' and '-', and neither 'latest' nor a version number such "
+            f"as 'v1', which MLflow reserves, not {short_repr(alias)}: use an alias "
+            "such as champion"
+        )
+    return alias
+
+
+class MLflowSettings(Settings):
+    """MLflow store for trials and the best model.
+
+    Args:
+        tracking_uri: MLflow's database, folder or server.
+        experiment_name: MLflow experiment; the sweep's name if empty.
+        system_metrics: Whether trials report the load of their machine and process with their
+            metrics, at most once a second.
+        log_best_model: Whether the best trial's model is logged once the sweep has ended.
+        register_best: Registered model that gets the best model as a version; None for none.
+        best_alias: Alias of this version, taken from any other version; None for none.
+    """
+
+    tracking_uri: str = "sqlite:///mlflow.db"
+    experiment_name: str = ""
+    system_metrics: bool = True
+    log_best_model: bool = True
+    register_best: Annotated[str, AfterValidator(_model_name)] | None = None
+    best_alias: Annotated[str, AfterValidator(_alias)] | None = "champion"
+
+    @field_validator("register_best")
+    @classmethod
+    def _of_a_logged_model(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is not None and info.data.get("log_best_model") is False:
+            raise ValueError(
+                f"is {name!r}, but log_best_model is false: a version is made from the logged "
+                "model; leave one of the two out"
+            )
+        return name

@@ -1,0 +1,274 @@
+"""Warm start: import of an earlier sweep's results into a study."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import optuna
+from optuna.trial import TrialState
+
+from tune_tf.errors import InvalidSettingsError, did_you_mean
+from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.evaluated_trial import EarlierTrial, OutsideSpaceError, to_optuna_trial
+from tune_tf.searchers.space_adapter import GivenSpace
+from tune_tf.searchers.space_record import constants_of
+from tune_tf.searchers.storage.study_storage import (
+    JOURNAL_SUFFIXES,
+    is_journal,
+    open_storage,
+    quiet_logging,
+    storage_label,
+)
+from tune_tf.searchers.trial_attrs import WARM_START
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_log = logging.getLogger(__name__)
+
+OBJECTIVE: Final = "objective"
+"""User attribute of a study: its objectives as text, ``min loss, max accuracy``."""
+
+WARM_START_KEY: Final = "warm_start_key"
+"""User attribute of an Optuna trial that was run elsewhere: what its source knows it by."""
+
+_MLFLOW = "mlflow:"
+_PARENT = "mlflow.parentRunId"
+_STATES = {"FINISHED": TrialState.COMPLETE, "KILLED": TrialState.PRUNED}
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Source of earlier results for a warm start.
+
+    Args:
+        source: A sweep's folder; a study's journal file or database URL, with ``#name`` at the end
+            if it contains several studies; or ``mlflow:<experiment name>``.
+        tracking_uri: MLflow's tracking URI; None for that of MLflow's environment.
+
+    Raises:
+        InvalidSettingsError: The source is none of these, or a tracking URI is given without an
+            experiment.
+    """
+
+    source: str | os.PathLike[str]
+    tracking_uri: str | None = None
+
+    def __post_init__(self) -> None:
+        """Validate the source."""
+        errors = []
+        if not isinstance(self.source, str | os.PathLike) or not str(self.source):
+            errors.append(f"warm_start_from must be a path or string, not {self.source!r}")
+        elif str(self.source) == _MLFLOW:
+            errors.append("warm_start_from 'mlflow:' names no experiment: use mlflow:<name>")
+        if errors:
+            raise InvalidSettingsError(errors)
+        object.__setattr__(self, "source", os.fspath(self.source))
+
+    def read(self, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
+        """Yield the finished trials.
+
+        Raises:
+            InvalidSettingsError: The source cannot be read, or has other objectives.
+        """
+        text = str(self.source)
+        if text.startswith(_MLFLOW):
+            return _read_experiment(text.removeprefix(_MLFLOW), self.tracking_uri, criteria)
+        return _read_study(text, criteria)
+
+
+@dataclass(frozen=True)
+class ImportSummary:
+    """Summary of a warm start.
+
+    Args:
+        source: The source.
+        num_imported: Number of trials in the study now.
+        skipped: Number of skipped trials, by reason.
+    """
+
+    source: str
+    num_imported: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return ``12 earlier trials imported from PATH; 3 skipped: 3 because ...``."""
+        text = f"{self.num_imported} earlier trials imported from {self.source}"
+        if not self.skipped:
+            return text
+        reasons = ", ".join(f"{count} because {why}" for why, count in self.skipped.items())
+        return f"{text}; {sum(self.skipped.values())} skipped: {reasons}"
+
+
+def import_trials(
+    study: optuna.Study,
+    space: GivenSpace,
+    criteria: SearchCriteria,
+    start: WarmStart,
+    *,
+    dense: bool = False,
+) -> ImportSummary:
+    """Add the earlier trials that a space contains to a study, once; log a summary.
+
+    Args:
+        study: The study.
+        space: Its search space.
+        criteria: Its objectives and constraints.
+        start: Source of the trials.
+        dense: Whether the sampler needs values of inactive parameters; they are sampled.
+
+    Raises:
+        InvalidSettingsError: The source cannot be read, or has other objectives.
+    """
+    source = str(start.source)
+    done = study.user_attrs.get(WARM_START, {}).get(source)
+    if done is not None:
+        return ImportSummary(source, done["num_imported"], done["skipped"])
+    had = {
+        trial.user_attrs.get(WARM_START_KEY)
+        for trial in study.get_trials(deepcopy=False)
+        if trial.user_attrs.get(WARM_START) == source
+    }
+    num_imported, skipped = len(had), Counter[str]()
+    for earlier in start.read(criteria):
+        if earlier.key in had:
+            continue
+        try:
+            attributes = {WARM_START: source, WARM_START_KEY: earlier.key}
+            seed = num_imported if dense else None
+            study.add_trial(to_optuna_trial(earlier, space, criteria, attributes, dense_seed=seed))
+            num_imported += 1
+        except OutsideSpaceError as error:
+            skipped[str(error)] += 1
+    summary = ImportSummary(source, num_imported, dict(skipped))
+    record = {"num_imported": num_imported, "skipped": dict(skipped)}
+    study.set_user_attr(WARM_START, {**study.user_attrs.get(WARM_START, {}), source: record})
+    _log.info("%s", summary) if num_imported else _log.warning("%s", summary)
+    return summary
+
+
+def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
+    """Yield the trials of a study that are COMPLETE or PRUNED."""
+    study = _open_study(source)
+    if study.directions != criteria.directions:
+        found = " and ".join(each.name.lower() for each in study.directions)
+        raise _unusable(
+            source,
+            f"its study has the directions {found}, not those of {criteria}; name a sweep with "
+            "the same objective",
+        )
+    theirs = study.user_attrs.get(OBJECTIVE, str(criteria))
+    if theirs != str(criteria):
+        raise _unusable(
+            source,
+            f"its objective is {theirs}, this one's is {criteria}; name a sweep with the same "
+            "objective",
+        )
+    constants = constants_of(study)
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
+            violations = {
+                str(each): trial.constraints.get(str(each)) for each in criteria.constraints
+            }
+            known = {key: value for key, value in violations.items() if value is not None}
+            yield EarlierTrial(
+                key=str(trial.number),
+                state=trial.state,
+                params=trial.params,
+                text=False,
+                values=tuple(trial.values) if trial.state is TrialState.COMPLETE else None,
+                curve=trial.intermediate_values,
+                violations=known if len(known) == len(violations) else None,
+                constants=constants,
+            )
+
+
+def _open_study(source: str) -> optuna.Study:
+    """Open the study of a sweep's folder, a journal or a database, with ``#name`` if needed."""
+    place, _, name = source.partition("#")
+    if "://" not in place and Path(place).is_dir():
+        folder = sorted(Path(place).iterdir())
+        journals = [each for each in folder if each.suffix in JOURNAL_SUFFIXES]
+        if len(journals) != 1:
+            raise _unusable(
+                place,
+                f"expected one journal, found {len(journals)}; name the study's file or database "
+                "URL instead",
+            )
+        place = str(journals[0])
+    missing = "://" not in place and not Path(place).is_file()
+    if missing or not (is_journal(place) or "://" in place):
+        text = (
+            f"warm_start_from {source!r} must be a sweep's folder, a journal file, a database URL "
+            "or mlflow:<experiment>; there is no such file"
+        )
+        raise InvalidSettingsError([text])
+    storage = open_storage(place)
+    with quiet_logging():
+        names = optuna.get_all_study_names(storage)
+        if not name and len(names) == 1:
+            [name] = names
+        if name not in names:
+            known = ", ".join(repr(each) for each in sorted(names)) or "none"
+            raise _unusable(
+                source,
+                f"name the study as {place}#name; available: {known}{did_you_mean(name, names)}",
+            )
+        return optuna.load_study(study_name=name, storage=storage)
+
+
+def _unusable(source: str, why: str) -> InvalidSettingsError:
+    return InvalidSettingsError([f"warm_start_from {source!r}: {why}"])
+
+
+def _read_experiment(
+    name: str, tracking_uri: str | None, criteria: SearchCriteria
+) -> Iterator[EarlierTrial]:
+    """Yield the runs of an MLflow experiment with a parent that finished or were stopped early."""
+    from mlflow import MlflowClient  # late: it takes seconds
+    from mlflow.exceptions import MlflowException
+
+    where = "" if tracking_uri is None else f" at {storage_label(tracking_uri)}"
+    unusable = f"warm_start_from 'mlflow:{name}'{where} cannot be read: "
+    try:
+        client = MlflowClient(tracking_uri=tracking_uri)
+        experiment = client.get_experiment_by_name(name)
+        names = [each.name for each in client.search_experiments()] if not experiment else []
+    except MlflowException as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidSettingsError([unusable + reason]) from error
+    if experiment is None:
+        reason = f"there is no such experiment{did_you_mean(name, names)}"
+        raise InvalidSettingsError([unusable + reason])
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment.experiment_id], order_by=["attributes.start_time"], page_token=token
+        )
+        for run in page:
+            if _PARENT in run.data.tags and run.info.status in _STATES:
+                yield _from_run(client, run, criteria)
+        token = page.token
+        if not token:
+            return
+
+
+def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> EarlierTrial:
+    metrics = run.data.metrics
+    state = _STATES[run.info.status]
+    history = client.get_metric_history(run.info.run_id, criteria.leading.metric)
+    known = all(each.metric in metrics for each in criteria.constraints)
+    return EarlierTrial(
+        key=run.info.run_id,
+        state=state,
+        params=run.data.params,
+        text=True,
+        values=criteria.values(metrics) if state is TrialState.COMPLETE else None,
+        curve={point.step: point.value for point in history},
+        violations=criteria.violations(metrics) if known else None,
+    )

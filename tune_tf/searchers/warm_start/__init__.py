@@ -1,1 +1,0 @@
-"""Trials of earlier sweeps, imported into a study."""
