@@ -24,21 +24,16 @@ from tune_tf.estimate.planning.model_profiles import (
     config_text,
     profile_workload_models,
 )
-from tune_tf.estimate.planning.overhead import MeasuredOverhead, start_store_creation, time_report
+from tune_tf.estimate.planning.overhead import start_store_creation, time_report
 from tune_tf.estimate.planning.simulated import simulate_sweeps
-from tune_tf.estimate.scaling.benchmark_rounds import ProgressCallback
-from tune_tf.estimate.scaling.probe import TrainableClass
-from tune_tf.estimate.workload_sample import TrialSample, sample_workload
+from tune_tf.estimate.trial_process import ProgressCallback
 from tune_tf.forecast import Forecast, settings_digest
 from tune_tf.sweep.builders import make_scheduler
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
-from tune_tf.trainables import trainable
 
-_MAX_BATCHES = 40
 _MOST_SLOTS = 16
 _NUM_SEEDS = 5
-_ROUND_S = 1.0
 
 
 def forecast_sweep(
@@ -77,9 +72,16 @@ def forecast_sweep(
         num_slots = min(plan.max_concurrent_trials, _MOST_SLOTS)
         if machine.num_nodes == 1:
             num_slots = num_affordable_slots(num_slots)
-        measured, store = _measure(plan, profiles, num_slots, on_progress)
-        _check_memory(profiles, measured, machine)
         chosen = _profiles_to_train(profiles)
+        # The store is created while the processes start, as in a sweep.
+        store = None if config.mlflow is None else start_store_creation()
+        measured = measure_trials(
+            plan,
+            [profile.config for profile in chosen],
+            num_slots,
+            lambda what, done: on_progress(what, 0.3 + 0.5 * done),
+        )
+        _check_memory(profiles, measured, machine)
         scheduler = make_scheduler(config, plan.mutations)
         reuses = config.reuse_actors and not scheduler.fresh_actors
         costs = fit_costs(
@@ -109,7 +111,7 @@ def forecast_sweep(
         num_to_keep=scheduler.num_to_keep,
         first_rung=min(scheduler.rungs, default=config.scheduler.max_t),
         cluster_s=cluster_s,
-        store=store,
+        store=None if store is None else ray.get(store),
         report=report,
     ).forecast(settings_digest(config), datetime.now(UTC).astimezone().isoformat())
 
@@ -146,40 +148,6 @@ def _profiles_to_train(profiles: ModelProfiles) -> tuple[ModelProfile, ...]:
         if profile not in found:
             found.append(profile)
     return tuple(found)
-
-
-def _measure(
-    plan: SweepPlan, profiles: ModelProfiles, num_slots: int, on_progress: ProgressCallback
-) -> tuple[TrialMeasurements, MeasuredOverhead | None]:
-    config = plan.config
-    stores: list[Any] = []
-
-    def make(notes: str) -> TrainableClass:
-        return trainable(
-            sample_workload(plan.workload, TrialSample(_MAX_BATCHES, notes)),
-            config.parallelism,
-            resources=plan.resources,
-            loop=config.loop,
-            validation=config.validation,
-            seed=config.seed,
-        )
-
-    def meanwhile() -> None:
-        if config.mlflow is not None:
-            stores.append(start_store_creation())
-
-    def say(what: str, done: float) -> None:
-        on_progress(what, 0.3 + 0.5 * done)
-
-    measured = measure_trials(
-        make,
-        [profile.config for profile in _profiles_to_train(profiles)],
-        num_slots,
-        round_s=_ROUND_S,
-        meanwhile=meanwhile,
-        on_progress=say,
-    )
-    return measured, ray.get(stores[0]) if stores else None
 
 
 def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine: Machine) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tune_tf.estimate.scaling.candidates import ScalingCandidate
-from tune_tf.estimate.scaling.measurement import Measurement
+from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
 
 EFFICIENT = 0.7
 """Least efficiency at which more devices are recommended."""

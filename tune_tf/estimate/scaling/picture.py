@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from tune_tf.estimate.scaling.measurement import Measurement
+from tune_tf.estimate.scaling.candidates import Measurement
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.plots.picture import label_axes, legend, styled
 

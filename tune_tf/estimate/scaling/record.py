@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tune_tf.estimate.scaling.measurement import Measurement
+from tune_tf.estimate.scaling.candidates import Measurement
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import mask_secrets

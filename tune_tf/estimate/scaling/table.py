@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tune_tf.estimate.scaling.measurement import Measurement
+from tune_tf.estimate.scaling.candidates import Measurement
 
 NARROW = ("cores busy", "start")
 """Columns to leave out on a narrow terminal."""
