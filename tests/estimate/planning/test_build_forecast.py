@@ -10,7 +10,7 @@ from tune_tf.estimate.planning.machine import Machine
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.overhead import MeasuredOverhead
 from tune_tf.estimate.planning.simulated import simulate_sweeps
-from tune_tf.estimate.trial_process import PeakMemory
+from tune_tf.estimate.sample_process import PeakMemory
 from tune_tf.resources import TrialResources
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.workloads.digits import DigitsMLP

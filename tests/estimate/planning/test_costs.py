@@ -3,7 +3,7 @@ from measured_trials import PROFILES, SPACE, profiles_of, timings_of
 
 from tune_tf.estimate.planning.costs import fit_costs
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
-from tune_tf.estimate.trial_process import PeakMemory
+from tune_tf.estimate.sample_process import PeakMemory
 
 
 def costs_of(epochs_s=None, *, scale=1, **how):

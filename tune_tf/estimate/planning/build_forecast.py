@@ -21,7 +21,7 @@ from tune_tf.estimate.planning.schedule_model import (
     simulate_slots,
 )
 from tune_tf.estimate.planning.simulated import SimulatedSweeps
-from tune_tf.estimate.trial_process import PeakMemory
+from tune_tf.estimate.sample_process import PeakMemory
 from tune_tf.forecast import Forecast, ModelForecast, Range
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.trainables.memory.recycling import Recycling

@@ -26,7 +26,7 @@ from tune_tf.estimate.planning.model_profiles import (
 )
 from tune_tf.estimate.planning.overhead import start_store_creation, time_report
 from tune_tf.estimate.planning.simulated import simulate_sweeps
-from tune_tf.estimate.trial_process import ProgressCallback
+from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.forecast import Forecast, settings_digest
 from tune_tf.sweep.builders import make_scheduler
 from tune_tf.sweep.cluster import cluster

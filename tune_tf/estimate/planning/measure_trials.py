@@ -11,11 +11,11 @@ import ray
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError
 from tune_tf.estimate.planning.model_profiles import config_text
-from tune_tf.estimate.trial_process import (
+from tune_tf.estimate.sample_process import (
     PeakMemory,
     ProgressCallback,
+    SampleProcess,
     TrainableClass,
-    TrialProcess,
     TrialUsage,
     notes_path,
 )
@@ -102,7 +102,7 @@ def measure_trials(
     with contextlib.ExitStack() as stack:
         on_progress(f"starting {num_slots} process{'' if num_slots == 1 else 'es'}", 0.0)
         begun = time.perf_counter()
-        slots: list[tuple[TrialProcess, TrainableClass]] = []
+        slots: list[tuple[SampleProcess, TrainableClass]] = []
         for _ in range(num_slots):
             slots.append(_slot(plan, configs[0]))
             stack.callback(slots[-1][0].end)
@@ -151,7 +151,7 @@ def measure_trials(
     )
 
 
-def _slot(plan: SweepPlan, config: Config) -> tuple[TrialProcess, TrainableClass]:
+def _slot(plan: SweepPlan, config: Config) -> tuple[SampleProcess, TrainableClass]:
     """Start a process with the resources of a trial; return it with the class of its trials."""
     settings, notes = plan.config, notes_path()
     made = trainable(
@@ -162,11 +162,11 @@ def _slot(plan: SweepPlan, config: Config) -> tuple[TrialProcess, TrainableClass
         validation=settings.validation,
         seed=settings.seed,
     )
-    return TrialProcess(made, dict(config), notes), made
+    return SampleProcess(made, dict(config), notes), made
 
 
 def _ask_all(
-    slots: Sequence[TrialProcess], configs: Sequence[Config], method: str, *arguments: Any
+    slots: Sequence[SampleProcess], configs: Sequence[Config], method: str, *arguments: Any
 ) -> list[Any]:
     """Call a method of all processes concurrently; return the results."""
     return _answers([slot.ask(method, *arguments) for slot in slots], configs)

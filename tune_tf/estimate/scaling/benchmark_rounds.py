@@ -9,14 +9,14 @@ import psutil
 import ray
 
 from tune_tf.errors import TuneTfError, WorkloadError
-from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
-from tune_tf.estimate.trial_process import (
+from tune_tf.estimate.sample_process import (
     EpochTimings,
     ProgressCallback,
+    SampleProcess,
     TrainableClass,
-    TrialProcess,
     notes_path,
 )
+from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
 from tune_tf.estimate.workload_sample import ScalingSample, sample_workload
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
@@ -73,7 +73,7 @@ class Subject:
 @dataclass
 class _Running:
     candidate: ScalingCandidate
-    process: TrialProcess
+    process: SampleProcess
     batch_size: int
     num_rows: int
     start_s: float
@@ -201,7 +201,7 @@ class ScalingBenchmark:
 
         begun = time.perf_counter()
         few = made(batch_size * _FEWEST_BATCHES)
-        process = TrialProcess(few, config, notes)
+        process = SampleProcess(few, config, notes)
         try:
             if self._max_batches is None:
                 epoch_s = process.call("time_other", few, config, round_s / 4)

@@ -13,11 +13,11 @@ import ray
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.estimate.extreme_configs import middle_config
+from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.estimate.scaling.advice import Advice, advise
 from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark, Subject
 from tune_tf.estimate.scaling.candidates import Measurement, candidates
 from tune_tf.estimate.scaling.table import how_measured
-from tune_tf.estimate.trial_process import ProgressCallback
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import checked_tracking_uri
 

@@ -156,7 +156,7 @@ class TrialActor:
         return sum(map(_cpu_seconds, self._process_ids()))
 
 
-class TrialProcess:
+class SampleProcess:
     """Cluster process of a :class:`TrialActor`, with resources for all processes of a trial.
 
     ``made`` defines the resources; ``notes`` is a path from :func:`notes_path`.
