@@ -13,11 +13,9 @@ from tune_tf.report.plots.history import History
 from tune_tf.report.plots.importances import Importances
 from tune_tf.report.plots.learning_curves import LearningCurves
 from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
-from tune_tf.report.plots.pareto import ParetoFront
-from tune_tf.report.plots.picture import Plot
+from tune_tf.report.plots.picture import Plot, draw_static, svg_text, webp_bytes, write_png
 from tune_tf.report.plots.rungs import RungsPlot
-from tune_tf.report.plots.slices import Slices
-from tune_tf.report.plots.static_plot import draw_static, svg_text, webp_bytes, write_png
+from tune_tf.report.plots.scatter_grids import ParetoFront, Slices
 from tune_tf.report.plots.timeline import Timeline
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.trial_table import write_csv

@@ -63,8 +63,7 @@ class SweepRecord:
     @property
     def objective_label(self) -> str:
         """Metric of the leading objective and its direction."""
-        way = "higher" if self.objective.mode == "max" else "lower"
-        return f"{self.objective.metric} ({way} is better)"
+        return label_objective(self.objective)
 
     @cached_property
     def best(self) -> TrialResult | None:
@@ -184,6 +183,12 @@ class SweepRecord:
             )
 
         return tuple(sorted(range(len(self.trials)), key=key))
+
+
+def label_objective(objective: Objective) -> str:
+    """Return the metric of an objective and its direction."""
+    way = "higher" if objective.mode == "max" else "lower"
+    return f"{objective.metric} ({way} is better)"
 
 
 def _masked(value: Any, masked: Callable[[str], str]) -> Any:

@@ -15,7 +15,7 @@ from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.estimate.scaling.table import HEADERS, table_of
 from tune_tf.report.environment import versions
 from tune_tf.report.page import render
-from tune_tf.report.plots.static_plot import draw_static, svg_text, write_png
+from tune_tf.report.plots.picture import draw_static, svg_text, write_png
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
 from tune_tf.sweep.plan import checked_tracking_uri

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from tune_tf.estimate.scaling.candidates import Measurement
+from tune_tf.report.plots.chart import label_axes, styled
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.plots.picture import label_axes, legend, styled
 
 # Colours of https://jfly.uni-koeln.de/color/; markers, so that colour is not the only cue.
 _STYLES = (
@@ -99,7 +99,7 @@ class ScalingPicture:
         axes.set_ylim(top=top)  # leaves space for the legend
         self._annotate_efficiencies(axes, top)
         label_axes(axes, f"{self._device} (at a point: efficiency)", "rows a second")
-        legend(axes, loc="best")
+        axes.legend(loc="best", frameon=False, labelcolor=INK, fontsize=10)
 
     def _annotate_efficiencies(self, axes: Axes, top: float) -> None:
         """Write each efficiency beside its point, stacked where points are close."""

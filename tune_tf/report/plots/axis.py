@@ -40,19 +40,23 @@ _LOG_FROM_RATIO = 100
 
 @dataclass(frozen=True)
 class Axis:
-    """Axis of a parameter or a metric.
+    """Axis of a parameter, a metric or another quantity.
 
     Args:
         values: Value of each trial, NaN if missing; for a choice, the index of the option.
         options: Texts of a choice's options, at positions 0, 1, ...; None for numbers.
+        fixed: Whether plots show exactly ``low`` to ``high``.
+        percent: Whether the numbers are shares.
     """
 
     label: str
-    values: Floats
-    low: float
-    high: float
+    values: Floats = field(default_factory=lambda: np.empty(0))
+    low: float = 0.0
+    high: float = 1.0
     log: bool = False
     options: tuple[str, ...] | None = None
+    fixed: bool = False
+    percent: bool = False
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -121,7 +125,7 @@ def parameter_axes(
                 value_text(masked(value_text(option, limit=1000)), limit=24)
                 for option in parameter.options
             )
-            axis = Axis(path, _floats(values), -0.5, len(options) - 0.5, options=options)
+            axis = options_axis(path, options, _floats(values))
         elif isinstance(parameter, Float | Int):
             values = [value if isinstance(value, int | float) else np.nan for value in given]
             low, high = _covering(values, parameter.low, parameter.high)
@@ -130,6 +134,18 @@ def parameter_axes(
             continue
         axes.append(axis)
     return ParameterAxes(tuple(axes), tuple(searched[most:]))
+
+
+def options_axis(label: str, options: Sequence[str], values: Floats | None = None) -> Axis:
+    """Return an axis of options; ``values`` are the indices of those of the trials."""
+    return Axis(
+        label,
+        np.empty(0) if values is None else values,
+        -0.5,
+        len(options) - 0.5,
+        options=tuple(options),
+        fixed=True,
+    )
 
 
 def metric_axis(label: str, values: Floats) -> Axis:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import optuna
-from matplotlib.figure import Figure
 
 from tune_tf.formatting import counted
 from tune_tf.outcome import Outcome
-from tune_tf.report.plots.outcome_style import INK, STYLES
-from tune_tf.report.plots.picture import Plot, escape_plotly_text, label_axes, styled
+from tune_tf.report.plots.axis import Axis, options_axis
+from tune_tf.report.plots.chart import Bars, Chart, Panel
+from tune_tf.report.plots.outcome_style import STYLES
+from tune_tf.report.plots.picture import Plot
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
@@ -80,44 +81,18 @@ class Importances(Plot):
     def _found(self) -> ImportanceShares:
         return importance_shares(self.record)
 
-    def draw(self, figure: Figure) -> None:
-        """Draw the plot on an empty figure."""
-        axes = styled(figure.subplots(), grid="x")
+    def chart(self) -> Chart:
+        """Return the chart."""
         names, shares = list(self._found.shares), list(self._found.shares.values())
-        places = np.arange(len(names))
-        axes.barh(places, shares, color=_COLOUR, height=0.6)
-        axes.set_yticks(places, labels=names, parse_math=False)
-        axes.invert_yaxis()
-        axes.set_xlim(0, max(1e-9, *shares) * 1.12 if shares else 1)
-        for place, share in zip(places, shares, strict=True):
-            axes.text(share, float(place), f" {share:.0%}", va="center", color=INK)
-        label_axes(axes, "share of the variance")
-
-    def interactive(self) -> dict[str, Any]:
-        """Return the plot as a plotly.js figure."""
-        names, shares = list(self._found.shares), list(self._found.shares.values())
-        bar = {
-            "type": "bar",
-            "orientation": "h",
-            "x": shares,
-            "y": list(range(len(names))),
-            "text": [f"{share:.0%}" for share in shares],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "marker": {"color": _COLOUR},
-            "hoverinfo": "skip",
-        }
-        layout = {
-            "xaxis": {"title": {"text": "share of the variance"}, "tickformat": ".0%"},
-            "yaxis": {
-                "tickvals": list(range(len(names))),
-                "ticktext": [escape_plotly_text(name) for name in names],
-                "autorange": "reversed",
-                "automargin": True,
-            },
-            "showlegend": False,
-        }
-        return {"data": [bar], "layout": layout}
+        last = len(names) - 1
+        panel = Panel(
+            Axis("share of the variance", high=1.12 * max(shares), fixed=True, percent=True),
+            options_axis("", list(reversed(names))),
+            [Bars("", _COLOUR, range(last, -1, -1), shares, [0.0] * len(names), horizontal=True)],
+            notes=[(share, last - place, f"{share:.0%}") for place, share in enumerate(shares)],
+            note_side="right",
+        )
+        return Chart([panel])
 
 
 def importance_shares(record: SweepRecord) -> ImportanceShares:
