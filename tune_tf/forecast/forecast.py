@@ -1,10 +1,75 @@
 """Expected time, memory and disk space of a sweep."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from typing import Any
 
-from tune_tf.forecast.range import Range
+from tune_tf.errors import InvalidSettingsError
+
+
+@dataclass(frozen=True)
+class Range:
+    """Estimate with a lower and an upper bound.
+
+    Args:
+        low: Lower bound, rarely undercut; not negative.
+        likely: Best estimate.
+        high: Upper bound, rarely exceeded; finite.
+
+    Raises:
+        InvalidSettingsError: The numbers are not finite, or not in this order.
+    """
+
+    low: float
+    likely: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        numbers = (self.low, self.likely, self.high)
+        if not all(map(math.isfinite, numbers)) or not 0 <= self.low <= self.likely <= self.high:
+            raise InvalidSettingsError(
+                [f"a range is three finite numbers 0 <= low <= likely <= high, not {numbers}"]
+            )
+
+    @classmethod
+    def exactly(cls, value: float) -> "Range":
+        """Return the range of a known number."""
+        return cls(value, value, value)
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Range":
+        """Return minimum, median and maximum of at least one number."""
+        known = sorted(values)
+        return cls(known[0], statistics.median(known), known[-1])
+
+    @classmethod
+    def around(cls, likely: float, *, less: float, more: float) -> "Range":
+        """Return a range from ``1 - less`` to ``1 + more`` times a number."""
+        return cls(likely * max(0.0, 1 - less), likely, likely * (1 + more))
+
+    def __add__(self, other: "Range") -> "Range":
+        """Add two fully correlated estimates."""
+        return Range(self.low + other.low, self.likely + other.likely, self.high + other.high)
+
+    def minus(self, other: "Range") -> "Range":
+        """Subtract one summand of this sum, not below zero."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Range(*sorted(max(0.0, whole - part) for whole, part in pairs))
+
+    def times(self, factor: float) -> "Range":
+        """Multiply by a factor."""
+        return Range(self.low * factor, self.likely * factor, self.high * factor)
+
+    def at_most(self, limit: float) -> "Range":
+        """Clip to an upper limit."""
+        return Range(min(self.low, limit), min(self.likely, limit), min(self.high, limit))
+
+    def contains(self, value: float) -> bool:
+        """Return whether a number lies in the range, ends included."""
+        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -32,16 +97,6 @@ class ModelForecast:
     epoch_s: Range
     trace_s: float
     start_s: float
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ModelForecast":
-        """Restore the output of :meth:`to_dict`."""
-        return cls(**{**data, "epoch_s": Range.from_dict(data["epoch_s"])})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**plain, "config": dict(self.config), "epoch_s": self.epoch_s.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -105,54 +160,4 @@ class Forecast:
     mlflow_bytes: Range
     phases: Mapping[str, Range]
     assumptions: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default_factory=tuple)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Forecast":
-        """Restore the output of :meth:`to_dict`.
-
-        Raises:
-            KeyError: A field is missing.
-            TypeError: A field has a wrong type.
-        """
-        read = {name: data[name] for name in (each.name for each in fields(cls))}
-        for name in _RANGES:
-            read[name] = None if read[name] is None else Range.from_dict(read[name])
-        return cls(
-            **read
-            | {
-                "models": tuple(ModelForecast.from_dict(each) for each in read["models"]),
-                "phases": {name: Range.from_dict(it) for name, it in read["phases"].items()},
-                "assumptions": tuple(read["assumptions"]),
-                "warnings": tuple(read["warnings"]),
-            }
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in _RANGES:
-            plain[name] = None if plain[name] is None else plain[name].to_dict()
-        return plain | {
-            "models": [each.to_dict() for each in self.models],
-            "phases": {name: it.to_dict() for name, it in self.phases.items()},
-            "assumptions": list(self.assumptions),
-            "warnings": list(self.warnings),
-        }
-
-
-_RANGES = (
-    "num_parameters",
-    "memory_bytes",
-    "gpu_memory_bytes",
-    "epoch_s",
-    "trials",
-    "epochs",
-    "wall_s",
-    "closing_s",
-    "cpu_hours",
-    "gpu_hours",
-    "disk_bytes",
-    "closing_bytes",
-    "mlflow_bytes",
-)
+    warnings: tuple[str, ...] = ()

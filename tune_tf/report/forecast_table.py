@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tune_tf.forecast import Actuals, Forecast, compare_forecast, read_actuals
-from tune_tf.forecast.text import deviation_texts
+from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.report.sweep_record import SweepRecord
 
 

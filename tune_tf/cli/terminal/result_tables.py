@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from rich.table import Table
 from tune_tf.cli.exit_codes import ExitCode
 from tune_tf.errors import UnknownMetricError
 from tune_tf.forecast import compare_forecast, read_actuals
-from tune_tf.forecast.text import deviation_texts
+from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.formatting import value_text
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import mask_secrets
@@ -107,7 +108,7 @@ def _forecast_as_data(result: "SweepResult") -> dict[str, Any] | None:
     if settled is None or settled.actuals is None:
         return None
     return {
-        each.what: {**each.forecast.to_dict(), "actual": each.actual, "ratio": each.ratio}
+        each.what: {**asdict(each.forecast), "actual": each.actual, "ratio": each.ratio}
         for each in compare_forecast(settled.forecast, settled.actuals)
     }
 

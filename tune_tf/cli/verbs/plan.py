@@ -1,5 +1,6 @@
 """``sweep.py plan``: forecast what a sweep will take."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tune_tf.cli.options import FileArgument, JsonOption, OverridesArgument, SettingsOption
@@ -36,7 +37,7 @@ def plan(
     if as_json:
         from tune_tf.cli.terminal.console import print_json
 
-        print_json({**forecast.to_dict(), "path": str(path)})
+        print_json({**asdict(forecast), "path": str(path)})
 
 
 def print_and_save_forecast(
@@ -107,7 +108,7 @@ def _models(forecast: "Forecast") -> "Table":
 
 
 def _row(model: "ModelForecast", *, has_gpus: bool) -> list[str]:
-    from tune_tf.forecast.text import range_text
+    from tune_tf.forecast.actuals import range_text
     from tune_tf.formatting import bytes_text
 
     def known(num_bytes: int | None) -> str:
@@ -129,7 +130,7 @@ def _row(model: "ModelForecast", *, has_gpus: bool) -> list[str]:
 def _totals(forecast: "Forecast") -> "Table":
     from rich.table import Table
 
-    from tune_tf.forecast.text import seconds_text
+    from tune_tf.forecast.actuals import seconds_text
     from tune_tf.formatting import bytes_text
 
     def count(value: float) -> str:
@@ -167,7 +168,7 @@ def _totals(forecast: "Forecast") -> "Table":
 def _phases(forecast: "Forecast") -> "Table":
     from rich.table import Table
 
-    from tune_tf.forecast.text import range_text, seconds_text
+    from tune_tf.forecast.actuals import range_text, seconds_text
 
     table = Table.grid(padding=(0, 2, 0, 2))
     for what, seconds in forecast.phases.items():
