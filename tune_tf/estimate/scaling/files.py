@@ -13,8 +13,7 @@ from tune_tf.estimate.scaling.picture import ScalingPicture
 from tune_tf.estimate.scaling.record import record_scaling
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.estimate.scaling.table import HEADERS, table_of
-from tune_tf.report.environment import versions
-from tune_tf.report.page import render
+from tune_tf.report.page import render, versions
 from tune_tf.report.plots.picture import draw_static, svg_text, write_png
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tune_tf.formatting import counted
-from tune_tf.report.curves import CurveSegment
 from tune_tf.report.plots.axis import Axis, TimeUnit, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES, OutcomeStyle
 from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import CurveSegment, SweepRecord
 
 _ROUNDING_S = 1.0
 
