@@ -10,14 +10,14 @@ import ray
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnavailableResourcesError
-from tune_tf.estimate.planning.build_forecast import ForecastBuilder
+from tune_tf.estimate.planning.build_forecast import build_forecast
 from tune_tf.estimate.planning.costs import fit_costs
-from tune_tf.estimate.planning.machine import Machine, measure_busy_cores
 from tune_tf.estimate.planning.measure_trials import (
     TrialMeasurements,
     measure_trials,
     num_affordable_slots,
 )
+from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredSweep, measure_busy_cores
 from tune_tf.estimate.planning.model_profiles import (
     ModelProfile,
     ModelProfiles,
@@ -99,7 +99,7 @@ def forecast_sweep(
         report = time_report(config, runs.traces[0], costs.epoch_s(profiles.largest.config))
         begun = time.perf_counter()
     cluster_s += time.perf_counter() - begun
-    return ForecastBuilder(
+    sweep = MeasuredSweep(
         plan=plan,
         machine=machine,
         profiles=profiles,
@@ -113,7 +113,10 @@ def forecast_sweep(
         cluster_s=cluster_s,
         store=None if store is None else ray.get(store),
         report=report,
-    ).forecast(settings_digest(config), datetime.now(UTC).astimezone().isoformat())
+    )
+    return build_forecast(
+        sweep, settings_digest(config), datetime.now(UTC).astimezone().isoformat()
+    )
 
 
 def _profile_in_process(plan: SweepPlan) -> ModelProfiles:

@@ -1,5 +1,6 @@
 """Advice from scaling measurements, with settings for the sweep file."""
 
+import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -107,8 +108,8 @@ def _of_family(members: Sequence[Measurement], device: str) -> str:
 def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
     num, efficiency = measurement.candidate.num_devices, measurement.efficiency
     return (
-        f"{_on(measurement, device)}{joint} train {_times(measurement.speed_up)} the rows of one "
-        f"{device} ({efficiency:.0%} of what {num} single ones would)"
+        f"{_on(measurement, device)}{joint} train {measurement.speed_up:.2f} times the rows of "
+        f"one {device} ({efficiency:.0%} of what {num} single ones would)"
     )
 
 
@@ -125,7 +126,7 @@ def _of_choice(
         )
     faster = fastest is not reference and fastest is not chosen
     if faster and _is_clear(fastest.speed_up / chosen.speed_up, fastest):
-        faster_by = _times(fastest.speed_up / chosen.speed_up)
+        faster_by = f"{fastest.speed_up / chosen.speed_up:.2f} times"
         text += (
             f" If a single trial must finish sooner: {fastest.candidate.label} "
             f"({fastest.candidate.family}), {faster_by} as fast, at {fastest.efficiency:.0%} of "
@@ -141,7 +142,7 @@ def _of_batches(reference: Measurement, good: Sequence[Measurement]) -> list[str
     best = max(batches, key=lambda each: each.speed_up)
     if not _is_clear(best.speed_up, best):
         return [f"Other batch sizes are no faster than {reference.batch_size}."]
-    text = f"A batch of {best.batch_size} trains {_times(best.speed_up)} the rows a second"
+    text = f"A batch of {best.batch_size} trains {best.speed_up:.2f} times the rows a second"
     if best.batch_size > reference.batch_size:
         text += (
             "; it also makes fewer updates per epoch, so search the learning rate again if you "
@@ -167,8 +168,8 @@ def _of_data(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
         else "fewer rows fit into caches nearer to the processor"
     )
     return [
-        f"A row takes {_times(slower)} the time among {least.num_rows:,} rows that it takes among "
-        f"{reference.num_rows:,}: {why}."
+        f"A row takes {slower:.2f} times the time among {least.num_rows:,} rows that it takes "
+        f"among {reference.num_rows:,}: {why}."
     ]
 
 
@@ -208,18 +209,10 @@ def _on(measurement: Measurement, device: str) -> str:
     return f"{candidate.num_devices} {device}s"
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:.2f} times"
-
-
 def _flow(values: dict[str, Any]) -> str:
-    def text(value: Any) -> str:
-        return (
-            {True: "true", False: "false", None: "null"}.get(value, str(value))
-            if (value is None or isinstance(value, bool))
-            else f"{value:g}"
-            if isinstance(value, float)
-            else str(value)
-        )
-
-    return "{" + ", ".join(f"{key}: {text(value)}" for key, value in values.items()) + "}"
+    """Format a mapping in YAML's flow style."""
+    texts = (
+        f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in values.items()
+    )
+    return "{" + ", ".join(texts) + "}"

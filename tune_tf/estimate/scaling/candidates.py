@@ -1,7 +1,7 @@
 """Scaling candidates (parallelism, batch sizes, amounts of data) and their measurements."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -17,11 +17,6 @@ from tune_tf.parallelism import (
 from tune_tf.resources import TrialResources
 
 Dimension = Literal["devices", "batch", "data"]
-
-BATCH_SCALES = (0.5, 2.0, 4.0)
-DATA_FRACTIONS = (0.25, 0.5)
-_QUICK_BATCH_SCALES = (4.0,)
-_QUICK_DATA_FRACTIONS = (0.25,)
 
 
 @dataclass(frozen=True)
@@ -163,39 +158,17 @@ def _spread(values: Sequence[float]) -> float:
     return 1.5 * statistics.median(abs(value - middle) for value in values)
 
 
-def mirrored(num_devices: int) -> Parallelism | None:
-    """Return replicas in one process."""
-    return Mirrored(num_devices)
-
-
-def multi_worker(num_devices: int) -> Parallelism | None:
-    """Return processes with one replica each."""
-    return MultiWorker(num_devices)
-
-
-def model_parallel(num_devices: int) -> Parallelism | None:
-    """Return a model split into one stage per device."""
-    return ModelParallel(num_devices)
-
-
-def hybrid(num_devices: int) -> Parallelism | None:
-    """Return replicas of a model split into two stages."""
-    return Hybrid(num_devices // 2, 2) if num_devices > 2 and num_devices % 2 == 0 else None
-
-
-def asynchronous(num_devices: int) -> Parallelism | None:
-    """Return asynchronous workers; the server shares the cores of the first one."""
-    return Asynchronous(num_devices, server_cpus=0)
-
-
-PARALLELISM_FAMILIES: tuple[Callable[[int], Parallelism | None], ...] = (
-    mirrored,
-    multi_worker,
-    model_parallel,
-    hybrid,
-    asynchronous,
-)
-"""Functions from a number of devices, at least 2, to a parallelism on all of them, or None."""
+def _parallelisms(num_devices: int) -> list[Parallelism]:
+    """Return every kind that trains one model, on all of at least two devices."""
+    found: list[Parallelism] = [
+        Mirrored(num_devices),
+        MultiWorker(num_devices),
+        ModelParallel(num_devices),
+    ]
+    if num_devices > 2 and num_devices % 2 == 0:
+        found.append(Hybrid(num_devices // 2, 2))
+    # The server shares the cores of the first worker.
+    return [*found, Asynchronous(num_devices, server_cpus=0)]
 
 
 def _label_of(parallelism: Parallelism) -> str:
@@ -224,7 +197,6 @@ def candidates(
     on_gpus: bool,
     loop: str = "graph",
     quick: bool = False,
-    kinds: Sequence[Callable[[int], Parallelism | None]] = PARALLELISM_FAMILIES,
 ) -> tuple[ScalingCandidate, ...]:
     """Return the candidates to compare; the first is the reference: one replica on one device.
 
@@ -243,15 +215,14 @@ def candidates(
     for num in numbers[-1:] if quick else numbers:
         if not on_gpus:
             found.append(ScalingCandidate("devices", one, resources(num)))
-        made = [kind(num) for kind in kinds] if loop == "graph" else []
         found += [
             ScalingCandidate("devices", _like(like, each), resources(num))
-            for each in made
-            if each is not None and _fits(each, resources(num))
+            for each in (_parallelisms(num) if loop == "graph" else [])
+            if _fits(each, resources(num))
         ]
-    scales = _QUICK_BATCH_SCALES if quick else BATCH_SCALES
+    scales = (4.0,) if quick else (0.5, 2.0, 4.0)
     found += [replace(found[0], dimension="batch", batch_scale=scale) for scale in scales]
-    fractions = _QUICK_DATA_FRACTIONS if quick else DATA_FRACTIONS
+    fractions = (0.25,) if quick else (0.25, 0.5)
     found += [replace(found[0], dimension="data", data_fraction=each) for each in fractions]
     return tuple(found)
 

@@ -1,7 +1,9 @@
-"""Files that describe the scaling of a workload: page, plot, numbers and profile."""
+"""Records of the scaling of a workload: page, plot, numbers, profile and MLflow run."""
 
 import json
 import logging
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,17 +11,28 @@ from markupsafe import Markup
 
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
+from tune_tf.estimate.scaling.candidates import Measurement
 from tune_tf.estimate.scaling.picture import ScalingPicture
-from tune_tf.estimate.scaling.record import record_scaling
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.estimate.scaling.table import HEADERS, table_of
+from tune_tf.outcome import Outcome
 from tune_tf.report.page import render, versions
 from tune_tf.report.plots.picture import draw_static, svg_text, write_png
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
 from tune_tf.sweep.plan import checked_tracking_uri
+from tune_tf.tracking.descriptions import DESCRIPTION_TAG
+from tune_tf.tracking.names import MAX_TAG_LENGTH, mlflow_key, mlflow_params, truncate
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep, connect
+from tune_tf.tracking.writing.run_update import PARENT, STOP_REASON_TAG, Report, RunUpdate
 
 _log = logging.getLogger(__name__)
+
+
+PROFILE = "profile"
+
+SCALE_TAG = "tune_tf.scale"
+"""Tag that marks a scaling run, as opposed to a sweep or trial; holds the sweep's name."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +60,11 @@ def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
     if tracking_uri is None or config.mlflow is None:
         return ScalingFiles(folder, None)
     try:
-        run_id = record_scaling(
-            scaling,
-            files,
-            tracking_uri=tracking_uri,
-            experiment_name=config.mlflow.experiment_name,
-            run=name,
-        )
+        run_id = _record(scaling, files, name, tracking_uri, config.mlflow.experiment_name)
     except (MlflowException, OSError) as error:
         _log.warning("could not record the run in MLflow (%s); the files are in %s", error, folder)
         return ScalingFiles(folder, None)
     return ScalingFiles(folder, run_id)
-
-
-PROFILE = "profile"
 
 
 def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
@@ -101,3 +105,77 @@ def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         path.write_bytes(content)
         written[f"{PROFILE}/{name}"] = path
     return written
+
+
+def _record(
+    scaling: Scaling, files: Mapping[str, Path], run: str, tracking_uri: str, experiment_name: str
+) -> str:
+    """Write the MLflow run with files by artifact path, and return its id.
+
+    The step of a metric is the number of devices, the batch size or the number of rows, so that
+    MLflow plots the scaling curves.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    runs = SweepRuns(connect(tracking_uri), TrackedSweep(run, tracking_uri, experiment_name))
+    sentences = "\n".join(f"- {each}" for each in scaling.advice.sentences)
+    note = f"How {scaling.name} scales\n\n{sentences}\n\n```yaml\n{scaling.advice.settings}\n```"
+    entry = RunUpdate(
+        PARENT,
+        round(scaling.started.timestamp() * 1000),
+        name=run,
+        params={name: mask_secrets(text) for name, text in mlflow_params(scaling.config).items()},
+        tags={
+            SCALE_TAG: scaling.name,
+            "tune_tf.workload": scaling.workload,
+            "tune_tf.machine": scaling.machine,
+            "tune_tf.advised": scaling.advice.settings,
+            STOP_REASON_TAG: Outcome.COMPLETED.value,
+            DESCRIPTION_TAG: truncate(note, MAX_TAG_LENGTH),
+        },
+        reports=_reports(scaling.measurements, now_ms),
+        files={name: str(path) for name, path in files.items()},
+        status=Outcome.COMPLETED.mlflow,
+        end_ms=now_ms,
+    )
+    runs.write(entry)
+    return runs.run_ids[PARENT]
+
+
+def _reports(measurements: tuple[Measurement, ...], now_ms: int) -> list[Report]:
+    reference, *others = measurements
+    curves = {"batch": [reference], "data": [reference]}
+    for each in others:
+        if not each.error:
+            candidate = each.candidate
+            on_devices = candidate.dimension == "devices"
+            prefix = f"devices/{candidate.family}" if on_devices else candidate.dimension
+            curves.setdefault(prefix, [reference]).append(each)
+    return [
+        Report(_step(prefix, each), now_ms, _metrics(prefix, each), once=False)
+        for prefix, members in curves.items()
+        for each in members
+    ]
+
+
+def _step(prefix: str, measurement: Measurement) -> int:
+    if prefix == "batch":
+        return measurement.batch_size
+    return measurement.num_rows if prefix == "data" else measurement.candidate.num_devices
+
+
+def _metrics(prefix: str, measurement: Measurement) -> dict[str, float]:
+    values = {
+        "rows_per_s": measurement.rows_per_s,
+        "speed_up": measurement.speed_up,
+        "memory_bytes": measurement.memory_bytes,
+        "gpu_memory_bytes": measurement.gpu_memory_bytes,
+        "busy_cores": measurement.busy_cores,
+        "input_share": measurement.input_share,
+    }
+    if prefix.startswith("devices"):
+        values["efficiency"] = measurement.efficiency
+    return {
+        mlflow_key(f"{prefix}/{name}"): float(value)
+        for name, value in values.items()
+        if value is not None
+    }
