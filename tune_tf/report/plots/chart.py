@@ -1,5 +1,6 @@
 """Charts of marks, lines and bars, described once and drawn by Matplotlib and by plotly.js."""
 
+import abc
 import base64
 import html
 import math
@@ -16,65 +17,160 @@ from matplotlib.ticker import PercentFormatter
 from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED, OutcomeStyle
 
-_VECTORS = 5000  # points above which Matplotlib draws pixels
 _PIXEL = 0.72  # points of a pixel at 100 dpi
 
 
-@dataclass(frozen=True)
-class Marks:
-    """Marks of trials.
+@dataclass(frozen=True, kw_only=True)
+class Series(abc.ABC):
+    """Marks, lines or bars of one name.
 
     Args:
-        name: Text in the legend, as for lines and bars; each name is there once.
-        style: Colour and shape.
-        size: Diameter in pixels.
-        hover: Template of plotly.js for the text under the pointer, as for lines and bars.
+        name: Text in the legend, where each name is once.
+        hover: Template of plotly.js for the text under the pointer; empty for none.
         numbers: Numbers of the trials, ``customdata`` in the template.
-        texts: Further texts for the template.
     """
 
     name: str
+    hover: str = ""
+    numbers: Sequence[int] = ()
+    in_legend: bool = True
+
+    @abc.abstractmethod
+    def draw(self, axes: Axes, *, crowded: bool) -> None:
+        """Draw on Matplotlib's axes, as pixels if ``crowded``."""
+
+    @abc.abstractmethod
+    def trace(self, *, crowded: bool) -> dict[str, Any]:
+        """Return the settings of a trace of plotly.js besides those of every series."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marks(Series):
+    """Marks of trials; ``texts`` are further texts for the template."""
+
     style: OutcomeStyle
     x: Floats
     y: Floats
-    size: int
-    opacity: float = 0.75
+    size: int | None = None
     hollow: bool = False
-    hover: str = ""
-    numbers: Sequence[int] = ()
     texts: Sequence[str] = ()
 
+    def draw(self, axes: Axes, *, crowded: bool) -> None:
+        """Draw on Matplotlib's axes, as pixels if ``crowded``."""
+        axes.scatter(
+            self.x,
+            self.y,
+            s=(_PIXEL * self._diameter(crowded)) ** 2,
+            marker=self.style.marker,
+            facecolors="none" if self.hollow else self.style.colour,
+            edgecolors=self.style.colour,
+            linewidths=1.5 if self.hollow else 0,
+            alpha=0.75,
+            rasterized=crowded,
+            label=self.name,
+        )
 
-@dataclass(frozen=True)
-class Lines:
+    def trace(self, *, crowded: bool) -> dict[str, Any]:
+        """Return the settings of a trace of plotly.js besides those of every series."""
+        marker = {
+            "symbol": f"{self.style.symbol}-open" if self.hollow else self.style.symbol,
+            "size": self._diameter(crowded),
+            "opacity": 0.75,
+            **({"line": {"width": 2}} if self.hollow else {}),
+        }
+        return {
+            "type": "scatter",
+            "mode": "markers",
+            "x": typed(self.x),
+            "y": typed(self.y),
+            **({"text": list(self.texts)} if self.texts else {}),
+            **_plotly_colour("marker", marker, self.style.colour),
+        }
+
+    def _diameter(self, crowded: bool) -> int:
+        """Return the diameter in pixels."""
+        return self.size or (5 if crowded else 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Series):
     """Lines of one colour; each is an array of points, one per row."""
 
-    name: str
     lines: Sequence[Floats]
     colour: str
     width: float
     opacity: float = 1.0
-    in_legend: bool = True
-    hover: str = ""
+
+    def draw(self, axes: Axes, *, crowded: bool) -> None:
+        """Draw on Matplotlib's axes, as pixels if ``crowded``."""
+        axes.add_collection(
+            LineCollection(
+                list(self.lines),
+                colors=self.colour,
+                linewidths=self.width,
+                alpha=self.opacity,
+                rasterized=crowded,
+                label=self.name if self.in_legend else "",
+            )
+        )
+
+    def trace(self, *, crowded: bool) -> dict[str, Any]:
+        """Return the settings of a trace of plotly.js besides those of every series."""
+        # plotly.js draws a gap at a NaN.
+        parts = [part for line in self.lines for part in (line, [[np.nan, np.nan]])]
+        points = np.concatenate(parts) if parts else np.empty((0, 2))
+        return {
+            "type": "scatter",
+            "mode": "lines",
+            "x": typed(points[:, 0]),
+            "y": typed(points[:, 1]),
+            "opacity": self.opacity,
+            **_plotly_colour("line", {"width": self.width}, self.colour),
+        }
 
 
-@dataclass(frozen=True)
-class Bars:
-    """Bars at places of the other axis, which they are ``thickness`` wide.
+@dataclass(frozen=True, kw_only=True)
+class Bars(Series):
+    """Bars from ``starts`` on, at places of the other axis."""
 
-    Args:
-        starts: Where each bar begins; None to stack the bars of a panel.
-    """
-
-    name: str
     colour: str
     places: Sequence[int]
+    starts: Sequence[float]
     lengths: Sequence[float]
-    starts: Sequence[float] | None
     horizontal: bool
-    thickness: float = 0.65
-    hover: str = ""
-    numbers: Sequence[int] = ()
+
+    def draw(self, axes: Axes, *, crowded: bool) -> None:
+        """Draw on Matplotlib's axes, as pixels if ``crowded``."""
+        corners = [
+            [(start, at - 0.4), (start + length, at - 0.4), (start + length, at + 0.4),
+             (start, at + 0.4)]
+            for start, length, at in zip(self.starts, self.lengths, self.places, strict=True)
+        ]  # fmt: skip
+        if not self.horizontal:
+            corners = [[(x, y) for y, x in each] for each in corners]
+        axes.add_collection(
+            PolyCollection(
+                corners,
+                facecolors=self.colour,
+                edgecolors="white",
+                linewidths=0 if crowded else 0.4,
+                rasterized=crowded,
+                label=self.name,
+            )
+        )
+
+    def trace(self, *, crowded: bool) -> dict[str, Any]:
+        """Return the settings of a trace of plotly.js besides those of every series."""
+        along, across = ("x", "y") if self.horizontal else ("y", "x")
+        return {
+            "type": "bar",
+            "orientation": "h" if self.horizontal else "v",
+            along: list(self.lengths),
+            across: list(self.places),
+            "base": typed(self.starts),
+            "width": 0.8,
+            "marker": {"color": self.colour},
+        }
 
 
 @dataclass(frozen=True)
@@ -83,16 +179,21 @@ class Panel:
 
     x: Axis
     y: Axis
-    series: Sequence[Marks | Lines | Bars]
+    series: Sequence[Series]
     notes: Sequence[tuple[float, float, str]] = ()
     note_side: Literal["above", "right"] = "above"
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels in rows, with one legend."""
+    """Panels in rows, with one legend.
+
+    Args:
+        crowded: Whether there are so many trials that marks are small.
+    """
 
     panels: Sequence[Panel]
+    crowded: bool
     columns: int = 1
     shares_y: bool = False
 
@@ -109,7 +210,19 @@ def draw_chart(chart: Chart, figure: Figure) -> None:
     for axes in grid.flat[len(chart.panels) :]:
         axes.set_visible(False)
     for panel, axes in zip(chart.panels, grid.flat, strict=False):
-        _draw_panel(panel, axes)
+        bars = [each for each in panel.series if isinstance(each, Bars)]
+        styled(axes, grid="both" if not bars else "x" if bars[0].horizontal else "y")
+        for each in panel.series:
+            each.draw(axes, crowded=chart.crowded)
+        axes.autoscale_view()
+        place = {"above": ("center", "bottom", ""), "right": ("left", "center", " ")}
+        ha, va, space = place[panel.note_side]
+        for x, y, text in panel.notes:
+            axes.text(x, y, space + text, color=INK, ha=ha, va=va)
+        _set_scale(axes, "x", panel.x)
+        _set_scale(axes, "y", panel.y)
+        axes.tick_params(labelleft=True)
+        label_axes(axes, panel.x.label, panel.y.label)
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             labelled.setdefault(label, handle)
     if labelled:
@@ -122,164 +235,41 @@ def draw_chart(chart: Chart, figure: Figure) -> None:
                 handle.set_alpha(1)
 
 
-def _draw_panel(panel: Panel, axes: Axes) -> None:
-    bars = [each for each in panel.series if isinstance(each, Bars)]
-    styled(axes, grid="both" if not bars else "x" if bars[0].horizontal else "y")
-    rasterized = sum(map(_num_points, panel.series)) > _VECTORS
-    below = np.zeros(len(bars[0].places)) if bars else np.zeros(0)
-    for each in panel.series:
-        match each:
-            case Marks():
-                _draw_marks(each, axes, rasterized=rasterized)
-            case Lines():
-                axes.add_collection(
-                    LineCollection(
-                        list(each.lines),
-                        colors=each.colour,
-                        linewidths=each.width,
-                        alpha=each.opacity,
-                        rasterized=rasterized,
-                        label=each.name if each.in_legend else "",
-                    )
-                )
-            case Bars():
-                starts = below if each.starts is None else np.asarray(each.starts)
-                _draw_bars(each, starts, axes, rasterized=rasterized)
-                if each.starts is None:
-                    below = below + np.asarray(each.lengths)
-    axes.autoscale_view()
-    for x, y, text in panel.notes:
-        above = panel.note_side == "above"
-        axes.text(
-            x, y, text if above else f" {text}", color=INK, ha="center" if above else "left",
-            va="bottom" if above else "center",
-        )  # fmt: skip
-    _set_scale(axes, "x", panel.x)
-    _set_scale(axes, "y", panel.y)
-    axes.tick_params(labelleft=True)
-    label_axes(axes, panel.x.label, panel.y.label)
-
-
-def _num_points(series: Marks | Lines | Bars) -> int:
-    match series:
-        case Marks():
-            return len(series.x)
-        case Lines():
-            return sum(map(len, series.lines))
-    return len(series.places)
-
-
-def _draw_marks(marks: Marks, axes: Axes, *, rasterized: bool) -> None:
-    axes.scatter(
-        marks.x,
-        marks.y,
-        s=(_PIXEL * marks.size) ** 2,
-        marker=marks.style.marker,
-        facecolors="none" if marks.hollow else marks.style.colour,
-        edgecolors=marks.style.colour,
-        linewidths=1.5 if marks.hollow else 0,
-        alpha=marks.opacity,
-        rasterized=rasterized,
-        label=marks.name,
-    )
-
-
-def _draw_bars(bars: Bars, starts: Floats, axes: Axes, *, rasterized: bool) -> None:
-    half = bars.thickness / 2
-    corners = [
-        [(start, at - half), (start + length, at - half), (start + length, at + half),
-         (start, at + half)]
-        for start, length, at in zip(starts, bars.lengths, bars.places, strict=True)
-    ]  # fmt: skip
-    if not bars.horizontal:
-        corners = [[(x, y) for y, x in each] for each in corners]
-    axes.add_collection(
-        PolyCollection(
-            corners,
-            facecolors=bars.colour,
-            edgecolors="white",
-            linewidths=0.4 if len(corners) < 300 else 0,
-            rasterized=rasterized,
-            label=bars.name,
-        )
-    )
-
-
 def plotly_chart(chart: Chart) -> dict[str, Any]:
     """Return a chart as a plotly.js figure: its ``data`` and ``layout``."""
     data: list[dict[str, Any]] = []
-    layout: dict[str, Any] = {"hovermode": "closest", "annotations": []}
+    layout: dict[str, Any] = {"hovermode": "closest", "barmode": "overlay", "annotations": []}
     if len(chart.panels) > 1:
         layout["grid"] = {"rows": chart.rows, "columns": chart.columns, "pattern": "independent"}
     named: set[str] = set()
     for place, panel in enumerate(chart.panels):
-        suffix = "" if place == 0 else str(place + 1)
+        suffix = str(place + 1) if place else ""
         layout[f"xaxis{suffix}"] = _plotly_axis(panel.x)
         layout[f"yaxis{suffix}"] = _plotly_axis(panel.y)
         if chart.shares_y and place:
             layout[f"yaxis{suffix}"]["matches"] = "y"
-        refs = {"x": f"x{suffix}", "y": f"y{suffix}"}
         for each in panel.series:
-            trace = _plotly_trace(each) | {f"{way}axis": ref for way, ref in refs.items()}
-            if each.hover:
-                trace["hovertemplate"] = f"{each.hover}<extra></extra>"
-            else:
-                trace["hoverinfo"] = "skip"
-            trace |= {"name": each.name, "legendgroup": each.name}
-            if each.name in named or (isinstance(each, Lines) and not each.in_legend):
-                trace["showlegend"] = False
-            else:
-                named.add(each.name)
-            if isinstance(each, Bars):
-                layout["barmode"] = "stack" if each.starts is None else "overlay"
-            data.append(trace)
+            data.append(
+                each.trace(crowded=chart.crowded)
+                | {
+                    "name": each.name,
+                    "legendgroup": each.name,
+                    "xaxis": f"x{suffix}",
+                    "yaxis": f"y{suffix}",
+                    **({"customdata": typed(each.numbers, "i4")} if each.numbers else {}),
+                    **({} if each.hover else {"hoverinfo": "skip"}),
+                    "hovertemplate": each.hover and f"{each.hover}<extra></extra>",
+                    **({"showlegend": False} if each.name in named or not each.in_legend else {}),
+                }
+            )
+            named |= {each.name} if each.in_legend else set()
+        anchor = {"above": {"yanchor": "bottom"}, "right": {"xanchor": "left"}}[panel.note_side]
         layout["annotations"] += [
             {"x": x, "y": y, "text": escape_plotly_text(text), "showarrow": False,
-             "xref": refs["x"], "yref": refs["y"]}
-            | ({"yanchor": "bottom"} if panel.note_side == "above" else {"xanchor": "left"})
+             "xref": f"x{suffix}", "yref": f"y{suffix}", **anchor}
             for x, y, text in panel.notes
         ]  # fmt: skip
     return {"data": data, "layout": layout}
-
-
-def _plotly_trace(series: Marks | Lines | Bars) -> dict[str, Any]:
-    match series:
-        case Marks(style=style):
-            marker = {
-                "symbol": f"{style.symbol}-open" if series.hollow else style.symbol,
-                "size": series.size,
-                "opacity": series.opacity,
-                **({"line": {"width": 2}} if series.hollow else {}),
-            }
-            return {
-                "type": "scatter",
-                "mode": "markers",
-                "x": typed(series.x),
-                "y": typed(series.y),
-                **({"customdata": typed(series.numbers, "i4")} if len(series.numbers) else {}),
-                **({"text": list(series.texts)} if series.texts else {}),
-                **_plotly_colour("marker", marker, style.colour),
-            }
-        case Lines():
-            return {
-                "type": "scatter",
-                "mode": "lines",
-                "x": typed(_with_gaps([line[:, 0] for line in series.lines])),
-                "y": typed(_with_gaps([line[:, 1] for line in series.lines])),
-                "opacity": series.opacity,
-                **_plotly_colour("line", {"width": series.width}, series.colour),
-            }
-    along, across = ("x", "y") if series.horizontal else ("y", "x")
-    return {
-        "type": "bar",
-        "orientation": "h" if series.horizontal else "v",
-        along: list(series.lengths),
-        across: list(series.places),
-        "width": series.thickness,
-        **({} if series.starts is None else {"base": typed(series.starts)}),
-        **({"customdata": typed(series.numbers, "i4")} if len(series.numbers) else {}),
-        "marker": {"color": series.colour},
-    }
 
 
 def _plotly_colour(part: str, settings: dict[str, Any], colour: str) -> dict[str, Any]:
@@ -287,13 +277,6 @@ def _plotly_colour(part: str, settings: dict[str, Any], colour: str) -> dict[str
     if colour == INK:
         return {part: settings, "meta": "ink"}
     return {part: settings | {"color": colour}}
-
-
-def _with_gaps(lines: Sequence[Floats]) -> Floats:
-    """Join lines into one array with a NaN between two, which plotly.js draws as a gap."""
-    if not lines:
-        return np.empty(0)
-    return np.concatenate([part for line in lines for part in (line, [np.nan])])[:-1]
 
 
 def styled(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> Axes:

@@ -56,18 +56,18 @@ class History(Plot):
                 if chosen:
                     marks.append(
                         Marks(
-                            style.word if feasible else f"{style.word}, not feasible",
-                            style,
-                            self._times[chosen],
-                            record.values[chosen],
-                            self.mark_size,
+                            name=style.word if feasible else f"{style.word}, not feasible",
+                            style=style,
+                            x=self._times[chosen],
+                            y=record.values[chosen],
                             hollow=not feasible,
                             hover="%{text}",
                             texts=[self._hover_text(index) for index in chosen],
                         )
                     )
-        best = Lines("best so far", [self._best_line()], INK, 2)
-        return Chart([Panel(Axis(self._unit.label), record.value_axis, [*marks, best])])
+        best = Lines(name="best so far", lines=[self._best_line()], colour=INK, width=2)
+        panel = Panel(Axis(self._unit.label), record.value_axis, [*marks, best])
+        return Chart([panel], self.crowded)
 
     def _chosen(self, indices: list[int], *, feasible: bool) -> list[int]:
         return [i for i in indices if self._drawn[i] and self.record.feasible[i] == feasible]

@@ -88,11 +88,20 @@ class Importances(Plot):
         panel = Panel(
             Axis("share of the variance", high=1.12 * max(shares), fixed=True, percent=True),
             options_axis("", list(reversed(names))),
-            [Bars("", _COLOUR, range(last, -1, -1), shares, [0.0] * len(names), horizontal=True)],
+            [
+                Bars(
+                    name="",
+                    colour=_COLOUR,
+                    places=range(last, -1, -1),
+                    starts=[0.0] * len(names),
+                    lengths=shares,
+                    horizontal=True,
+                )
+            ],
             notes=[(share, last - place, f"{share:.0%}") for place, share in enumerate(shares)],
             note_side="right",
         )
-        return Chart([panel])
+        return Chart([panel], self.crowded)
 
 
 def importance_shares(record: SweepRecord) -> ImportanceShares:

@@ -49,23 +49,30 @@ class LearningCurves(Plot):
             lines = [self._line(index) for index in reported]
             ends = np.array([line[-1] for line in lines]).reshape(-1, 2)
             series.append(
-                Lines(style.word, lines, style.colour, 1, opacity=opacity, in_legend=False)
+                Lines(
+                    name=style.word,
+                    in_legend=False,
+                    lines=lines,
+                    colour=style.colour,
+                    width=1,
+                    opacity=opacity,
+                )
             )
             series.append(
                 Marks(
-                    style.word,
-                    style,
-                    ends[:, 0],
-                    ends[:, 1],
-                    self.mark_size,
+                    name=style.word,
+                    style=style,
+                    x=ends[:, 0],
+                    y=ends[:, 1],
                     hover=f"trial %{{customdata}}, {style.word}<br>iteration %{{x}}: %{{y}}",
                     numbers=[self.record.trials[index].number for index in reported],
                 )
             )
         if self._best is not None:
             hover = "best trial<br>iteration %{x}: %{y}"
-            series.append(Lines("best trial", [self._line(self._best)], INK, 3, hover=hover))
-        return Chart([Panel(Axis("iteration"), self._axis, series)])
+            best = [self._line(self._best)]
+            series.append(Lines(name="best trial", hover=hover, lines=best, colour=INK, width=3))
+        return Chart([Panel(Axis("iteration"), self._axis, series)], self.crowded)
 
     def _line(self, index: int) -> Any:
         """Return the finite points of a trial, one per row."""

@@ -16,6 +16,7 @@ from tune_tf.report.plots.chart import Chart, draw_chart, plotly_chart
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.sweep_record import SweepRecord
 
+_FEW = 300  # trials
 _WIDTH = 1200
 _DPI = 100
 
@@ -37,8 +38,8 @@ class Plot(abc.ABC):
 
     def __init__(self, record: SweepRecord) -> None:
         self.record = record
-        #: Diameter of the mark of a trial in pixels.
-        self.mark_size = 8 if len(record.trials) < 500 else 5
+        #: Whether there are so many trials that marks are small.
+        self.crowded = len(record.trials) > _FEW
 
     @property
     @abc.abstractmethod

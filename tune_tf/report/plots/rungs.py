@@ -59,20 +59,30 @@ class RungsPlot(Plot):
                 for rung, end in zip(self._rungs, ends, strict=True)
             ]
             parts.append((STYLES[outcome].word, STYLES[outcome].colour, counts))
-        places = range(len(self._rungs))
-        bars = [
-            Bars(name, colour, places, counts, None, horizontal=False, hover=f"%{{y}} {name}")
-            for name, colour, counts in parts
-            if any(counts)
-        ]
-        totals = [int((iterations >= rung).sum()) for rung in self._rungs]
+        bars = []
+        totals = [0] * len(self._rungs)
+        for name, colour, counts in parts:
+            if any(counts):
+                bars.append(
+                    Bars(
+                        name=name,
+                        hover=f"%{{customdata}} {name}",
+                        numbers=counts,
+                        colour=colour,
+                        places=range(len(counts)),
+                        starts=totals,
+                        lengths=counts,
+                        horizontal=False,
+                    )
+                )
+                totals = [total + count for total, count in zip(totals, counts, strict=True)]
         panel = Panel(
             options_axis("rung (iterations)", [str(rung) for rung in self._rungs]),
             Axis("trials that reached it", high=1.1 * max(totals), fixed=True),
             bars,
             notes=[(place, total, f"{total:,}") for place, total in enumerate(totals)],
         )
-        return Chart([panel])
+        return Chart([panel], self.crowded)
 
 
 def rungs_of(settings: SchedulerSettings) -> tuple[int, ...]:

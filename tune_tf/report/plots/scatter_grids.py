@@ -58,12 +58,12 @@ class Slices(Plot):
         for place, axis in enumerate(self._axes):
             joint = ": " if axis.options is not None else "<br>%{x}: "
             marks = [
-                *_by_outcome(self, axis.jittered, record.values, f"{joint}%{{y}}"),
+                *_by_outcome(record, axis.jittered, record.values, f"{joint}%{{y}}"),
                 _rings("best trial", axis.jittered, record.values, best),
             ]
             label = "" if place % _COLUMNS else record.objective.metric
             panels.append(Panel(axis, replace(record.value_axis, label=label), marks))
-        return Chart(panels, min(_COLUMNS, len(panels)), shares_y=True)
+        return Chart(panels, self.crowded, min(_COLUMNS, len(panels)), shares_y=True)
 
 
 class ParetoFront(Plot):
@@ -104,24 +104,27 @@ class ParetoFront(Plot):
         for pair in self._pairs:
             x, y = (metric_axis(label_objective(it), self.record.values_of(it)) for it in pair)
             marks = [
-                *_by_outcome(self, x.values, y.values, "<br>%{x}, %{y}"),
+                *_by_outcome(self.record, x.values, y.values, "<br>%{x}, %{y}"),
                 _rings("Pareto front", x.values, y.values, self._front),
             ]
             panels.append(Panel(x, y, marks))
-        return Chart(panels, min(_COLUMNS, len(panels)))
+        return Chart(panels, self.crowded, min(_COLUMNS, len(panels)))
 
 
-def _by_outcome(plot: Plot, x: Floats, y: Floats, hover: str) -> Iterator[Marks]:
+def _by_outcome(record: SweepRecord, x: Floats, y: Floats, hover: str) -> Iterator[Marks]:
     """Yield the marks of all trials; ``hover`` follows the number of the trial."""
-    record = plot.record
     for outcome, indices in record.groups:
         style = STYLES[outcome]
         numbers = [record.trials[index].number for index in indices]
         yield Marks(
-            style.word, style, x[indices], y[indices], plot.mark_size,
-            hover=f"trial %{{customdata}}{hover}", numbers=numbers,
-        )  # fmt: skip
+            name=style.word,
+            hover=f"trial %{{customdata}}{hover}",
+            numbers=numbers,
+            style=style,
+            x=x[indices],
+            y=y[indices],
+        )
 
 
 def _rings(name: str, x: Floats, y: Floats, indices: Sequence[int]) -> Marks:
-    return Marks(name, _RING, x[indices], y[indices], 14, opacity=1, hollow=True)
+    return Marks(name=name, style=_RING, x=x[indices], y=y[indices], size=14, hollow=True)

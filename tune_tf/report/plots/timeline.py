@@ -59,20 +59,19 @@ class Timeline(Plot):
         slots = replace(
             options_axis("", names), low=len(names) - 0.4, high=-0.6
         )  # the first on top
-        return Chart([Panel(Axis(self._unit.label), slots, bars)])
+        return Chart([Panel(Axis(self._unit.label), slots, bars)], self.crowded)
 
     def _bars_of(self, style: OutcomeStyle, trials: set[int]) -> Bars:
         """Return the bars of trials, given by index."""
         bars = [bar for bar in self._bars if bar.trial in trials]
         start, unit = self.record.start_s, self._unit
         return Bars(
-            style.word,
-            style.colour,
-            [bar.slot for bar in bars],
-            [(bar.segment.end_s - bar.segment.start_s) / unit.seconds for bar in bars],
-            [(bar.segment.start_s - start) / unit.seconds for bar in bars],
+            name=style.word,
+            colour=style.colour,
+            places=[bar.slot for bar in bars],
+            starts=[(bar.segment.start_s - start) / unit.seconds for bar in bars],
+            lengths=[(bar.segment.end_s - bar.segment.start_s) / unit.seconds for bar in bars],
             horizontal=True,
-            thickness=0.8,
             hover=f"trial %{{customdata}}, {style.word}<br>"
             f"%{{base:.3~f}} + %{{x:.3~f}} {unit.name}",
             numbers=[self.record.trials[bar.trial].number for bar in bars],
