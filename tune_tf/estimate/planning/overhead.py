@@ -3,7 +3,6 @@
 import json
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,30 +53,37 @@ def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Meas
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sweep.yaml").write_text(config.to_yaml())
-        reports: dict[int, list[tuple[int, float]]] = {}
+        begun_s, metric = time.time(), trace.objective.metric
+        lines: dict[int, list[dict[str, Any]]] = {trial.number: [] for trial in trace.trials}
         for event in trace.events:
-            reports.setdefault(event.trial, []).append((event.iteration, event.value))
-        metric = trace.objective.metric
-        begun_s = time.time()
+            since_s = event.iteration * iteration_s
+            # As in Tune's result.json.
+            line = {
+                metric: event.value,
+                **{f"metric_{number}": event.value for number in range(_METRICS)},
+                "training_iteration": event.iteration,
+                "timestamp": int(begun_s + since_s),
+                "time_total_s": since_s,
+                "time_since_restore": since_s,
+                "pid": 1,
+                "hostname": "here",
+            }
+            lines[event.trial].append(line)
         trials = []
         for trial in trace.trials:
-            reported = reports.get(trial.number, [])
+            reported = [line | {"config": dict(trial.config)} for line in lines[trial.number]]
             path = folder / f"trial_{trial.number:05d}"
             path.mkdir()
-            lines = (
-                json.dumps(_line(trial.config, metric, iteration, value, begun_s, iteration_s))
-                for iteration, value in reported
-            )
-            (path / "result.json").write_text("".join(f"{line}\n" for line in lines))
-            done = bool(reported) and reported[-1][0] >= trace.max_t
+            (path / "result.json").write_text("".join(f"{json.dumps(it)}\n" for it in reported))
+            iterations = reported[-1]["training_iteration"] if reported else 0
             trials.append(
                 TrialResult(
                     trial_id=f"{trial.number:08d}",
                     number=trial.number,
                     config=trial.config,
-                    outcome=Outcome.COMPLETED if done else Outcome.PRUNED,
-                    iterations=reported[-1][0] if reported else 0,
-                    metrics={metric: reported[-1][1]} if reported else {},
+                    outcome=Outcome.COMPLETED if iterations >= trace.max_t else Outcome.PRUNED,
+                    iterations=iterations,
+                    metrics={metric: reported[-1][metric]} if reported else {},
                 )
             )
         result = SweepResult(folder.name, folder, config, folder, tuple(trials))
@@ -85,25 +91,3 @@ def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Meas
         files = write(result, folder / "report")
         took = time.perf_counter() - begun
         return MeasuredOverhead(took, sum(path.stat().st_size for path in files.values()))
-
-
-def _line(
-    config: Mapping[str, Any],
-    metric: str,
-    iteration: int,
-    value: float,
-    begun_s: float,
-    iteration_s: float,
-) -> dict[str, Any]:
-    """Return the line of an iteration in Tune's ``result.json``."""
-    return {
-        metric: value,
-        **{f"metric_{number}": value for number in range(_METRICS)},
-        "training_iteration": iteration,
-        "timestamp": int(begun_s + iteration * iteration_s),
-        "time_total_s": iteration * iteration_s,
-        "time_since_restore": iteration * iteration_s,
-        "pid": 1,
-        "hostname": "here",
-        "config": dict(config),
-    }

@@ -15,14 +15,11 @@ _GAP = 1.5  # iterations between two reports of a trial above which it must have
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a sweep; None for no limit.
+    """Limits of a sweep; ``max_epochs`` and ``max_trial_s`` apply to all trials together."""
 
-    ``max_epochs`` and ``max_trial_s`` apply to all trials together.
-    """
-
-    max_wall_s: float | None = None
-    max_epochs: float | None = None
-    max_trial_s: float | None = None
+    max_wall_s: float = math.inf
+    max_epochs: float = math.inf
+    max_trial_s: float = math.inf
 
     @classmethod
     def of(
@@ -42,9 +39,9 @@ class Limits:
             if limit is not None and each
         ]
         return cls(
-            max_wall_s=None if time_s is None else max(0.0, time_s - begun_s),
-            max_epochs=budget.epochs,
-            max_trial_s=min(hours) * 3600 if hours else None,
+            max_wall_s=math.inf if time_s is None else max(0.0, time_s - begun_s),
+            max_epochs=math.inf if budget.epochs is None else budget.epochs,
+            max_trial_s=3600 * min(hours, default=math.inf),
         )
 
 
@@ -164,36 +161,19 @@ def simulate_slots(
         if cost.structure is None or cost.structure not in known:
             before += cost.trace_s
             known.append(cost.structure)
-        allowed = _allowed(limits, begin, before, cost.epoch_s, epochs, trial_s)
-        if allowed is not None and allowed < 0:
-            heapq.heappush(free, (begin, slot))
+        seconds = min(limits.max_wall_s - begin, limits.max_trial_s - trial_s)
+        left = limits.max_epochs - epochs
+        if min(seconds, left) <= 0:
             break
-        done = segment.epochs if allowed is None else min(segment.epochs, allowed)
+        done = int(min(segment.epochs, left, max(0.0, (seconds - before) / cost.epoch_s)))
         took = before + done * cost.epoch_s
-        if done < segment.epochs and limits.max_wall_s is not None:
+        if done < segment.epochs and limits.max_wall_s < math.inf:
             took = max(took, min(limits.max_wall_s - begin, took + cost.epoch_s))
         trials.add(segment.trial)
         epochs += done
         trial_s += took
         wall_s = max(wall_s, begin + took)
         heapq.heappush(free, (begin + took, slot))
-        if done < segment.epochs and begin + took < (limits.max_wall_s or math.inf):
+        if done < segment.epochs and begin + took < limits.max_wall_s:
             break  # a limit on all trials together was reached
     return SweepUsage(len(trials), epochs, wall_s, trial_s, max(len(it) for it in programs))
-
-
-def _allowed(
-    limits: Limits, begin: float, before: float, epoch_s: float, epochs: int, trial_s: float
-) -> int | None:
-    """Return how many iterations the limits leave a segment; negative if it cannot start."""
-    rooms = []
-    if limits.max_wall_s is not None:
-        left = limits.max_wall_s - begin
-        rooms.append(-1.0 if left <= 0 else max(0.0, (left - before) / epoch_s))
-    if limits.max_trial_s is not None:
-        left = limits.max_trial_s - trial_s
-        rooms.append(-1.0 if left <= 0 else max(0.0, (left - before) / epoch_s))
-    if limits.max_epochs is not None:
-        left = limits.max_epochs - epochs
-        rooms.append(-1.0 if left <= 0 else left)
-    return int(min(rooms)) if rooms and min(rooms) >= 0 else (-1 if rooms else None)

@@ -44,32 +44,6 @@ class Effort:
     max_batches: int = 200
 
 
-@dataclass(frozen=True)
-class Subject:
-    """Workload and config to measure, with the loop and the seed to train with."""
-
-    workload: Workload
-    config: Mapping[str, Any]
-    loop: Any
-    seed: int
-
-    @property
-    def batch_size(self) -> int:
-        """Rows of a global batch."""
-        return self.workload.global_batch_size(self.config)
-
-    def made(
-        self,
-        sample: ScalingSample,
-        parallelism: Parallelism,
-        resources: TrialResources,
-        **how: bool,
-    ) -> TrainableClass:
-        """Return a Trainable class for a sample of the workload."""
-        part = sample_workload(self.workload, sample, **how)
-        return trainable(part, parallelism, resources=resources, loop=self.loop, seed=self.seed)
-
-
 @dataclass
 class _Running:
     candidate: ScalingCandidate
@@ -80,18 +54,26 @@ class _Running:
     rounds: list[EpochTimings] = field(default_factory=list)
 
 
+@dataclass
 class ScalingBenchmark:
-    """Benchmark of candidates in interleaved rounds."""
+    """Benchmark of candidates in interleaved rounds.
 
-    def __init__(self, subject: Subject, effort: Effort, on_progress: ProgressCallback) -> None:
-        self._subject = subject
-        self._effort = effort
-        self._on_progress = on_progress
-        self._done = 0
-        self._all = 1
-        self._max_batches: int | None = None
-        #: Rows of the workload's training data.
-        self.total_rows = 0
+    Args:
+        config: The config to train.
+        loop: The loop of an epoch, as in the sweep file.
+        total_rows: Rows of the workload's training data, once measured.
+    """
+
+    workload: Workload
+    config: dict[str, Any]
+    loop: Any
+    seed: int
+    effort: Effort
+    on_progress: ProgressCallback
+    total_rows: int = field(default=0, init=False)
+    _max_batches: int | None = field(default=None, init=False)
+    _done: int = field(default=0, init=False)
+    _all: int = field(default=1, init=False)
 
     def measure(
         self, candidates: Sequence[ScalingCandidate], *, profile: bool = False
@@ -109,7 +91,7 @@ class ScalingBenchmark:
             TuneTfError: The reference cannot be measured.
         """
         reference, *others = candidates
-        self._done, self._all = 0, len(candidates) * (1 + self._effort.rounds) + 1
+        self._done, self._all = 0, len(candidates) * (1 + self.effort.rounds) + 1
         found: dict[ScalingCandidate, Measurement] = {}
         try:
             first = self._started(reference)
@@ -133,8 +115,8 @@ class ScalingBenchmark:
     def _profile(self, first: _Running) -> dict[str, bytes]:
         self._say("profiling a few batches", 0)
         sample = ScalingSample(first.batch_size, first.batch_size * _PROFILED_BATCHES, 1.0)
-        made = self._subject.made(sample, first.candidate.parallelism, first.candidate.resources)
-        files: dict[str, bytes] = first.process.call("profile", made, dict(self._subject.config))
+        made = self._made(sample, first.candidate.parallelism, first.candidate.resources)
+        files: dict[str, bytes] = first.process.call("profile", made, self.config)
         return files
 
     def _wave(
@@ -171,7 +153,7 @@ class ScalingBenchmark:
         found: dict[ScalingCandidate, Measurement],
     ) -> None:
         """Train in turn; round 0 brings all to the same state. Errors of ``first`` are raised."""
-        for number in range(1 + self._effort.rounds):
+        for number in range(1 + self.effort.rounds):
             # Alternate the direction, so that no candidate always follows the same one.
             for each in measured[:: -1 if number and number % 2 == 0 else 1]:
                 if each.candidate in found:
@@ -179,7 +161,7 @@ class ScalingBenchmark:
                 if number:
                     self._say(f"round {number}: {each.candidate.label}")
                 try:
-                    took = each.process.call("train", self._effort.round_s if number else 0.0)
+                    took = each.process.call("train", self.effort.round_s if number else 0.0)
                 except (TuneTfError, ray.exceptions.RayError) as error:
                     if each is first:
                         raise
@@ -190,14 +172,14 @@ class ScalingBenchmark:
     def _started(self, candidate: ScalingCandidate) -> _Running:
         """Start a candidate; the first one also decides on how many rows all are measured."""
         self._say(f"starting {candidate.label} ({candidate.family})")
-        subject, round_s = self._subject, self._effort.round_s
-        config = dict(subject.config)
-        batch_size = round(subject.batch_size * candidate.batch_scale)
+        config, round_s = self.config, self.effort.round_s
+        own_batch_size = self.workload.global_batch_size(config)
+        batch_size = round(own_batch_size * candidate.batch_scale)
         notes = notes_path()
 
         def made(max_rows: int, notes: str | None = None) -> TrainableClass:
             sample = ScalingSample(batch_size, max_rows, candidate.data_fraction, notes)
-            return subject.made(sample, candidate.parallelism, candidate.resources)
+            return self._made(sample, candidate.parallelism, candidate.resources)
 
         begun = time.perf_counter()
         few = made(batch_size * _FEWEST_BATCHES)
@@ -208,9 +190,9 @@ class ScalingBenchmark:
                 begun += max(epoch_s, round_s / 4)
                 # As many batches as train in about two rounds.
                 fitting = int(2 * round_s / max(epoch_s / _FEWEST_BATCHES, 1e-6))
-                most = min(self._effort.max_batches, fitting)
+                most = min(self.effort.max_batches, fitting)
                 self._max_batches = max(_FEWEST_BATCHES, most)
-            process.call("begin", made(subject.batch_size * self._max_batches, notes), config)
+            process.call("begin", made(own_batch_size * self._max_batches, notes), config)
             process.call("train")
             start_s = time.perf_counter() - begun
             usage = process.call("usage")
@@ -225,26 +207,38 @@ class ScalingBenchmark:
     ) -> dict[tuple[int, int], float]:
         """Return seconds per epoch without a model, by batch size and rows of a replica."""
         self._say("the loop without a model")
-        if self._subject.loop != "graph":
+        if self.loop != "graph":
             return {}
         seconds: dict[tuple[int, int], float] = {}
         for each in found:
             part = _part(each)
             if each.error or part in seconds:
                 continue
-            made = self._subject.made(
+            made = self._made(
                 ScalingSample(part[0], part[1], 1.0),
                 Mirrored(),
                 first.candidate.resources,
                 input_only=True,
             )
             seconds[part] = first.process.call(
-                "time_other", made, dict(self._subject.config), self._effort.round_s / 2
+                "time_other", made, self.config, self.effort.round_s / 2
             )
         return seconds
 
+    def _made(
+        self,
+        sample: ScalingSample,
+        parallelism: Parallelism,
+        resources: TrialResources,
+        *,
+        input_only: bool = False,
+    ) -> TrainableClass:
+        """Return a Trainable class for a sample of the workload."""
+        part = sample_workload(self.workload, sample, input_only=input_only)
+        return trainable(part, parallelism, resources=resources, loop=self.loop, seed=self.seed)
+
     def _say(self, what: str, steps: int = 1) -> None:
-        self._on_progress(what, min(1.0, self._done / self._all))
+        self.on_progress(what, min(1.0, self._done / self._all))
         self._done += steps
 
 

@@ -15,7 +15,7 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.estimate.extreme_configs import middle_config
 from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.estimate.scaling.advice import Advice, advise
-from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark, Subject
+from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark
 from tune_tf.estimate.scaling.candidates import Measurement, candidates
 from tune_tf.estimate.scaling.table import how_measured
 from tune_tf.sweep.cluster import cluster
@@ -126,9 +126,7 @@ def scale_workload(
             loop=config.loop,
             quick=quick,
         )
-        rounds = ScalingBenchmark(
-            Subject(workload, values, config.loop, config.seed), effort, on_progress
-        )
+        rounds = ScalingBenchmark(workload, values, config.loop, config.seed, effort, on_progress)
         measurements, files = rounds.measure(tried, profile=profile)
     return Scaling(
         name=config.name,
