@@ -5,7 +5,6 @@ import statistics
 from pathlib import Path
 
 from tune_tf.estimate.planning.measured_sweep import MeasuredSweep
-from tune_tf.estimate.planning.model_profiles import ModelProfile
 from tune_tf.forecast import Forecast, ModelForecast, Range
 
 # In process start times; the logging process starts before the last trial ends.
@@ -74,38 +73,28 @@ def _closing_s(sweep: MeasuredSweep) -> Range:
 
 
 def _models(sweep: MeasuredSweep) -> tuple[ModelForecast, ...]:
+    measured, profiles = sweep.measured, sweep.profiles
     found = []
-    for index, (profile, timings) in enumerate(
-        zip(sweep.trained, sweep.measured.timings, strict=True)
-    ):
-        memory = sweep.measured.fresh.get(index)
-        seconds = [sweep.measured.scale * each for timing in timings for each in timing.epochs_s]
-        later = [
-            timing for place, timing in enumerate(timings) if place % len(sweep.trained) != index
-        ]
+    for index, (profile, timings) in enumerate(zip(sweep.trained, measured.timings, strict=True)):
+        label = "smallest" if profile == profiles.smallest else f"random {index}"
+        memory = measured.fresh.get(index)
+        seconds = [each for timing in timings for each in timing.epochs_s]
         first_s = statistics.median(timing.first_s for timing in timings)
+        later = measured.later_timings(index) or timings
         found.append(
             ModelForecast(
-                label=_label(sweep, profile, index),
+                label="largest" if profile == profiles.largest else label,
                 config=profile.config,
                 num_parameters=profile.num_parameters,
                 checkpoint_bytes=max(timing.checkpoint_bytes for timing in timings),
-                memory_bytes=None
-                if memory is None
-                else memory.host_bytes + sweep.measured.left_out_bytes,
-                gpu_memory_bytes=None if memory is None else memory.gpu_bytes,
-                epoch_s=Range.of(seconds),
-                trace_s=max(0.0, first_s - statistics.median(seconds) / sweep.measured.scale),
-                start_s=statistics.median(timing.start_s for timing in later or timings),
+                memory_bytes=memory.host_bytes + measured.left_out_bytes if memory else None,
+                gpu_memory_bytes=memory.gpu_bytes if memory else None,
+                epoch_s=Range.of(seconds).times(measured.scale),
+                trace_s=max(0.0, first_s - statistics.median(seconds)),
+                start_s=statistics.median(timing.start_s for timing in later),
             )
         )
     return tuple(found)
-
-
-def _label(sweep: MeasuredSweep, profile: ModelProfile, index: int) -> str:
-    if profile == sweep.profiles.largest:
-        return "largest"
-    return "smallest" if profile == sweep.profiles.smallest else f"random {index}"
 
 
 def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:

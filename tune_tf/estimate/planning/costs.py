@@ -90,32 +90,17 @@ def fit_costs(
         measured.scale * float(np.mean([timing.epoch_s for timing in timings]))
         for timings in measured.timings
     ]
-    # Exclude the first timing of each process, which includes the start of the process.
-    later = [timing for place, timing in _timings(measured) if not place]
-    starts = [
-        timing.start_s + timing.save_s for timing in later or [t for _, t in _timings(measured)]
-    ]
-    traces = [
-        max(0.0, timing.first_s - timing.epoch_s)
-        for timing in (timing for timings in measured.timings for timing in timings)
-    ]
+    every = [timing for timings in measured.timings for timing in timings]
+    later = [
+        timing for index in range(len(trained)) for timing in measured.later_timings(index)
+    ] or every
     return TrialCosts(
         profiles,
         _weights([_features(each) for each in trained], seconds),
-        start_s=float(np.median(starts)),
-        trace_s=float(np.median(traces)),
+        start_s=float(np.median([timing.start_s + timing.save_s for timing in later])),
+        trace_s=float(np.median([max(0.0, it.first_s - it.epoch_s) for it in every])),
         process_s=process_s,
     )
-
-
-def _timings(measured: TrialMeasurements) -> list[tuple[bool, Any]]:
-    """Return all timings, each with whether it was the first of its process."""
-    num = len(measured.timings)
-    return [
-        (index == place % num, timing)
-        for index, timings in enumerate(measured.timings)
-        for place, timing in enumerate(timings)
-    ]
 
 
 def _features(profile: ModelProfile) -> tuple[float, float]:

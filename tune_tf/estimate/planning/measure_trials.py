@@ -79,6 +79,11 @@ class TrialMeasurements:
         """Ratio of the time of an iteration on all rows to that of a measured one."""
         return self.total_rows / self.num_rows if self.num_rows else 1.0
 
+    def later_timings(self, index: int) -> list[TrialTiming]:
+        """Return the timings of a config, without those that include the start of a process."""
+        first = range(index, self.num_slots, len(self.timings))
+        return [it for place, it in enumerate(self.timings[index]) if place not in first]
+
 
 def num_affordable_slots(num_slots: int, available_bytes: float | None = None) -> int:
     """Return how many concurrent processes fit into this machine's memory."""
