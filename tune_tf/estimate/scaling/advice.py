@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
+from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate, scaling_curves
 
 EFFICIENT = 0.7
 """Least efficiency at which more devices are recommended."""
@@ -37,7 +37,11 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
         f"One replica on one {device} trains {reference.rows_per_s:,.0f} rows a second "
         f"in batches of {reference.batch_size}."
     ]
-    sentences += _of_families(spread, device)
+    sentences += [
+        f"{family.capitalize()}: {_of_family(members[1:], device)}."
+        for (dimension, family), members in scaling_curves(measurements).items()
+        if dimension == "devices"
+    ]
     if not on_gpus and spread:
         sentences.append(
             "There is no GPU here: replicas, workers and threads share the machine's cores, and "
@@ -80,16 +84,6 @@ def _pays(measurement: Measurement) -> bool:
 def _is_clear(ratio: float, measurement: Measurement) -> bool:
     """Return whether a gain exceeds a small threshold and the spread of the rounds."""
     return ratio > 1 + max(_CLEAR, measurement.doubt / measurement.speed_up)
-
-
-def _of_families(spread: Sequence[Measurement], device: str) -> list[str]:
-    families: dict[str, list[Measurement]] = {}
-    for each in spread:
-        families.setdefault(each.candidate.family, []).append(each)
-    return [
-        f"{family.capitalize()}: {_of_family(members, device)}."
-        for family, members in families.items()
-    ]
 
 
 def _of_family(members: Sequence[Measurement], device: str) -> str:

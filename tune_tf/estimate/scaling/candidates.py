@@ -120,6 +120,12 @@ class Measurement:
         """Speed-up divided by the number of devices."""
         return self.speed_up / self.candidate.num_devices
 
+    def position(self, dimension: Dimension) -> int:
+        """Return the number of devices, rows of a batch or rows of data."""
+        if dimension == "devices":
+            return self.candidate.num_devices
+        return self.batch_size if dimension == "batch" else self.num_rows
+
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data."""
         candidate = self.candidate
@@ -147,6 +153,27 @@ class Measurement:
             "other_cores": self.other_cores,
             "input_share": self.input_share,
         }
+
+
+ScalingCurves = dict[tuple[Dimension, str], list[Measurement]]
+
+
+def scaling_curves(measurements: Sequence[Measurement]) -> ScalingCurves:
+    """Return the successful measurements by dimension and family, each curve with the reference.
+
+    Batch sizes and amounts of data, which may have no measurement besides the reference, have the
+    family "".
+    """
+    reference, *others = measurements
+    curves: ScalingCurves = {}
+    for each in others:
+        if not each.error:
+            dimension = each.candidate.dimension
+            family = each.candidate.family if dimension == "devices" else ""
+            curves.setdefault((dimension, family), [reference]).append(each)
+    curves.setdefault(("batch", ""), [reference])
+    curves.setdefault(("data", ""), [reference])
+    return curves
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
-from tune_tf.estimate.scaling.candidates import Measurement
+from tune_tf.estimate.scaling.candidates import Measurement, scaling_curves
 from tune_tf.estimate.scaling.picture import ScalingPicture
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.estimate.scaling.table import HEADERS, table_of
@@ -132,7 +132,11 @@ def _record(
             STOP_REASON_TAG: Outcome.COMPLETED.value,
             DESCRIPTION_TAG: truncate(note, MAX_TAG_LENGTH),
         },
-        reports=_reports(scaling.measurements, now_ms),
+        reports=[
+            Report(each.position(dimension), now_ms, _metrics(dimension, family, each), once=False)
+            for (dimension, family), members in scaling_curves(scaling.measurements).items()
+            for each in members
+        ],
         files={name: str(path) for name, path in files.items()},
         status=Outcome.COMPLETED.mlflow,
         end_ms=now_ms,
@@ -141,29 +145,7 @@ def _record(
     return runs.run_ids[PARENT]
 
 
-def _reports(measurements: tuple[Measurement, ...], now_ms: int) -> list[Report]:
-    reference, *others = measurements
-    curves = {"batch": [reference], "data": [reference]}
-    for each in others:
-        if not each.error:
-            candidate = each.candidate
-            on_devices = candidate.dimension == "devices"
-            prefix = f"devices/{candidate.family}" if on_devices else candidate.dimension
-            curves.setdefault(prefix, [reference]).append(each)
-    return [
-        Report(_step(prefix, each), now_ms, _metrics(prefix, each), once=False)
-        for prefix, members in curves.items()
-        for each in members
-    ]
-
-
-def _step(prefix: str, measurement: Measurement) -> int:
-    if prefix == "batch":
-        return measurement.batch_size
-    return measurement.num_rows if prefix == "data" else measurement.candidate.num_devices
-
-
-def _metrics(prefix: str, measurement: Measurement) -> dict[str, float]:
+def _metrics(dimension: str, family: str, measurement: Measurement) -> dict[str, float]:
     values = {
         "rows_per_s": measurement.rows_per_s,
         "speed_up": measurement.speed_up,
@@ -171,9 +153,9 @@ def _metrics(prefix: str, measurement: Measurement) -> dict[str, float]:
         "gpu_memory_bytes": measurement.gpu_memory_bytes,
         "busy_cores": measurement.busy_cores,
         "input_share": measurement.input_share,
+        "efficiency": measurement.efficiency if dimension == "devices" else None,
     }
-    if prefix.startswith("devices"):
-        values["efficiency"] = measurement.efficiency
+    prefix = f"{dimension}/{family}" if family else dimension
     return {
         mlflow_key(f"{prefix}/{name}"): float(value)
         for name, value in values.items()
