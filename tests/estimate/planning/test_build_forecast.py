@@ -5,10 +5,9 @@ from measured_trials import PROFILES, SPACE, profiles_of, timings_of
 
 from tune_tf.config import SweepConfig
 from tune_tf.estimate.planning.build_forecast import build_forecast
-from tune_tf.estimate.planning.costs import fit_costs
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
-from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredSweep
-from tune_tf.estimate.planning.overhead import MeasuredOverhead
+from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredOverhead, MeasuredSweep
+from tune_tf.estimate.planning.schedule_model import fit_costs
 from tune_tf.estimate.planning.simulated import simulate_sweeps
 from tune_tf.estimate.sample_process import PeakMemory
 from tune_tf.resources import TrialResources

@@ -77,7 +77,7 @@ def _print(scaling: "Scaling", kept: "ScalingFiles", console: "Console") -> None
     from rich.table import Table
     from rich.text import Text
 
-    from tune_tf.estimate.scaling.table import HEADERS, NARROW, table_of
+    from tune_tf.estimate.scaling.scaling_report import HEADERS, NARROW, table_of
 
     console.print(
         f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",

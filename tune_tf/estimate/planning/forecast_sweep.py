@@ -1,5 +1,6 @@
 """Forecast of a sweep from its settings."""
 
+import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,29 +12,36 @@ import ray
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.estimate.planning.build_forecast import build_forecast
-from tune_tf.estimate.planning.costs import fit_costs
 from tune_tf.estimate.planning.measure_trials import (
     TrialMeasurements,
     measure_trials,
     num_affordable_slots,
 )
-from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredSweep, measure_busy_cores
+from tune_tf.estimate.planning.measured_sweep import (
+    Machine,
+    MeasuredOverhead,
+    MeasuredSweep,
+    measure_busy_cores,
+)
 from tune_tf.estimate.planning.model_profiles import (
     ModelProfile,
     ModelProfiles,
     config_text,
     profile_workload_models,
 )
-from tune_tf.estimate.planning.overhead import start_store_creation, time_report
+from tune_tf.estimate.planning.schedule_model import fit_costs
 from tune_tf.estimate.planning.simulated import simulate_sweeps
 from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.forecast import Forecast, settings_digest
+from tune_tf.outcome import Outcome
+from tune_tf.simulation import Trace
 from tune_tf.sweep.builders import make_scheduler
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
 
 _MOST_SLOTS = 16
 _NUM_SEEDS = 5
+_METRICS = 8  # typical number of metrics per result besides the objective
 
 
 def forecast_sweep(
@@ -74,7 +82,8 @@ def forecast_sweep(
             num_slots = num_affordable_slots(num_slots)
         chosen = _profiles_to_train(profiles)
         # The store is created while the processes start, as in a sweep.
-        store = None if config.mlflow is None else start_store_creation()
+        creation = ray.remote(num_cpus=0, max_retries=0)(_open_store)
+        store = None if config.mlflow is None else creation.remote()
         measured = measure_trials(
             plan,
             [profile.config for profile in chosen],
@@ -96,7 +105,7 @@ def forecast_sweep(
             mutations=plan.mutations,
         )
         on_progress("timing the report", 0.85)
-        report = time_report(config, runs.traces[0], costs.epoch_s(profiles.largest.config))
+        report = _time_report(config, runs.traces[0], costs.epoch_s(profiles.largest.config))
         begun = time.perf_counter()
     cluster_s += time.perf_counter() - begun
     sweep = MeasuredSweep(
@@ -163,3 +172,67 @@ def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine:
             f"{machine.memory_bytes / 1e9:.1f} GB: narrow the space, use fewer rows, or a Pipeline "
             "that reads them while it trains"
         )
+
+
+def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
+    """Time the report of a simulated sweep with iterations of equal length, in a fresh process."""
+    task = ray.remote(num_cpus=0, max_retries=0)(_write_report)
+    overhead: MeasuredOverhead = ray.get(task.remote(config, trace, iteration_s))
+    return overhead
+
+
+def _open_store() -> MeasuredOverhead:
+    with TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        from tune_tf.tracking.runs import connect
+
+        path = Path(folder, "mlflow.db")
+        connect(f"sqlite:///{path}").search_experiments()
+        return MeasuredOverhead(time.perf_counter() - begun, path.stat().st_size)
+
+
+def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
+    from tune_tf.report import write_report as write
+    from tune_tf.results import SweepResult, TrialResult
+
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "sweep.yaml").write_text(config.to_yaml())
+        begun_s, metric = time.time(), trace.objective.metric
+        lines: dict[int, list[dict[str, Any]]] = {trial.number: [] for trial in trace.trials}
+        for event in trace.events:
+            since_s = event.iteration * iteration_s
+            # As in Tune's result.json.
+            line = {
+                metric: event.value,
+                **{f"metric_{number}": event.value for number in range(_METRICS)},
+                "training_iteration": event.iteration,
+                "timestamp": int(begun_s + since_s),
+                "time_total_s": since_s,
+                "time_since_restore": since_s,
+                "pid": 1,
+                "hostname": "here",
+            }
+            lines[event.trial].append(line)
+        trials = []
+        for trial in trace.trials:
+            reported = [line | {"config": dict(trial.config)} for line in lines[trial.number]]
+            path = folder / f"trial_{trial.number:05d}"
+            path.mkdir()
+            (path / "result.json").write_text("".join(f"{json.dumps(it)}\n" for it in reported))
+            iterations = reported[-1]["training_iteration"] if reported else 0
+            trials.append(
+                TrialResult(
+                    trial_id=f"{trial.number:08d}",
+                    number=trial.number,
+                    config=trial.config,
+                    outcome=Outcome.COMPLETED if iterations >= trace.max_t else Outcome.PRUNED,
+                    iterations=iterations,
+                    metrics={metric: reported[-1][metric]} if reported else {},
+                )
+            )
+        result = SweepResult(folder.name, folder, config, folder, tuple(trials))
+        begun = time.perf_counter()
+        files = write(result, folder / "report")
+        took = time.perf_counter() - begun
+        return MeasuredOverhead(took, sum(path.stat().st_size for path in files.values()))

@@ -8,13 +8,12 @@ from functools import cached_property
 import psutil
 import ray
 
-from tune_tf.estimate.planning.costs import TrialCosts
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
-from tune_tf.estimate.planning.overhead import MeasuredOverhead
 from tune_tf.estimate.planning.schedule_model import (
     Limits,
     SweepUsage,
+    TrialCosts,
     extend_segments,
     segments_of,
     simulate_slots,
@@ -85,6 +84,14 @@ def measure_busy_cores() -> float:
 
 def _num_cores() -> int:
     return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class MeasuredOverhead:
+    """Duration of a task, and total size of the files it wrote."""
+
+    seconds: float
+    num_bytes: int
 
 
 @dataclass(frozen=True)

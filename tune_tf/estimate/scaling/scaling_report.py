@@ -1,9 +1,9 @@
-"""Records of the scaling of a workload: page, plot, numbers, profile and MLflow run."""
+"""Report of the scaling of a workload: table, page, plot, numbers, profile and MLflow run."""
 
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from tune_tf.config import SweepConfig
 from tune_tf.estimate.scaling.candidates import Measurement, scaling_curves
 from tune_tf.estimate.scaling.picture import ScalingPicture
 from tune_tf.estimate.scaling.scale import Scaling
-from tune_tf.estimate.scaling.table import HEADERS, table_of
 from tune_tf.outcome import Outcome
 from tune_tf.report.page import render, versions
 from tune_tf.report.plots.picture import draw_static, svg_text, write_png
@@ -33,6 +32,29 @@ PROFILE = "profile"
 
 SCALE_TAG = "tune_tf.scale"
 """Tag that marks a scaling run, as opposed to a sweep or trial; holds the sweep's name."""
+
+
+NARROW = ("cores busy", "start")
+"""Columns to leave out on a narrow terminal."""
+
+TITLES = {
+    "devices": "more devices",
+    "batch": "other batch sizes",
+    "data": "less data",
+}
+HEADERS = (
+    "",
+    "devices",
+    "batch",
+    "rows",
+    "rows/s",
+    "speed-up",
+    "efficiency",
+    "cores busy",
+    "memory",
+    "input",
+    "start",
+)
 
 
 @dataclass(frozen=True)
@@ -161,3 +183,54 @@ def _metrics(dimension: str, family: str, measurement: Measurement) -> dict[str,
         for name, value in values.items()
         if value is not None
     }
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """Row of the scaling table: a cell per header, or an ``error`` instead of numbers."""
+
+    cells: tuple[str, ...]
+    error: str = ""
+    is_reference: bool = False
+
+
+def table_of(measurements: Sequence[Measurement]) -> Iterator[tuple[str, list[TableRow]]]:
+    """Yield the title and the rows of each group; the first measurement is the reference."""
+    for dimension, title in TITLES.items():
+        rows = [
+            _row(each, is_reference=each is measurements[0])
+            for each in measurements
+            if each.candidate.dimension == dimension
+        ]
+        if rows:
+            yield title, rows
+
+
+def _row(measurement: Measurement, *, is_reference: bool) -> TableRow:
+    candidate = measurement.candidate
+    name, devices = candidate.label, str(candidate.num_devices)
+    if measurement.error:
+        return TableRow((name, devices, *[""] * (len(HEADERS) - 2)), measurement.error)
+    efficiency = f"{measurement.efficiency:.0%}" if candidate.dimension == "devices" else ""
+    share = measurement.input_share
+    cores = measurement.busy_cores
+    cells = (
+        name,
+        devices,
+        f"{measurement.batch_size:,}",
+        f"{measurement.num_rows:,}",
+        f"{measurement.rows_per_s:,.0f}",
+        "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.doubt:.2f}",
+        efficiency,
+        "-" if cores is None else f"{cores:.1f}",
+        _memory(measurement),
+        "-" if share is None else f"{share:.0%}",
+        f"{measurement.start_s:.0f} s",
+    )
+    return TableRow(cells, is_reference=is_reference)
+
+
+def _memory(measurement: Measurement) -> str:
+    own, gpu = measurement.memory_bytes, measurement.gpu_memory_bytes
+    text = "-" if own is None else f"{own / 1e9:.1f} GB"
+    return text if gpu is None else f"{text}, GPU {gpu / 1e9:.1f} GB"
