@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import (
     Asynchronous,
     Hybrid,
@@ -200,20 +199,15 @@ def _parallelisms(num_devices: int) -> list[Parallelism]:
 
 def _label_of(parallelism: Parallelism) -> str:
     match parallelism:
-        case Mirrored(num_replicas=1):
-            return "1 replica"
         case Mirrored(num_replicas=num):
-            return f"{num} replicas"
+            return "1 replica" if num == 1 else f"{num} replicas"
         case MultiWorker(num_workers=num):
             return f"{num} workers"
         case ModelParallel(num_stages=num):
             return f"{num} stages"
         case Hybrid(num_replicas=num, num_stages=stages):
             return f"{num} replicas of {stages} stages"
-        case Asynchronous(num_workers=num):
-            return f"{num} asynchronous workers"
-        case _:
-            return parallelism.kind.replace("_", " ")
+    return f"{parallelism.num_workers} asynchronous workers"
 
 
 def candidates(
@@ -245,7 +239,6 @@ def candidates(
         found += [
             ScalingCandidate("devices", _like(like, each), resources(num))
             for each in (_parallelisms(num) if loop == "graph" else [])
-            if _fits(each, resources(num))
         ]
     scales = (4.0,) if quick else (0.5, 2.0, 4.0)
     found += [replace(found[0], dimension="batch", batch_scale=scale) for scale in scales]
@@ -268,11 +261,3 @@ def _like(given: Parallelism, made: Parallelism) -> Parallelism:
         made,
         **{name: getattr(given, name) for name in shared if name in known and hasattr(given, name)},
     )
-
-
-def _fits(parallelism: Parallelism, resources: TrialResources) -> bool:
-    try:
-        parallelism.check(resources)
-    except InvalidSettingsError:
-        return False
-    return True
