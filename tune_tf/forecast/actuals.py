@@ -19,8 +19,6 @@ class Actuals:
 
     Args:
         wall_s: Seconds since the call of ``run_sweep``, over all sessions.
-        trials: Number of trials started.
-        epochs: Number of iterations of all trials.
         memory_bytes: Largest memory that a trial reported; None if none did.
         disk_bytes: Size of the sweep's folder.
         closed: Whether report and best model are included.
@@ -57,14 +55,7 @@ class Actuals:
 
 @dataclass(frozen=True)
 class Deviation:
-    """Forecast and actual value of one number.
-
-    Args:
-        what: Name of the number.
-        unit: Unit of both values.
-        forecast: The forecast.
-        actual: The actual value.
-    """
+    """Forecast and actual value of one number, both in ``unit``."""
 
     what: str
     unit: DeviationUnit

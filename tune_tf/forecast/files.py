@@ -25,12 +25,7 @@ FileContent = TypeVar("FileContent")
 
 @dataclass(frozen=True)
 class ForecastWithActuals:
-    """Forecast of a sweep beside its actual costs.
-
-    Args:
-        forecast: The forecast.
-        actuals: The actual costs; None if unknown.
-    """
+    """Forecast of a sweep beside its actual costs; None if unknown."""
 
     forecast: Forecast
     actuals: Actuals | None

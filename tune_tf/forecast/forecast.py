@@ -78,9 +78,6 @@ class ModelForecast:
 
     Args:
         label: ``smallest``, ``largest``, ``random 1``.
-        config: Sampled values.
-        num_parameters: Number of parameters of the model.
-        checkpoint_bytes: Size of a checkpoint.
         memory_bytes: Peak memory of a trial in fresh processes; None if not measured.
         gpu_memory_bytes: Peak GPU memory of the same trial; None if not measured or without GPUs.
         epoch_s: Seconds per iteration, over rounds and slots.
@@ -107,23 +104,14 @@ class Forecast:
     ``run_sweep``.
 
     Args:
-        name: Name of the sweep.
-        settings_digest: Digest of the sweep's settings.
         made_at: Time of the forecast, as ISO 8601.
-        machine: Description of the machine measured on.
         cpus: Cores reserved per trial.
         gpus: GPUs reserved per trial.
-        num_at_once: Number of parallel trials.
         num_fitting_memory: Number of parallel trials of the largest config that fit in memory.
         max_t: Most iterations of a trial.
         models: Measured configs, the smallest and the largest first.
-        num_parameters: Number of parameters of a model.
         memory_bytes: Peak host memory of a trial, all its processes, at the sweep's end.
         gpu_memory_bytes: Peak GPU memory of a trial; None without GPUs.
-        epoch_s: Seconds per iteration of a trial.
-        trials: Number of trials started.
-        epochs: Number of iterations of all trials.
-        wall_s: Seconds of the whole sweep.
         closing_s: Of these, seconds after the last trial: report and best model.
         cpu_hours: Reserved cores times hours.
         gpu_hours: Reserved GPUs times hours.
@@ -131,7 +119,6 @@ class Forecast:
         closing_bytes: Of these, bytes written after the last trial.
         mlflow_bytes: Growth of MLflow's store and artifacts.
         phases: Seconds by phase, in order.
-        assumptions: Assumptions of the forecast, in sentences.
         warnings: What the user should know before the sweep starts.
     """
 

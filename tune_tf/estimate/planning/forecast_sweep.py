@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,64 +68,67 @@ def forecast_sweep(
         InvalidSettingsError: The settings are invalid.
         UnavailableResourcesError: No machine has the resources or the memory for a trial.
     """
-    base_dir = base_dir or Path.cwd()
     on_progress("starting Ray", 0.0)
     busy_cores = measure_busy_cores()
     begun = time.perf_counter()
     with cluster():
-        cluster_s = time.perf_counter() - begun
-        plan = plan_sweep(config, base_dir=base_dir)
-        machine = Machine.of(busy_cores)
-        on_progress("building models", 0.1)
-        profiles = _profile_in_process(plan)
-        num_slots = min(plan.max_concurrent_trials, _MOST_SLOTS)
-        if machine.num_nodes == 1:
-            num_slots = num_affordable_slots(num_slots)
-        chosen = _profiles_to_train(profiles)
-        # The store is created while the processes start, as in a sweep.
-        creation = ray.remote(num_cpus=0, max_retries=0)(_open_store)
-        store = None if config.mlflow is None else creation.remote()
-        measured = measure_trials(
-            plan,
-            [profile.config for profile in chosen],
-            num_slots,
-            lambda what, done: on_progress(what, 0.3 + 0.5 * done),
-        )
-        _check_memory(profiles, measured, machine)
-        scheduler = make_scheduler(config, plan.mutations)
-        reuses = config.reuse_actors and not scheduler.fresh_actors
-        costs = fit_costs(
-            measured, chosen, profiles, process_s=0.0 if reuses else measured.process_s
-        )
-        on_progress("simulating the scheduler", 0.8)
-        runs = simulate_sweeps(
-            config,
-            costs.epoch_s,
-            num_slots=plan.max_concurrent_trials,
-            num_seeds=_NUM_SEEDS,
-            mutations=plan.mutations,
-        )
-        on_progress("timing the report", 0.85)
-        report = _time_report(config, runs.traces[0], costs.epoch_s(profiles.largest.config))
+        start_s = time.perf_counter() - begun
+        plan = plan_sweep(config, base_dir=base_dir or Path.cwd())
+        sweep = _measure(plan, Machine.of(busy_cores), on_progress)
         begun = time.perf_counter()
-    cluster_s += time.perf_counter() - begun
-    sweep = MeasuredSweep(
+    sweep = replace(sweep, cluster_s=start_s + time.perf_counter() - begun)
+    made_at = datetime.now(UTC).astimezone().isoformat()
+    return build_forecast(sweep, settings_digest(config), made_at)
+
+
+def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -> MeasuredSweep:
+    """Measure and simulate a sweep in the connected cluster."""
+    config = plan.config
+    on_progress("building models", 0.1)
+    profiles = _profile_in_process(plan)
+    trained = _profiles_to_train(profiles)
+    num_slots = min(plan.max_concurrent_trials, _MOST_SLOTS)
+    if machine.num_nodes == 1:
+        num_slots = num_affordable_slots(num_slots, machine.available_bytes)
+    # The store is created while the processes start, as in a sweep.
+    creation = ray.remote(num_cpus=0, max_retries=0)(_open_store)
+    store = None if config.mlflow is None else creation.remote()
+    measured = measure_trials(
+        plan,
+        [profile.config for profile in trained],
+        num_slots,
+        lambda what, done: on_progress(what, 0.3 + 0.5 * done),
+    )
+    _check_memory(profiles, measured, machine)
+    scheduler = make_scheduler(config, plan.mutations)
+    reuses = config.reuse_actors and not scheduler.fresh_actors
+    process_s = 0.0 if reuses else measured.process_s
+    costs = fit_costs(measured, trained, profiles, process_s=process_s)
+    on_progress("simulating the scheduler", 0.8)
+    runs = simulate_sweeps(
+        config,
+        costs.epoch_s,
+        num_slots=plan.max_concurrent_trials,
+        num_seeds=_NUM_SEEDS,
+        mutations=plan.mutations,
+    )
+    on_progress("timing the report", 0.85)
+    report = ray.remote(num_cpus=0, max_retries=0)(_write_report)
+    epoch_s = costs.epoch_s(profiles.largest.config)
+    return MeasuredSweep(
         plan=plan,
         machine=machine,
         profiles=profiles,
-        trained=chosen,
+        trained=trained,
         measured=measured,
         costs=costs,
         runs=runs,
         reuses=reuses,
         num_to_keep=scheduler.num_to_keep,
         first_rung=min(scheduler.rungs, default=config.scheduler.max_t),
-        cluster_s=cluster_s,
+        cluster_s=0.0,
         store=None if store is None else ray.get(store),
-        report=report,
-    )
-    return build_forecast(
-        sweep, settings_digest(config), datetime.now(UTC).astimezone().isoformat()
+        report=ray.get(report.remote(config, runs.traces[0], epoch_s)),
     )
 
 
@@ -174,13 +178,6 @@ def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine:
         )
 
 
-def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
-    """Time the report of a simulated sweep with iterations of equal length, in a fresh process."""
-    task = ray.remote(num_cpus=0, max_retries=0)(_write_report)
-    overhead: MeasuredOverhead = ray.get(task.remote(config, trace, iteration_s))
-    return overhead
-
-
 def _open_store() -> MeasuredOverhead:
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
@@ -192,6 +189,7 @@ def _open_store() -> MeasuredOverhead:
 
 
 def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
+    """Time the report of a simulated sweep with iterations of equal length."""
     from tune_tf.report import write_report as write
     from tune_tf.results import SweepResult, TrialResult
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 import ray
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError
@@ -85,10 +84,8 @@ class TrialMeasurements:
         return [it for place, it in enumerate(self.timings[index]) if place not in first]
 
 
-def num_affordable_slots(num_slots: int, available_bytes: float | None = None) -> int:
+def num_affordable_slots(num_slots: int, available_bytes: float) -> int:
     """Return how many concurrent processes fit into this machine's memory."""
-    if available_bytes is None:
-        available_bytes = float(psutil.virtual_memory().available)
     return max(1, min(num_slots, int(available_bytes / _EXPECTED_BYTES)))
 
 
