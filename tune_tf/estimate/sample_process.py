@@ -166,6 +166,7 @@ class SampleProcess:
     """
 
     def __init__(self, made: TrainableClass, config: dict[str, Any], notes: str) -> None:
+        self.made = made
         request = made.default_resource_request(config)
         self._group = ray.util.placement_group(request.bundles, strategy=request.strategy)
         if not self._group.wait(_ROOM_S):

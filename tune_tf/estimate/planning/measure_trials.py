@@ -14,7 +14,6 @@ from tune_tf.estimate.sample_process import (
     PeakMemory,
     ProgressCallback,
     SampleProcess,
-    TrainableClass,
     TrialUsage,
     notes_path,
 )
@@ -104,11 +103,10 @@ def measure_trials(
     with contextlib.ExitStack() as stack:
         on_progress(f"starting {num_slots} process{'' if num_slots == 1 else 'es'}", 0.0)
         begun = time.perf_counter()
-        slots: list[tuple[SampleProcess, TrainableClass]] = []
+        slots: list[SampleProcess] = []
         for _ in range(num_slots):
             slots.append(_slot(plan, configs[0]))
-            stack.callback(slots[-1][0].end)
-        processes = [process for process, _ in slots]
+            stack.callback(slots[-1].end)
         for number in range(len(configs)):
             order = [(number + place) % len(configs) for place in range(num_slots)]
             chosen = [configs[index] for index in order]
@@ -117,15 +115,15 @@ def measure_trials(
                     f"training, round {number + 1} of {len(configs)}", number / len(configs)
                 )
             pending = [
-                process.ask("begin", made, dict(config))
-                for (process, made), config in zip(slots, chosen, strict=True)
+                slot.ask("begin", slot.made, dict(config))
+                for slot, config in zip(slots, chosen, strict=True)
             ]
             starts = _answers(pending, chosen)
             if not number:
                 process_s = time.perf_counter() - begun
-            firsts = _ask_all(processes, chosen, "train")
-            further = _ask_all(processes, chosen, "train", _ROUND_S)
-            saves = _ask_all(processes, chosen, "save")
+            firsts = _ask_all(slots, chosen, "train")
+            further = _ask_all(slots, chosen, "train", _ROUND_S)
+            saves = _ask_all(slots, chosen, "save")
             for place, index in enumerate(order):
                 timings[index, place] = TrialTiming(
                     starts[place],
@@ -134,9 +132,9 @@ def measure_trials(
                     *saves[place],
                 )
             if not number:
-                usage = _ask_all(processes, chosen, "usage")
+                usage = _ask_all(slots, chosen, "usage")
                 fresh = {index: it.memory for index, it in zip(order, usage, strict=True)}
-        used: list[TrialUsage] = _ask_all(processes, [configs[0]] * num_slots, "usage")
+        used: list[TrialUsage] = _ask_all(slots, [configs[0]] * num_slots, "usage")
     gpus = [each.memory.gpu_bytes for each in used if each.memory.gpu_bytes is not None]
     return TrialMeasurements(
         num_slots=num_slots,
@@ -153,8 +151,8 @@ def measure_trials(
     )
 
 
-def _slot(plan: SweepPlan, config: Config) -> tuple[SampleProcess, TrainableClass]:
-    """Start a process with the resources of a trial; return it with the class of its trials."""
+def _slot(plan: SweepPlan, config: Config) -> SampleProcess:
+    """Start a process with the resources of a trial."""
     settings, notes = plan.config, notes_path()
     made = trainable(
         sample_workload(plan.workload, TrialSample(_MAX_BATCHES, notes)),
@@ -164,7 +162,7 @@ def _slot(plan: SweepPlan, config: Config) -> tuple[SampleProcess, TrainableClas
         validation=settings.validation,
         seed=settings.seed,
     )
-    return SampleProcess(made, dict(config), notes), made
+    return SampleProcess(made, dict(config), notes)
 
 
 def _ask_all(

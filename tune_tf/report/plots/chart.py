@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -141,23 +141,19 @@ class Bars(Series):
 
     def draw(self, axes: Axes, *, crowded: bool) -> None:
         """Draw on Matplotlib's axes, as pixels if ``crowded``."""
-        corners = [
-            [(start, at - 0.4), (start + length, at - 0.4), (start + length, at + 0.4),
-             (start, at + 0.4)]
-            for start, length, at in zip(self.starts, self.lengths, self.places, strict=True)
-        ]  # fmt: skip
-        if not self.horizontal:
-            corners = [[(x, y) for y, x in each] for each in corners]
-        axes.add_collection(
-            PolyCollection(
-                corners,
-                facecolors=self.colour,
-                edgecolors="white",
-                linewidths=0 if crowded else 0.4,
+        if self.places:  # Matplotlib has no legend for no bars
+            draw = axes.barh if self.horizontal else axes.bar
+            draw(
+                self.places,
+                self.lengths,
+                0.8,
+                self.starts,
+                color=self.colour,
+                edgecolor="white",
+                linewidth=0 if crowded else 0.4,
                 rasterized=crowded,
                 label=self.name,
             )
-        )
 
     def trace(self, *, crowded: bool) -> dict[str, Any]:
         """Return the settings of a trace of plotly.js besides those of every series."""

@@ -83,22 +83,22 @@ class Importances(Plot):
 
     def chart(self) -> Chart:
         """Return the chart."""
-        names, shares = list(self._found.shares), list(self._found.shares.values())
-        last = len(names) - 1
+        upwards = list(reversed(self._found.shares.items()))  # the first axis tick is at the bottom
+        shares = [share for _, share in upwards]
+        bars = Bars(
+            name="",
+            colour=_COLOUR,
+            places=range(len(shares)),
+            starts=[0.0] * len(shares),
+            lengths=shares,
+            horizontal=True,
+        )
+        high = 1.12 * max(1e-9, *shares)
         panel = Panel(
-            Axis("share of the variance", high=1.12 * max(shares), fixed=True, percent=True),
-            options_axis("", list(reversed(names))),
-            [
-                Bars(
-                    name="",
-                    colour=_COLOUR,
-                    places=range(last, -1, -1),
-                    starts=[0.0] * len(names),
-                    lengths=shares,
-                    horizontal=True,
-                )
-            ],
-            notes=[(share, last - place, f"{share:.0%}") for place, share in enumerate(shares)],
+            Axis("share of the variance", high=high, fixed=True, percent=True),
+            options_axis("", [name for name, _ in upwards]),
+            [bars],
+            notes=[(share, place, f"{share:.0%}") for place, share in enumerate(shares)],
             note_side="right",
         )
         return Chart([panel], self.crowded)
