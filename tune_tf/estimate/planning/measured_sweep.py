@@ -124,7 +124,7 @@ class MeasuredSweep:
     @cached_property
     def spent(self) -> tuple[SweepUsage, ...]:
         """Usage of each simulated sweep within the budget."""
-        sweeps = [segments_of(trace, self.runs.seconds) for trace in self.runs.traces]
+        sweeps = [segments_of(trace, self.costs.epoch_s) for trace in self.runs.traces]
         budget = self.plan.config.budget
         limits = Limits.of(budget, self.plan.resources, begun_s=self.measured.process_s)
         return tuple(

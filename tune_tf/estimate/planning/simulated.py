@@ -33,13 +33,11 @@ class SimulatedSweeps:
 
     Args:
         growth: Number of trials of the real sweep divided by that of a simulation.
-        seconds: Function that returns the virtual seconds per iteration of a config.
     """
 
     traces: tuple[Trace, ...]
     growth: float
     sampler: str
-    seconds: Callable[[Mapping[str, Any]], float]
 
 
 def simulate_sweeps(
@@ -88,7 +86,7 @@ def simulate_sweeps(
                 seed=seed,
             )
         )
-    return SimulatedSweeps(tuple(traces), wanted / num_samples, sampler, epoch_s)
+    return SimulatedSweeps(tuple(traces), wanted / num_samples, sampler)
 
 
 def synthetic_problem(
