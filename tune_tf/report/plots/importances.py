@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+from optuna.distributions import FloatDistribution
 
 from tune_tf.formatting import counted
 from tune_tf.outcome import Outcome
@@ -146,12 +147,20 @@ def importance_shares(record: SweepRecord) -> ImportanceShares:
 def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.Study:
     """Return an in-memory study of the chosen trials."""
     space = record.result.config.space
-    declared = space.distributions()
-    distributions = {path: declared[path] for path in paths}
-    for path in paths:
-        distributions[path] = _widened_distribution(
-            distributions[path], [record.configs[index][path] for index in chosen]
-        )
+    distributions = {path: space.distributions()[path] for path in paths}
+    columns: dict[str, list[Any]] = {}
+    for path, declared in distributions.items():
+        values = columns[path] = [record.configs[index][path] for index in chosen]
+        parameter = space.parameters[path]
+        if isinstance(parameter, Choice):
+            stored = dict(
+                zip(map(hashable, parameter.options), labels(parameter.options), strict=True)
+            )
+            columns[path] = [stored[hashable(value)] for value in values]
+        elif isinstance(declared, FloatDistribution) and declared.step is None:
+            # PBT may perturb values out of the range.
+            low, high = min(declared.low, *values), max(declared.high, *values)
+            distributions[path] = FloatDistribution(low, high, log=declared.log)
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # create_study logs each study
     try:
@@ -163,33 +172,11 @@ def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.S
     study.add_trials(
         [
             optuna.create_trial(
-                params={
-                    path: _label(space.parameters[path], record.configs[index][path])
-                    for path in paths
-                },
+                params={path: column[row] for path, column in columns.items()},
                 distributions=distributions,
                 value=float(record.values[index]),
             )
-            for index in chosen
+            for row, index in enumerate(chosen)
         ]
     )
     return study
-
-
-def _widened_distribution(
-    declared: optuna.distributions.BaseDistribution, values: list[Any]
-) -> optuna.distributions.BaseDistribution:
-    """Return a distribution that includes the values, which PBT may perturb out of the range."""
-    if isinstance(declared, optuna.distributions.FloatDistribution) and declared.step is None:
-        return optuna.distributions.FloatDistribution(
-            min(declared.low, *values), max(declared.high, *values), log=declared.log
-        )
-    return declared
-
-
-def _label(parameter: Any, value: Any) -> Any:
-    """Return the value that an Optuna study stores for a config value."""
-    if not isinstance(parameter, Choice):
-        return value
-    places = {hashable(option): at for at, option in enumerate(parameter.options)}
-    return labels(parameter.options)[places[hashable(value)]]
