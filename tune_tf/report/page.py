@@ -19,6 +19,7 @@ from plotly.offline import get_plotlyjs
 from tune_tf.forecast import compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
+from tune_tf.report.plots.picture import Plot
 from tune_tf.report.summary import Summary
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.trial_table import TrialTable
@@ -32,16 +33,15 @@ class Section:
     """Plot on the page.
 
     Args:
+        plot: The plot, or its class if it could not be made.
         reading: Instructions for reading the plot, or the reason why it is missing.
         figure: Figure for plotly.js; None if missing.
         static: WebP image for browsers that cannot draw the figure; may be empty.
     """
 
-    name: str
-    title: str
+    plot: Plot | type[Plot]
     reading: str
-    figure: dict[str, Any] | None
-    height: int = 0
+    figure: dict[str, Any] | None = None
     static: bytes = b""
 
     @property
@@ -94,7 +94,7 @@ class ForecastTable:
 
 def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     """Return the report page of a sweep."""
-    figures = {it.name: it.figure for it in sections if it.figure is not None}
+    figures = {it.plot.name: it.figure for it in sections if it.figure is not None}
     return render(
         "report.html.j2",
         record=record,
@@ -109,9 +109,9 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     )
 
 
-def static_page(record: SweepRecord, section: Section, svg: str) -> str:
+def static_page(record: SweepRecord, plot: Plot, svg: str) -> str:
     """Return a page with a single plot."""
-    return render("static.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
+    return render("static.html.j2", record=record, plot=plot, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
 
 
 def render(template: str, **values: Any) -> str:
