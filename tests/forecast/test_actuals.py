@@ -2,7 +2,7 @@ import pytest
 from forecasts import actuals, forecast
 
 from tune_tf.forecast import Range, compare_forecast
-from tune_tf.forecast.text import bytes_text, deviation_texts, range_text, seconds_text
+from tune_tf.forecast.actuals import bytes_text, deviation_texts, range_text, seconds_text
 
 
 def of(what, **how):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from forecasts import actuals, forecast
@@ -69,10 +70,6 @@ def test_a_folder_without_forecast_or_with_a_broken_one_has_none(tmp_path):
 
 def test_secrets_of_a_config_are_not_written(tmp_path):
     config = {"url": "postgresql://me:hunter22@host/db"}
-    models = (
-        forecast()
-        .models[0]
-        .__class__.from_dict({**forecast().models[0].to_dict(), "config": config}),
-    )
+    models = (replace(forecast().models[0], config=config),)
     write_actuals(tmp_path, ForecastWithActuals(forecast(models=models), None))
     assert "hunter22" not in (tmp_path / FORECAST_FILE).read_text()

@@ -51,7 +51,3 @@ def test_it_contains_its_ends():
     assert Range(1, 2, 3).contains(1)
     assert Range(1, 2, 3).contains(3)
     assert not Range(1, 2, 3).contains(3.1)
-
-
-def test_it_is_read_back_as_it_was_written():
-    assert Range.from_dict(Range(1, 2, 3).to_dict()) == Range(1, 2, 3)

@@ -10,8 +10,7 @@ from tune_tf.forecast import (
     Range,
     write_actuals,
 )
-from tune_tf.report.forecast_table import ForecastTable
-from tune_tf.report.page import report_page
+from tune_tf.report.page import ForecastTable, report_page
 from tune_tf.report.sweep_record import SweepRecord
 
 SOME = Range(1, 2, 3)

@@ -8,7 +8,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.report.plots.history import History
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
-from tune_tf.report.plots.pareto import ParetoFront
+from tune_tf.report.plots.scatter_grids import ParetoFront
 from tune_tf.report.report import PICTURES
 from tune_tf.report.sweep_record import SweepRecord
 

@@ -4,9 +4,8 @@ from itertools import pairwise
 
 from sweeps_on_disk import many_trials, sweep_on_disk
 
-from tune_tf.report.curves import CurveSegment
 from tune_tf.report.plots.timeline import slot_bars
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import CurveSegment, SweepRecord
 
 
 def segment(start, end, pid=1, host="a"):

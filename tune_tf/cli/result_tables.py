@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from tune_tf.cli.console import ExitCode, print_json, state_label
 from tune_tf.forecast import Deviation, compare_forecast, read_actuals
-from tune_tf.forecast.text import deviation_texts
+from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.formatting import counted, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
@@ -93,7 +94,7 @@ def _as_data(result: SweepResult, best: TrialResult | None) -> dict[str, Any]:
 def _forecast_as_data(result: SweepResult) -> dict[str, Any] | None:
     """Return the comparison of forecast and actual values; None without a forecast."""
     return {
-        each.what: {**each.forecast.to_dict(), "actual": each.actual, "ratio": each.ratio}
+        each.what: {**asdict(each.forecast), "actual": each.actual, "ratio": each.ratio}
         for each in _compared_forecast(result)
     } or None
 

@@ -15,11 +15,7 @@ def middle_config(space: SearchSpace) -> dict[str, Any]:
     The middle is geometric for logarithmic ranges, the (upper) median for numeric options, and
     the first option otherwise.
     """
-    values: dict[str, Any] = {}
-    for path, parameter in space.parameters.items():
-        if parameter.condition.holds(values):
-            values[path] = middle_value(parameter)
-    return nested(values)
+    return nested(fill_with_middle(space, {}))
 
 
 def middle_value(parameter: Parameter) -> Any:

@@ -30,8 +30,30 @@ class TrialSample:
     notes: str
 
     def cut(self, data: Data, batch_size: int) -> tuple[Data, Mapping[str, int]]:
-        """Return the sampled data, and counts of rows and bytes."""
-        return _cut_all(data, self.max_batches * batch_size)
+        """Return the sampled data, and counts of rows and bytes.
+
+        Data with an unknown number of rows, such as batches for ``fit``, stay unchanged.
+        """
+        if not isinstance(data, Data) or not isinstance(data.train, tuple | Pipeline):
+            return data, {}
+        rows = rows_of(replace(data, class_weight=None))
+        num_train = min(rows.num_train, self.max_batches * batch_size)
+        share = num_train / rows.num_train
+        counts = {
+            "num_rows": num_train,
+            "total_rows": rows.num_train,
+            "left_out_bytes": round((1 - share) * (_bytes(data.train) + _bytes(data.validation))),
+        }
+        if share == 1:
+            return data, counts
+        num_validation = max(1, round(share * rows.num_validation)) if rows.num_validation else 0
+        groups = data.groups
+        if groups is not None:
+            begin = rows.num_train
+            groups = [*groups[:num_train], *groups[begin : begin + num_validation]]
+        train = _first(data.train, num_train)
+        validation = _first(data.validation, num_validation) if num_validation else None
+        return replace(data, train=train, validation=validation, groups=groups), counts
 
 
 @dataclass(frozen=True)
@@ -55,7 +77,12 @@ class ScalingSample:
         Raises:
             WorkloadError: The data are not arrays, or have fewer rows than a batch.
         """
-        total = _num_rows(data)
+        if not isinstance(data, Data) or not isinstance(data.train, tuple):
+            raise WorkloadError(
+                "scaling is measured on data in arrays, Data(train=(x, y)): return arrays from "
+                "load_data, even if only part of the data"
+            )
+        total = rows_of(Data(data.train)).num_train
         num_rows = max(1, round(min(total, self.max_rows) * self.data_fraction))
         if num_rows < batch_size:
             raise WorkloadError(
@@ -115,36 +142,6 @@ def sample_workload(
     return with_mixin(_InputOnly if input_only else mixin, workload, _tune_tf_sample=sample)
 
 
-def _cut_all(data: Data, max_rows: int) -> tuple[Data, Mapping[str, int]]:
-    """Return the first training rows with their share of validation rows, and counts.
-
-    Data with an unknown number of rows, such as batches for ``fit``, stay unchanged.
-    """
-    if not isinstance(data, Data) or not isinstance(data.train, tuple | Pipeline):
-        return data, {}
-    rows = rows_of(replace(data, class_weight=None))
-    share = min(1.0, max_rows / rows.num_train)
-    counts = {
-        "num_rows": min(rows.num_train, max_rows),
-        "total_rows": rows.num_train,
-        "left_out_bytes": round((1 - share) * (_bytes(data.train) + _bytes(data.validation))),
-    }
-    if share == 1:
-        return data, counts
-    num_train = max_rows
-    num_validation = max(1, round(share * rows.num_validation)) if rows.num_validation else 0
-    groups = data.groups
-    if groups is not None:
-        ends = rows.num_train, rows.num_train + num_validation
-        groups = [*groups[:num_train], *groups[ends[0] : ends[1]]]
-    return replace(
-        data,
-        train=_first(data.train, num_train),
-        validation=_first(data.validation, num_validation) if num_validation else None,
-        groups=groups,
-    ), counts
-
-
 def _first(part: Any, num_rows: int) -> Any:
     if not isinstance(part, Pipeline):
         return first_rows(part, num_rows)
@@ -181,12 +178,3 @@ def write_note(folder: str | None, found: Mapping[str, int]) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps({**earlier, **found}))
     partial.replace(path)
-
-
-def _num_rows(data: Any) -> int:
-    if not isinstance(data, Data) or not isinstance(data.train, tuple):
-        raise WorkloadError(
-            "scaling is measured on data in arrays, Data(train=(x, y)): return arrays from "
-            "load_data, even if only part of the data"
-        )
-    return rows_of(Data(data.train)).num_train

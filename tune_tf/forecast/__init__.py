@@ -10,8 +10,7 @@ from tune_tf.forecast.files import (
     write_actuals,
     write_forecast,
 )
-from tune_tf.forecast.forecast import Forecast, ModelForecast
-from tune_tf.forecast.range import Range
+from tune_tf.forecast.forecast import Forecast, ModelForecast, Range
 
 __all__ = [
     "FORECAST_FILE",

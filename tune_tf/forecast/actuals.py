@@ -1,11 +1,11 @@
 """Measured costs of a sweep, compared with its forecast."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
-from tune_tf.forecast.forecast import Forecast
-from tune_tf.forecast.range import Range
+from tune_tf.forecast.forecast import Forecast, Range
+from tune_tf.formatting import bytes_text, duration
 from tune_tf.inspection.reported_results import RESULTS, last_report, metric_value
 from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.results import SweepResult
@@ -19,8 +19,6 @@ class Actuals:
 
     Args:
         wall_s: Seconds since the call of ``run_sweep``, over all sessions.
-        trials: Number of trials started.
-        epochs: Number of iterations of all trials.
         memory_bytes: Largest memory that a trial reported; None if none did.
         disk_bytes: Size of the sweep's folder.
         closed: Whether report and best model are included.
@@ -54,26 +52,10 @@ class Actuals:
             closed=closed,
         )
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Actuals":
-        """Restore the output of :meth:`to_dict`."""
-        return cls(**data)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Deviation:
-    """Forecast and actual value of one number.
-
-    Args:
-        what: Name of the number.
-        unit: Unit of both values.
-        forecast: The forecast.
-        actual: The actual value.
-    """
+    """Forecast and actual value of one number, both in ``unit``."""
 
     what: str
     unit: DeviationUnit
@@ -113,3 +95,24 @@ def compare_forecast(forecast: Forecast, actuals: Actuals) -> tuple[Deviation, .
         Deviation(f"the sweep's folder{until}", "bytes", disk_bytes, float(actuals.disk_bytes))
     )
     return tuple(rows)
+
+
+def seconds_text(value: float) -> str:
+    """Format seconds in their two largest units: ``3 h 7 min``; below 10 with two digits."""
+    return f"{value:.2g} s" if value < 10 else duration(value)
+
+
+def range_text(value: Range, to_text: Callable[[float], str]) -> str:
+    """Format a range as ``31 s (26 s to 45 s)``, or as one number if it is exact."""
+    likely, low, high = (to_text(each) for each in (value.likely, value.low, value.high))
+    return likely if low == high else f"{likely} ({low} to {high})"
+
+
+def deviation_texts(deviation: Deviation) -> tuple[str, str]:
+    """Format the forecast and the actual value."""
+    to_text: Callable[[float], str] = {
+        "count": lambda value: f"{value:,.0f}",
+        "seconds": seconds_text,
+        "bytes": bytes_text,
+    }[deviation.unit]
+    return range_text(deviation.forecast, to_text), to_text(deviation.actual)

@@ -2,8 +2,11 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter
 
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
@@ -17,15 +20,12 @@ FORECAST_FILE = "forecast"  # Tune would copy .json files at a resume
 
 _FOLDER = "forecasts"
 
+FileContent = TypeVar("FileContent")
+
 
 @dataclass(frozen=True)
 class ForecastWithActuals:
-    """Forecast of a sweep beside its actual costs.
-
-    Args:
-        forecast: The forecast.
-        actuals: The actual costs; None if unknown.
-    """
+    """Forecast of a sweep beside its actual costs; None if unknown."""
 
     forecast: Forecast
     actuals: Actuals | None
@@ -46,9 +46,7 @@ def write_forecast(forecast: Forecast, config: SweepConfig) -> Path:
     path = _path(config, forecast.settings_digest)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(
-            path, mask_secrets(json.dumps(forecast.to_dict(), indent=2, default=str)) + "\n"
-        )
+        _write(path, forecast)
     except OSError as error:
         raise InvalidSettingsError([f"{path.parent} cannot be written to: {error}"]) from error
     return path
@@ -56,11 +54,7 @@ def write_forecast(forecast: Forecast, config: SweepConfig) -> Path:
 
 def read_forecast(config: SweepConfig) -> Forecast | None:
     """Read the forecast of a config; None if missing or damaged."""
-    try:
-        data = json.loads(_path(config, settings_digest(config)).read_text())
-        return Forecast.from_dict(data)
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
+    return _read(_path(config, settings_digest(config)), Forecast)
 
 
 def write_actuals(folder: Path, forecast_with_actuals: ForecastWithActuals) -> None:
@@ -69,27 +63,22 @@ def write_actuals(folder: Path, forecast_with_actuals: ForecastWithActuals) -> N
     Raises:
         OSError: The file cannot be written.
     """
-    data = {
-        "forecast": forecast_with_actuals.forecast.to_dict(),
-        "actuals": forecast_with_actuals.actuals.to_dict()
-        if forecast_with_actuals.actuals
-        else None,
-    }
-    write_atomically(
-        folder / FORECAST_FILE, mask_secrets(json.dumps(data, indent=2, default=str)) + "\n"
-    )
+    _write(folder / FORECAST_FILE, forecast_with_actuals)
 
 
 def read_actuals(folder: Path) -> ForecastWithActuals | None:
     """Read forecast and actual costs from a sweep's folder; None if missing or damaged."""
+    return _read(folder / FORECAST_FILE, ForecastWithActuals)
+
+
+def _write(path: Path, data: Forecast | ForecastWithActuals) -> None:
+    write_atomically(path, mask_secrets(json.dumps(asdict(data), indent=2, default=str)) + "\n")
+
+
+def _read(path: Path, kind: type[FileContent]) -> FileContent | None:
     try:
-        data = json.loads((folder / FORECAST_FILE).read_text())
-        actuals = data["actuals"]
-        return ForecastWithActuals(
-            Forecast.from_dict(data["forecast"]),
-            None if actuals is None else Actuals.from_dict(actuals),
-        )
-    except (OSError, ValueError, TypeError, LookupError):
+        return TypeAdapter(kind).validate_python(json.loads(path.read_text()))
+    except (OSError, ValueError):
         return None
 
 

@@ -1,10 +1,75 @@
 """Expected time, memory and disk space of a sweep."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from typing import Any
 
-from tune_tf.forecast.range import Range
+from tune_tf.errors import InvalidSettingsError
+
+
+@dataclass(frozen=True)
+class Range:
+    """Estimate with a lower and an upper bound.
+
+    Args:
+        low: Lower bound, rarely undercut; not negative.
+        likely: Best estimate.
+        high: Upper bound, rarely exceeded; finite.
+
+    Raises:
+        InvalidSettingsError: The numbers are not finite, or not in this order.
+    """
+
+    low: float
+    likely: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        numbers = (self.low, self.likely, self.high)
+        if not all(map(math.isfinite, numbers)) or not 0 <= self.low <= self.likely <= self.high:
+            raise InvalidSettingsError(
+                [f"a range is three finite numbers 0 <= low <= likely <= high, not {numbers}"]
+            )
+
+    @classmethod
+    def exactly(cls, value: float) -> "Range":
+        """Return the range of a known number."""
+        return cls(value, value, value)
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Range":
+        """Return minimum, median and maximum of at least one number."""
+        known = sorted(values)
+        return cls(known[0], statistics.median(known), known[-1])
+
+    @classmethod
+    def around(cls, likely: float, *, less: float, more: float) -> "Range":
+        """Return a range from ``1 - less`` to ``1 + more`` times a number."""
+        return cls(likely * max(0.0, 1 - less), likely, likely * (1 + more))
+
+    def __add__(self, other: "Range") -> "Range":
+        """Add two fully correlated estimates."""
+        return Range(self.low + other.low, self.likely + other.likely, self.high + other.high)
+
+    def minus(self, other: "Range") -> "Range":
+        """Subtract one summand of this sum, not below zero."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Range(*sorted(max(0.0, whole - part) for whole, part in pairs))
+
+    def times(self, factor: float) -> "Range":
+        """Multiply by a factor."""
+        return Range(self.low * factor, self.likely * factor, self.high * factor)
+
+    def at_most(self, limit: float) -> "Range":
+        """Clip to an upper limit."""
+        return Range(min(self.low, limit), min(self.likely, limit), min(self.high, limit))
+
+    def contains(self, value: float) -> bool:
+        """Return whether a number lies in the range, ends included."""
+        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -13,9 +78,6 @@ class ModelForecast:
 
     Args:
         label: ``smallest``, ``largest``, ``random 1``.
-        config: Sampled values.
-        num_parameters: Number of parameters of the model.
-        checkpoint_bytes: Size of a checkpoint.
         memory_bytes: Peak memory of a trial in fresh processes; None if not measured.
         gpu_memory_bytes: Peak GPU memory of the same trial; None if not measured or without GPUs.
         epoch_s: Seconds per iteration, over rounds and slots.
@@ -33,16 +95,6 @@ class ModelForecast:
     trace_s: float
     start_s: float
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ModelForecast":
-        """Restore the output of :meth:`to_dict`."""
-        return cls(**{**data, "epoch_s": Range.from_dict(data["epoch_s"])})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**plain, "config": dict(self.config), "epoch_s": self.epoch_s.to_dict()}
-
 
 @dataclass(frozen=True)
 class Forecast:
@@ -52,23 +104,14 @@ class Forecast:
     ``run_sweep``.
 
     Args:
-        name: Name of the sweep.
-        settings_digest: Digest of the sweep's settings.
         made_at: Time of the forecast, as ISO 8601.
-        machine: Description of the machine measured on.
         cpus: Cores reserved per trial.
         gpus: GPUs reserved per trial.
-        num_at_once: Number of parallel trials.
         num_fitting_memory: Number of parallel trials of the largest config that fit in memory.
         max_t: Most iterations of a trial.
         models: Measured configs, the smallest and the largest first.
-        num_parameters: Number of parameters of a model.
         memory_bytes: Peak host memory of a trial, all its processes, at the sweep's end.
         gpu_memory_bytes: Peak GPU memory of a trial; None without GPUs.
-        epoch_s: Seconds per iteration of a trial.
-        trials: Number of trials started.
-        epochs: Number of iterations of all trials.
-        wall_s: Seconds of the whole sweep.
         closing_s: Of these, seconds after the last trial: report and best model.
         cpu_hours: Reserved cores times hours.
         gpu_hours: Reserved GPUs times hours.
@@ -76,7 +119,6 @@ class Forecast:
         closing_bytes: Of these, bytes written after the last trial.
         mlflow_bytes: Growth of MLflow's store and artifacts.
         phases: Seconds by phase, in order.
-        assumptions: Assumptions of the forecast, in sentences.
         warnings: What the user should know before the sweep starts.
     """
 
@@ -105,54 +147,4 @@ class Forecast:
     mlflow_bytes: Range
     phases: Mapping[str, Range]
     assumptions: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default_factory=tuple)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Forecast":
-        """Restore the output of :meth:`to_dict`.
-
-        Raises:
-            KeyError: A field is missing.
-            TypeError: A field has a wrong type.
-        """
-        read = {name: data[name] for name in (each.name for each in fields(cls))}
-        for name in _RANGES:
-            read[name] = None if read[name] is None else Range.from_dict(read[name])
-        return cls(
-            **read
-            | {
-                "models": tuple(ModelForecast.from_dict(each) for each in read["models"]),
-                "phases": {name: Range.from_dict(it) for name, it in read["phases"].items()},
-                "assumptions": tuple(read["assumptions"]),
-                "warnings": tuple(read["warnings"]),
-            }
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in _RANGES:
-            plain[name] = None if plain[name] is None else plain[name].to_dict()
-        return plain | {
-            "models": [each.to_dict() for each in self.models],
-            "phases": {name: it.to_dict() for name, it in self.phases.items()},
-            "assumptions": list(self.assumptions),
-            "warnings": list(self.warnings),
-        }
-
-
-_RANGES = (
-    "num_parameters",
-    "memory_bytes",
-    "gpu_memory_bytes",
-    "epoch_s",
-    "trials",
-    "epochs",
-    "wall_s",
-    "closing_s",
-    "cpu_hours",
-    "gpu_hours",
-    "disk_bytes",
-    "closing_bytes",
-    "mlflow_bytes",
-)
+    warnings: tuple[str, ...] = ()

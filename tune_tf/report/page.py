@@ -5,21 +5,27 @@ import functools
 import gzip
 import json
 import math
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from tune_tf.report.environment import versions
-from tune_tf.report.forecast_table import ForecastTable
+from tune_tf.forecast import compare_forecast, read_actuals
+from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
+from tune_tf.report.plots.picture import Plot
 from tune_tf.report.summary import Summary
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.trial_table import TrialTable
+from tune_tf.version import __version__
+
+_PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
 
 
 @dataclass(frozen=True)
@@ -27,16 +33,15 @@ class Section:
     """Plot on the page.
 
     Args:
+        plot: The plot, or its class if it could not be made.
         reading: Instructions for reading the plot, or the reason why it is missing.
         figure: Figure for plotly.js; None if missing.
         static: WebP image for browsers that cannot draw the figure; may be empty.
     """
 
-    name: str
-    title: str
+    plot: Plot | type[Plot]
     reading: str
-    figure: dict[str, Any] | None
-    height: int = 0
+    figure: dict[str, Any] | None = None
     static: bytes = b""
 
     @property
@@ -45,9 +50,51 @@ class Section:
         return f"data:image/webp;base64,{base64.b64encode(self.static).decode('ascii')}"
 
 
+@dataclass(frozen=True)
+class ForecastRow:
+    """Forecast, with its range, and actual value of one quantity.
+
+    Args:
+        ratio: Expected value divided by the actual one.
+        note: Note if the actual value is outside the range.
+    """
+
+    what: str
+    forecast: str
+    actual: str
+    ratio: str
+    note: str
+
+
+@dataclass(frozen=True)
+class ForecastTable:
+    """Rows of forecast and actual values; ``made`` is the time and machine of the forecast."""
+
+    made: str
+    rows: tuple[ForecastRow, ...]
+
+    @classmethod
+    def of(cls, record: SweepRecord) -> "ForecastTable | None":
+        """Return the table; None without a forecast or actual values."""
+        settled = read_actuals(record.result.path)
+        if settled is None or settled.actuals is None:
+            return None
+        rows = (
+            ForecastRow(
+                each.what,
+                *deviation_texts(each),
+                ratio="" if each.ratio is None else f"{each.ratio:.2f}",
+                note="" if each.is_within else "outside its range",
+            )
+            for each in compare_forecast(settled.forecast, settled.actuals)
+        )
+        made_at = settled.forecast.made_at.replace("T", " ")[:16]
+        return cls(f"{made_at}, on {settled.forecast.machine}", tuple(rows))
+
+
 def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     """Return the report page of a sweep."""
-    figures = {it.name: it.figure for it in sections if it.figure is not None}
+    figures = {it.plot.name: it.figure for it in sections if it.figure is not None}
     return render(
         "report.html.j2",
         record=record,
@@ -62,9 +109,9 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     )
 
 
-def static_page(record: SweepRecord, section: Section, svg: str) -> str:
+def static_page(record: SweepRecord, plot: Plot, svg: str) -> str:
     """Return a page with a single plot."""
-    return render("static.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
+    return render("static.html.j2", record=record, plot=plot, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
 
 
 def render(template: str, **values: Any) -> str:
@@ -77,6 +124,17 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     return environment.get_template(template).render(ink=INK, muted=MUTED, line=GRID, **values)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, tune_tf and its main dependencies."""
+    found = {"tune_tf": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
 
 
 def _moment(seconds: float) -> str:

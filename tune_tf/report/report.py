@@ -13,11 +13,9 @@ from tune_tf.report.plots.history import History
 from tune_tf.report.plots.importances import Importances
 from tune_tf.report.plots.learning_curves import LearningCurves
 from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
-from tune_tf.report.plots.pareto import ParetoFront
-from tune_tf.report.plots.picture import Plot
+from tune_tf.report.plots.picture import Plot, draw_static, svg_text, webp_bytes, write_png
 from tune_tf.report.plots.rungs import RungsPlot
-from tune_tf.report.plots.slices import Slices
-from tune_tf.report.plots.static_plot import draw_static, svg_text, webp_bytes, write_png
+from tune_tf.report.plots.scatter_grids import ParetoFront, Slices
 from tune_tf.report.plots.timeline import Timeline
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.report.trial_table import write_csv
@@ -65,10 +63,10 @@ def write_report(
             section = _write_picture(kind(record), record, plots)
         except Exception as error:  # noqa: BLE001 - the other plots must still be written
             _LOG.exception("the picture %s of %s could not be drawn", kind.name, result.sweep_id)
-            section = Section(kind.name, kind.title, f"it could not be drawn: {error!r}", None)
+            section = Section(kind, f"it could not be drawn: {error!r}")
         if section.figure is not None:
             for ending in ("html", "png"):
-                file = plots / f"{section.name}.{ending}"
+                file = plots / f"{kind.name}.{ending}"
                 written[f"plots/{file.name}"] = file
         sections.append(section)
     write_csv(record, written["trials.csv"])
@@ -106,17 +104,12 @@ def report_sweep(
 def _write_picture(picture: Plot, record: SweepRecord, plots: Path) -> Section:
     """Write the files of a plot; return its section of the page."""
     if picture.missing is not None:
-        return Section(picture.name, picture.title, picture.missing, None)
+        return Section(picture, picture.missing)
     figure = draw_static(picture)
     write_png(figure, plots / f"{picture.name}.png")
-    section = Section(
-        picture.name,
-        picture.title,
-        picture.reading,
-        picture.interactive(),
-        picture.height,
-        # Parallel coordinates need WebGL, which some browsers lack.
-        static=webp_bytes(figure) if isinstance(picture, ParallelCoordinates) else b"",
-    )
-    write_atomically(plots / f"{picture.name}.html", static_page(record, section, svg_text(figure)))
+    # Parallel coordinates need WebGL, which some browsers lack.
+    static = webp_bytes(figure) if isinstance(picture, ParallelCoordinates) else b""
+    section = Section(picture, picture.reading, picture.interactive(), static)
+    page = static_page(record, picture, svg_text(figure))
+    write_atomically(plots / f"{picture.name}.html", page)
     return section

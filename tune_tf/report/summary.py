@@ -1,13 +1,13 @@
 """Summary of a sweep: the best trial, outcomes and cost."""
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from tune_tf.formatting import counted, duration, value_text
 from tune_tf.outcome import Outcome
+from tune_tf.report.plots.axis import Axis
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
@@ -87,7 +87,7 @@ def _comparison(record: SweepRecord) -> str:
         pool, whose = finite, "trial"
     if pool.sum() < 2:
         return "There is no other trial to compare it with."
-    best = float(record.values[record.best_index]) if record.best_index is not None else math.nan
+    best = float(record.best.metrics[record.objective.metric])
     median = float(np.median(record.values[pool]))
     if best == median:
         apart = "equal to the best"
@@ -139,20 +139,16 @@ def _cost(record: SweepRecord) -> str:
 def _settings(record: SweepRecord) -> tuple[BestSetting, ...]:
     if record.best_index is None:
         return ()
-    space = record.result.config.space.parameters
-    found = []
-    for path, value in record.masked_configs[record.best_index].items():
-        parameter = space.get(path)
-        raw = record.configs[record.best_index].get(path)
-        found.append(
-            BestSetting(
-                path,
-                value_text(value, limit=200),
-                _searched(parameter, record),
-                _edge(parameter, raw),
-            )
+    space, config = record.result.config.space.parameters, record.configs[record.best_index]
+    return tuple(
+        BestSetting(
+            path,
+            value_text(value, limit=200),
+            _searched(space.get(path), record),
+            _edge(space.get(path), config.get(path)),
         )
-    return tuple(found)
+        for path, value in record.masked_configs[record.best_index].items()
+    )
 
 
 def _searched(parameter: Parameter | None, record: SweepRecord) -> str:
@@ -172,11 +168,9 @@ def _edge(parameter: Parameter | None, value: object) -> str:
     """Return a note if a value lies at an end of its range, beyond which better ones may exist."""
     if not isinstance(parameter, Float | Int) or not isinstance(value, int | float):
         return ""
-    ends = (float(parameter.low), float(parameter.high), float(value))
-    if ends[0] >= ends[1]:
-        return ""
-    low, high, at = (math.log(end) for end in ends) if parameter.log and _positive(ends) else ends
-    place = (at - low) / (high - low)
+    log = parameter.log and min(parameter.low, value) > 0
+    axis = Axis("", low=float(parameter.low), high=float(parameter.high), log=log)
+    place = float(axis.scale([value])[0])
     if place <= _NEAR_AN_END:
         return "at the lower end of its range: consider widening it"
     if place >= 1 - _NEAR_AN_END:
@@ -184,20 +178,12 @@ def _edge(parameter: Parameter | None, value: object) -> str:
     return ""
 
 
-def _positive(values: tuple[float, ...]) -> bool:
-    return all(value > 0 for value in values)
-
-
 def _failures(record: SweepRecord) -> tuple[FailureGroup, ...]:
     alike: dict[tuple[str, str], list[int]] = {}
-    bad = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
     for trial in record.trials:
-        if trial.outcome in bad:
+        if trial.outcome in (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED):
             lines = record.cause(trial).strip().splitlines()
             cause = value_text(lines[-1], limit=300) if lines else "unknown cause"
             alike.setdefault((STYLES[trial.outcome].phrase, cause), []).append(trial.number)
-    order = Counter({key: len(numbers) for key, numbers in alike.items()})
-    return tuple(
-        FailureGroup(phrase, cause, tuple(alike[phrase, cause]))
-        for (phrase, cause), _ in order.most_common()
-    )
+    groups = [FailureGroup(*key, tuple(numbers)) for key, numbers in alike.items()]
+    return tuple(sorted(groups, key=lambda group: -len(group.numbers)))

@@ -4,19 +4,58 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tune_tf import secrets
 from tune_tf.errors import UnknownMetricError
+from tune_tf.inspection.reported_results import RESULTS, metric_value, reports
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
-from tune_tf.report.curves import Curve, read_curve
 from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.space import flat
+
+
+@dataclass(frozen=True)
+class CurveSegment:
+    """Uninterrupted run of a trial in one process (host and process id).
+
+    Args:
+        start_s: Start, in seconds since 1970; Ray rounds timestamps down to whole seconds.
+        end_s: Report of its last iteration, in seconds since 1970.
+    """
+
+    process: str
+    host: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Learning curve of one trial.
+
+    Args:
+        iterations: Iterations, ascending; of those repeated after a retry, only the last.
+        values: Metric of the objective by iteration; NaN if not finite.
+        segments: Runs of the trial, in order.
+        trained_s: Seconds spent in iterations.
+    """
+
+    iterations: NDArray[np.int64]
+    values: Floats
+    segments: tuple[CurveSegment, ...] = ()
+    trained_s: float = 0.0
+
+    @property
+    def end_s(self) -> float:
+        """Time of the last report, in seconds since 1970; NaN without one."""
+        return self.segments[-1].end_s if self.segments else float("nan")
 
 
 @dataclass(frozen=True)
@@ -45,7 +84,7 @@ class SweepRecord:
         masked = functools.cache(masked)
         metric = result.objective.metric
         curves = tuple(
-            read_curve(result.path / f"trial_{trial.number:05d}" / "result.json", metric)
+            read_curve(result.path / f"trial_{trial.number:05d}" / RESULTS, metric)
             for trial in result.trials
         )
         return cls(result, curves, masked(settings), masked)
@@ -63,8 +102,7 @@ class SweepRecord:
     @property
     def objective_label(self) -> str:
         """Metric of the leading objective and its direction."""
-        way = "higher" if self.objective.mode == "max" else "lower"
-        return f"{self.objective.metric} ({way} is better)"
+        return label_objective(self.objective)
 
     @cached_property
     def best(self) -> TrialResult | None:
@@ -80,7 +118,7 @@ class SweepRecord:
         return None if self.best is None else self.trials.index(self.best)
 
     @cached_property
-    def feasible(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def feasible(self) -> NDArray[np.bool_]:
         """Whether each trial meets the constraints."""
         return np.array([trial.feasible for trial in self.trials], dtype=bool)
 
@@ -186,6 +224,12 @@ class SweepRecord:
         return tuple(sorted(range(len(self.trials)), key=key))
 
 
+def label_objective(objective: Objective) -> str:
+    """Return the metric of an objective and its direction."""
+    way = "higher" if objective.mode == "max" else "lower"
+    return f"{objective.metric} ({way} is better)"
+
+
 def _masked(value: Any, masked: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return masked(value)
@@ -194,3 +238,50 @@ def _masked(value: Any, masked: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_masked(each, masked) for each in value)
     return value
+
+
+def read_curve(path: Path, metric: str) -> Curve:
+    """Read the learning curve from a ``result.json``; empty if the file cannot be read.
+
+    Truncated lines, as a killed driver leaves them, are skipped. The path of a nested metric is
+    written like ``val/loss``.
+    """
+    values: dict[int, float] = {}
+    segments: list[CurveSegment] = []
+    since = trained_s = 0.0
+    for report in reports(path):
+        iteration = _number(report.get("training_iteration"))
+        if not np.isfinite(iteration):
+            continue
+        values[int(iteration)] = _number(metric_value(report, metric))
+        trained_s = max(trained_s, np.nan_to_num(_number(report.get("time_total_s"))))
+        since = _extend(segments, report, since)
+    iterations = sorted(values)
+    return Curve(
+        np.array(iterations, dtype=np.int64),
+        np.array([values[iteration] for iteration in iterations], dtype=np.float64),
+        tuple(segments),
+        trained_s,
+    )
+
+
+def _extend(segments: list[CurveSegment], report: Mapping[str, Any], before_s: float) -> float:
+    """Extend the last segment or append a new one; return the report's ``time_since_restore``."""
+    now = _number(report.get("timestamp"))
+    since = _number(report.get("time_since_restore"))
+    if not (np.isfinite(now) and np.isfinite(since)):
+        return before_s
+    host = str(report.get("hostname", ""))
+    process = f"{host}:{report.get('pid', '')}"
+    if segments and segments[-1].process == process and since >= before_s:
+        start = segments.pop().start_s
+    else:
+        start = now - since
+    segments.append(CurveSegment(process, host, start, max(now, start + since)))
+    return since
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return float("nan")
+    return float(value) if np.isfinite(value) else float("nan")

@@ -1,7 +1,7 @@
 """Measurements as the tests of this folder make them."""
 
+from tune_tf.estimate.planning.measure_trials import TrialTiming
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
-from tune_tf.estimate.planning.trial_actor import TrialTiming
 from tune_tf.space import SearchSpace
 
 SPACE = SearchSpace.from_dict(

@@ -4,13 +4,12 @@ import pytest
 from measured_trials import PROFILES, SPACE, profiles_of, timings_of
 
 from tune_tf.config import SweepConfig
-from tune_tf.estimate.planning.build_forecast import ForecastBuilder
-from tune_tf.estimate.planning.costs import fit_costs
-from tune_tf.estimate.planning.machine import Machine
+from tune_tf.estimate.planning.build_forecast import build_forecast
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
-from tune_tf.estimate.planning.overhead import MeasuredOverhead
+from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredOverhead, MeasuredSweep
+from tune_tf.estimate.planning.schedule_model import fit_costs
 from tune_tf.estimate.planning.simulated import simulate_sweeps
-from tune_tf.estimate.planning.trial_actor import PeakMemory
+from tune_tf.estimate.sample_process import PeakMemory
 from tune_tf.resources import TrialResources
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.workloads.digits import DigitsMLP
@@ -47,7 +46,7 @@ def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
     here = {"num_nodes": 1, "cpus": 6, "gpus": 0, "num_cores": 6, "busy_cores": 0.1}
     here |= {"memory_bytes": 16 * GB, "available_bytes": 12 * GB} | (machine or {})
     plan = SweepPlan(config, DigitsMLP(), TrialResources(cpus=3), 2, ())
-    return ForecastBuilder(
+    sweep = MeasuredSweep(
         plan=plan,
         machine=Machine(**here),
         profiles=profiles,
@@ -61,7 +60,8 @@ def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
         cluster_s=4.0,
         store=MeasuredOverhead(3.0, 600_000),
         report=MeasuredOverhead(4.0, 3_000_000),
-    ).forecast("0123", "2026-09-21")
+    )
+    return build_forecast(sweep, "0123", "2026-09-21")
 
 
 def test_the_phases_add_up_to_the_wall_time(tmp_path):

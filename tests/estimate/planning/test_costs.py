@@ -1,9 +1,9 @@
 import pytest
 from measured_trials import PROFILES, SPACE, profiles_of, timings_of
 
-from tune_tf.estimate.planning.costs import fit_costs
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
-from tune_tf.estimate.planning.trial_actor import PeakMemory
+from tune_tf.estimate.planning.schedule_model import fit_costs
+from tune_tf.estimate.sample_process import PeakMemory
 
 
 def costs_of(epochs_s=None, *, scale=1, **how):

@@ -5,8 +5,7 @@ from measured_trials import SPACE
 
 from tune_tf.config import SCHEDULERS, SweepConfig
 from tune_tf.estimate.planning.schedule_model import segments_of
-from tune_tf.estimate.planning.simulated import simulate_sweeps
-from tune_tf.estimate.planning.synthetic_curves import synthetic_problem
+from tune_tf.estimate.planning.simulated import simulate_sweeps, synthetic_problem
 from tune_tf.objective import Objective
 
 

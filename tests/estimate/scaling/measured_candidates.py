@@ -1,7 +1,6 @@
 """Measurements as the tests of this folder make them."""
 
-from tune_tf.estimate.scaling.candidates import ScalingCandidate
-from tune_tf.estimate.scaling.measurement import Measurement
+from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark, Subject
+from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark
 from tune_tf.estimate.scaling.candidates import ScalingCandidate
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
@@ -22,7 +22,10 @@ def measurements(ray_cluster):
     )
     told = []
     rounds = ScalingBenchmark(
-        Subject(DigitsMLP(), {"width": 8}, "graph", 0),
+        DigitsMLP(),
+        {"width": 8},
+        "graph",
+        0,
         Effort(rounds=2, round_s=0.05, max_batches=16),
         lambda what, done: told.append(done),
     )

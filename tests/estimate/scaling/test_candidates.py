@@ -2,16 +2,21 @@
 
 import pytest
 
-from tune_tf.estimate.scaling.candidates import candidates, mirrored, multi_worker
-from tune_tf.parallelism import Mirrored, MultiWorker
+from tune_tf.estimate.scaling.candidates import candidates
+from tune_tf.parallelism import Hybrid, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 
-COPIES = (mirrored, multi_worker)
+COPIES = (Mirrored, MultiWorker)
+
+
+def copies(like, **given):
+    """Return the candidates that copy the model."""
+    settings = {"cpus_per_device": 1, "max_devices": 1, "on_gpus": False} | given
+    return [it for it in candidates(like, **settings) if isinstance(it.parallelism, COPIES)]
 
 
 def labels(**given):
-    settings = {"cpus_per_device": 1, "max_devices": 1, "on_gpus": False, "kinds": COPIES} | given
-    return [each.label for each in candidates(Mirrored(), **settings)]
+    return [each.label for each in copies(Mirrored(), **given)]
 
 
 def test_every_kind_that_trains_one_model_is_compared():
@@ -62,7 +67,7 @@ def test_a_quick_look_leaves_out_what_lies_between():
 
 
 def test_on_gpus_every_replica_has_one_and_its_cores():
-    found = candidates(Mirrored(), cpus_per_device=4, max_devices=2, on_gpus=True, kinds=COPIES)
+    found = copies(Mirrored(), cpus_per_device=4, max_devices=2, on_gpus=True)
     spread = {each.label: each.resources for each in found if each.dimension == "devices"}
     assert spread == {
         "1 replica": TrialResources(cpus=4, gpus=1),
@@ -77,16 +82,14 @@ def test_fit_trains_on_one_device_only():
 
 def test_settings_of_batches_and_statistics_are_kept():
     given = MultiWorker(2, synchronized_batch_norm=True, micro_batches=2, placement="spread")
-    found = candidates(given, cpus_per_device=1, max_devices=2, on_gpus=False, kinds=COPIES)
+    found = copies(given, max_devices=2)
     assert {each.parallelism.synchronized_batch_norm for each in found} == {True}
     assert {each.parallelism.micro_batches for each in found} == {2}
 
 
 def test_a_kind_that_cannot_use_so_many_devices_is_left_out():
-    def even_only(num_devices):
-        return None if num_devices % 2 else Mirrored(num_devices)
-
-    found = candidates(
-        Mirrored(), cpus_per_device=1, max_devices=3, on_gpus=False, kinds=[even_only]
-    )
-    assert [it.label for it in found if it.parallelism.num_replicas > 1] == ["2 replicas"]
+    found = candidates(Mirrored(), cpus_per_device=1, max_devices=6, on_gpus=False)
+    assert [it.label for it in found if isinstance(it.parallelism, Hybrid)] == [
+        "2 replicas of 2 stages",
+        "3 replicas of 2 stages",
+    ]

@@ -5,7 +5,7 @@ from itertools import pairwise
 from measured_candidates import batch, cores, failed, measured, part, replicas, workers
 
 from tune_tf.estimate.scaling.picture import ScalingPicture
-from tune_tf.report.plots.static_plot import draw_static, svg_text
+from tune_tf.report.plots.picture import draw_static, svg_text
 
 
 def texts(measurements):

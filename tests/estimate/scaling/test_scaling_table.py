@@ -2,7 +2,8 @@
 
 from measured_candidates import batch, failed, measured, replicas
 
-from tune_tf.estimate.scaling.table import HEADERS, how_measured, table_of
+from tune_tf.estimate.scaling.scale import how_measured
+from tune_tf.estimate.scaling.scaling_report import HEADERS, table_of
 
 
 def test_each_group_has_a_title_and_each_line_a_text_a_column():

@@ -1,6 +1,7 @@
 """``sweep.py plan`` and ``scale``: what a sweep will take, and how its workload scales."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,7 @@ from tune_tf.cli.console import (
 )
 from tune_tf.config import SweepConfig
 from tune_tf.forecast import Forecast, ModelForecast, Range, write_forecast
-from tune_tf.forecast.text import range_text, seconds_text
+from tune_tf.forecast.actuals import range_text, seconds_text
 from tune_tf.formatting import bytes_text
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def plan(
     config = options.read_config(file, overrides, settings)
     forecast, path = print_and_save_forecast(config, file.parent.absolute(), quiet=as_json)
     if as_json:
-        print_json({**forecast.to_dict(), "path": str(path)})
+        print_json({**asdict(forecast), "path": str(path)})
 
 
 def print_and_save_forecast(
@@ -201,7 +202,7 @@ def scale(
 
 
 def _print_scaling(scaling: "Scaling", kept: "ScalingFiles", console: Console) -> None:
-    from tune_tf.estimate.scaling.table import HEADERS, NARROW, table_of
+    from tune_tf.estimate.scaling.scaling_report import HEADERS, NARROW, table_of
 
     console.print(
         f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",

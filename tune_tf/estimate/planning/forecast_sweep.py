@@ -1,6 +1,8 @@
 """Forecast of a sweep from its settings."""
 
+import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,13 +12,17 @@ import ray
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnavailableResourcesError
-from tune_tf.estimate.planning.build_forecast import ForecastBuilder
-from tune_tf.estimate.planning.costs import fit_costs
-from tune_tf.estimate.planning.machine import Machine, measure_busy_cores
+from tune_tf.estimate.planning.build_forecast import build_forecast
 from tune_tf.estimate.planning.measure_trials import (
     TrialMeasurements,
     measure_trials,
     num_affordable_slots,
+)
+from tune_tf.estimate.planning.measured_sweep import (
+    Machine,
+    MeasuredOverhead,
+    MeasuredSweep,
+    measure_busy_cores,
 )
 from tune_tf.estimate.planning.model_profiles import (
     ModelProfile,
@@ -24,20 +30,18 @@ from tune_tf.estimate.planning.model_profiles import (
     config_text,
     profile_workload_models,
 )
-from tune_tf.estimate.planning.overhead import MeasuredOverhead, start_store_creation, time_report
+from tune_tf.estimate.planning.schedule_model import fit_costs
 from tune_tf.estimate.planning.simulated import simulate_sweeps
-from tune_tf.estimate.scaling.benchmark_rounds import ProgressCallback
-from tune_tf.estimate.scaling.probe import TrainableClass
-from tune_tf.estimate.workload_sample import TrialSample, sample_workload
+from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.forecast import Forecast, settings_digest
+from tune_tf.outcome import Outcome
+from tune_tf.simulation import Trace
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
-from tune_tf.trainables import trainable
 
-_MAX_BATCHES = 40
 _MOST_SLOTS = 16
 _NUM_SEEDS = 5
-_ROUND_S = 1.0
+_METRICS = 8  # typical number of metrics per result besides the objective
 
 
 def forecast_sweep(
@@ -63,54 +67,68 @@ def forecast_sweep(
         InvalidSettingsError: The settings are invalid.
         UnavailableResourcesError: No machine has the resources or the memory for a trial.
     """
-    base_dir = base_dir or Path.cwd()
     on_progress("starting Ray", 0.0)
     busy_cores = measure_busy_cores()
     begun = time.perf_counter()
     with cluster():
-        cluster_s = time.perf_counter() - begun
-        plan = plan_sweep(config, base_dir=base_dir)
-        machine = Machine.of(busy_cores)
-        on_progress("building models", 0.1)
-        profiles = _profile_in_process(plan)
-        num_slots = min(plan.max_concurrent_trials, _MOST_SLOTS)
-        if machine.num_nodes == 1:
-            num_slots = num_affordable_slots(num_slots)
-        measured, store = _measure(plan, profiles, num_slots, on_progress)
-        _check_memory(profiles, measured, machine)
-        chosen = _profiles_to_train(profiles)
-        scheduler = make_scheduler(config, plan.mutations)
-        reuses = config.reuse_actors and not scheduler.fresh_actors
-        costs = fit_costs(
-            measured, chosen, profiles, process_s=0.0 if reuses else measured.process_s
-        )
-        on_progress("simulating the scheduler", 0.8)
-        runs = simulate_sweeps(
-            config,
-            costs.epoch_s,
-            num_slots=plan.max_concurrent_trials,
-            num_seeds=_NUM_SEEDS,
-            mutations=plan.mutations,
-        )
-        on_progress("timing the report", 0.85)
-        report = time_report(config, runs.traces[0], costs.epoch_s(profiles.largest.config))
+        start_s = time.perf_counter() - begun
+        plan = plan_sweep(config, base_dir=base_dir or Path.cwd())
+        sweep = _measure(plan, Machine.of(busy_cores), on_progress)
         begun = time.perf_counter()
-    cluster_s += time.perf_counter() - begun
-    return ForecastBuilder(
+    sweep = replace(sweep, cluster_s=start_s + time.perf_counter() - begun)
+    made_at = datetime.now(UTC).astimezone().isoformat()
+    return build_forecast(sweep, settings_digest(config), made_at)
+
+
+def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -> MeasuredSweep:
+    """Measure and simulate a sweep in the connected cluster."""
+    config = plan.config
+    on_progress("building models", 0.1)
+    profiles = _profile_in_process(plan)
+    trained = _profiles_to_train(profiles)
+    num_slots = min(plan.max_concurrent_trials, _MOST_SLOTS)
+    if machine.num_nodes == 1:
+        num_slots = num_affordable_slots(num_slots, machine.available_bytes)
+    # The store is created while the processes start, as in a sweep.
+    creation = ray.remote(num_cpus=0, max_retries=0)(_open_store)
+    store = None if config.mlflow is None else creation.remote()
+    measured = measure_trials(
+        plan,
+        [profile.config for profile in trained],
+        num_slots,
+        lambda what, done: on_progress(what, 0.3 + 0.5 * done),
+    )
+    _check_memory(profiles, measured, machine)
+    scheduler = make_scheduler(config, plan.mutations)
+    reuses = config.reuse_actors and not scheduler.fresh_actors
+    process_s = 0.0 if reuses else measured.process_s
+    costs = fit_costs(measured, trained, profiles, process_s=process_s)
+    on_progress("simulating the scheduler", 0.8)
+    runs = simulate_sweeps(
+        config,
+        costs.epoch_s,
+        num_slots=plan.max_concurrent_trials,
+        num_seeds=_NUM_SEEDS,
+        mutations=plan.mutations,
+    )
+    on_progress("timing the report", 0.85)
+    report = ray.remote(num_cpus=0, max_retries=0)(_write_report)
+    epoch_s = costs.epoch_s(profiles.largest.config)
+    return MeasuredSweep(
         plan=plan,
         machine=machine,
         profiles=profiles,
-        trained=chosen,
+        trained=trained,
         measured=measured,
         costs=costs,
         runs=runs,
         reuses=reuses,
         num_to_keep=scheduler.num_to_keep,
         first_rung=min(scheduler.rungs, default=config.scheduler.max_t),
-        cluster_s=cluster_s,
-        store=store,
-        report=report,
-    ).forecast(settings_digest(config), datetime.now(UTC).astimezone().isoformat())
+        cluster_s=0.0,
+        store=None if store is None else ray.get(store),
+        report=ray.get(report.remote(config, runs.traces[0], epoch_s)),
+    )
 
 
 def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
@@ -147,40 +165,6 @@ def _profiles_to_train(profiles: ModelProfiles) -> tuple[ModelProfile, ...]:
     return tuple(found)
 
 
-def _measure(
-    plan: SweepPlan, profiles: ModelProfiles, num_slots: int, on_progress: ProgressCallback
-) -> tuple[TrialMeasurements, MeasuredOverhead | None]:
-    config = plan.config
-    stores: list[Any] = []
-
-    def make(notes: str) -> TrainableClass:
-        return trainable(
-            sample_workload(plan.workload, TrialSample(_MAX_BATCHES, notes)),
-            config.parallelism,
-            resources=plan.resources,
-            loop=config.loop,
-            validation=config.validation,
-            seed=config.seed,
-        )
-
-    def meanwhile() -> None:
-        if config.mlflow is not None:
-            stores.append(start_store_creation())
-
-    def say(what: str, done: float) -> None:
-        on_progress(what, 0.3 + 0.5 * done)
-
-    measured = measure_trials(
-        make,
-        [profile.config for profile in _profiles_to_train(profiles)],
-        num_slots,
-        round_s=_ROUND_S,
-        meanwhile=meanwhile,
-        on_progress=say,
-    )
-    return measured, ray.get(stores[0]) if stores else None
-
-
 def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine: Machine) -> None:
     """Raise an error that names the config if this machine's memory cannot hold a single trial."""
     needed = measured.grown.host_bytes + measured.left_out_bytes
@@ -191,3 +175,61 @@ def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine:
             f"{machine.memory_bytes / 1e9:.1f} GB: narrow the space, use fewer rows, or a Pipeline "
             "that reads them while it trains"
         )
+
+
+def _open_store() -> MeasuredOverhead:
+    with TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        from tune_tf.tracking.store import connect
+
+        path = Path(folder, "mlflow.db")
+        connect(f"sqlite:///{path}").search_experiments()
+        return MeasuredOverhead(time.perf_counter() - begun, path.stat().st_size)
+
+
+def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
+    """Time the report of a simulated sweep with iterations of equal length."""
+    from tune_tf.report import write_report as write
+    from tune_tf.results import SweepResult, TrialResult
+
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "sweep.yaml").write_text(config.to_yaml())
+        begun_s, metric = time.time(), trace.objective.metric
+        lines: dict[int, list[dict[str, Any]]] = {trial.number: [] for trial in trace.trials}
+        for event in trace.events:
+            since_s = event.iteration * iteration_s
+            # As in Tune's result.json.
+            line = {
+                metric: event.value,
+                **{f"metric_{number}": event.value for number in range(_METRICS)},
+                "training_iteration": event.iteration,
+                "timestamp": int(begun_s + since_s),
+                "time_total_s": since_s,
+                "time_since_restore": since_s,
+                "pid": 1,
+                "hostname": "here",
+            }
+            lines[event.trial].append(line)
+        trials = []
+        for trial in trace.trials:
+            reported = [line | {"config": dict(trial.config)} for line in lines[trial.number]]
+            path = folder / f"trial_{trial.number:05d}"
+            path.mkdir()
+            (path / "result.json").write_text("".join(f"{json.dumps(it)}\n" for it in reported))
+            iterations = reported[-1]["training_iteration"] if reported else 0
+            trials.append(
+                TrialResult(
+                    trial_id=f"{trial.number:08d}",
+                    number=trial.number,
+                    config=trial.config,
+                    outcome=Outcome.COMPLETED if iterations >= trace.max_t else Outcome.PRUNED,
+                    iterations=iterations,
+                    metrics={metric: reported[-1][metric]} if reported else {},
+                )
+            )
+        result = SweepResult(folder.name, folder, config, folder, tuple(trials))
+        begun = time.perf_counter()
+        files = write(result, folder / "report")
+        took = time.perf_counter() - begun
+        return MeasuredOverhead(took, sum(path.stat().st_size for path in files.values()))

@@ -1,24 +1,52 @@
 """Measurement of configs in as many processes as the sweep has concurrent trials."""
 
 import contextlib
-import tempfile
 import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import psutil
 import ray
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError
 from tune_tf.estimate.planning.model_profiles import config_text
-from tune_tf.estimate.planning.trial_actor import PeakMemory, TrialActor, TrialTiming, TrialUsage
-from tune_tf.estimate.scaling.probe import ScalingProbe, TrainableClass
+from tune_tf.estimate.sample_process import (
+    PeakMemory,
+    ProgressCallback,
+    SampleProcess,
+    TrialUsage,
+    notes_path,
+)
+from tune_tf.estimate.workload_sample import TrialSample, sample_workload
+from tune_tf.sweep.plan import SweepPlan
+from tune_tf.trainables import trainable
 from tune_tf.workload import Config
 
 _EXPECTED_BYTES = 1.0e9  # of a process with TensorFlow, without the model
+_MAX_BATCHES = 40
+_ROUND_S = 1.0
+
+
+@dataclass(frozen=True)
+class TrialTiming:
+    """Timing of one config in one process.
+
+    Args:
+        start_s: Seconds until training: building the model, plus startup in a fresh process.
+        first_s: Seconds of the first iteration, which may include tracing.
+        epochs_s: Seconds of each further iteration.
+    """
+
+    start_s: float
+    first_s: float
+    epochs_s: tuple[float, ...]
+    save_s: float
+    checkpoint_bytes: int
+
+    @property
+    def epoch_s(self) -> float:
+        """Mean seconds of the further iterations."""
+        return sum(self.epochs_s) / len(self.epochs_s)
 
 
 @dataclass(frozen=True)
@@ -49,47 +77,36 @@ class TrialMeasurements:
         """Ratio of the time of an iteration on all rows to that of a measured one."""
         return self.total_rows / self.num_rows if self.num_rows else 1.0
 
+    def later_timings(self, index: int) -> list[TrialTiming]:
+        """Return the timings of a config, without those that include the start of a process."""
+        first = range(index, self.num_slots, len(self.timings))
+        return [it for place, it in enumerate(self.timings[index]) if place not in first]
 
-def num_affordable_slots(num_slots: int, available_bytes: float | None = None) -> int:
+
+def num_affordable_slots(num_slots: int, available_bytes: float) -> int:
     """Return how many concurrent processes fit into this machine's memory."""
-    if available_bytes is None:
-        available_bytes = float(psutil.virtual_memory().available)
     return max(1, min(num_slots, int(available_bytes / _EXPECTED_BYTES)))
 
 
 def measure_trials(
-    make: Callable[[str], TrainableClass],
-    configs: Sequence[Config],
-    num_slots: int,
-    *,
-    round_s: float,
-    meanwhile: Callable[[], object] = lambda: None,
-    on_progress: Callable[[str, float], None] = lambda what, done: None,
+    plan: SweepPlan, configs: Sequence[Config], num_slots: int, on_progress: ProgressCallback
 ) -> TrialMeasurements:
     """Train every config in every slot: all slots concurrently, each in a different order.
 
-    Args:
-        make: Function that takes a folder for notes and returns a Trainable class.
-        configs: Configs to train, those that most need a fresh process first.
-        num_slots: Number of concurrent processes.
-        round_s: Seconds of further iterations per config.
-        meanwhile: Called while the processes start, for work that a sweep does at that time.
-        on_progress: Called with a description of the current step and the share done, 0 to 1.
+    Configs that most need a fresh process come first.
 
     Raises:
         UnavailableResourcesError: The cluster cannot hold the processes, or memory runs out.
         WorkloadError: A config cannot be trained.
     """
+    timings: dict[tuple[int, int], TrialTiming] = {}
     with contextlib.ExitStack() as stack:
         on_progress(f"starting {num_slots} process{'' if num_slots == 1 else 'es'}", 0.0)
         begun = time.perf_counter()
-        slots = []
+        slots: list[SampleProcess] = []
         for _ in range(num_slots):
-            slots.append(_slot(make, configs[0]))
+            slots.append(_slot(plan, configs[0]))
             stack.callback(slots[-1].end)
-        timings: dict[tuple[int, int], TrialTiming] = {}
-        fresh: dict[int, PeakMemory] = {}
-        process_s = 0.0
         for number in range(len(configs)):
             order = [(number + place) % len(configs) for place in range(num_slots)]
             chosen = [configs[index] for index in order]
@@ -98,20 +115,27 @@ def measure_trials(
                     f"training, round {number + 1} of {len(configs)}", number / len(configs)
                 )
             pending = [
-                slot.asked("begin", dict(config))
+                slot.ask("begin", slot.made, dict(config))
                 for slot, config in zip(slots, chosen, strict=True)
             ]
-            if not number:
-                meanwhile()
             starts = _answers(pending, chosen)
             if not number:
                 process_s = time.perf_counter() - begun
-            for place, timing in enumerate(_train(slots, chosen, starts, round_s)):
-                timings[order[place], place] = timing
+            firsts = _ask_all(slots, chosen, "train")
+            further = _ask_all(slots, chosen, "train", _ROUND_S)
+            saves = _ask_all(slots, chosen, "save")
+            for place, index in enumerate(order):
+                timings[index, place] = TrialTiming(
+                    starts[place],
+                    firsts[place].epochs_s[0],
+                    further[place].epochs_s,
+                    *saves[place],
+                )
             if not number:
-                first = _ask_all(slots, chosen, "noted")
-                fresh = {index: it.memory for index, it in zip(order, first, strict=True)}
-        noted: list[TrialUsage] = _ask_all(slots, [configs[0]] * num_slots, "noted")
+                usage = _ask_all(slots, chosen, "usage")
+                fresh = {index: it.memory for index, it in zip(order, usage, strict=True)}
+        used: list[TrialUsage] = _ask_all(slots, [configs[0]] * num_slots, "usage")
+    gpus = [each.memory.gpu_bytes for each in used if each.memory.gpu_bytes is not None]
     return TrialMeasurements(
         num_slots=num_slots,
         timings=tuple(
@@ -119,46 +143,33 @@ def measure_trials(
             for index in range(len(configs))
         ),
         fresh=fresh,
-        grown=_max_memory([each.memory for each in noted]),
+        grown=PeakMemory(max(each.memory.host_bytes for each in used), max(gpus, default=None)),
         process_s=process_s,
-        num_rows=max(each.num_rows for each in noted),
-        total_rows=max(each.total_rows for each in noted),
-        left_out_bytes=max(each.left_out_bytes for each in noted),
+        num_rows=max(each.num_rows for each in used),
+        total_rows=max(each.total_rows for each in used),
+        left_out_bytes=max(each.left_out_bytes for each in used),
     )
 
 
-def _slot(make: Callable[[str], TrainableClass], config: Config) -> ScalingProbe:
+def _slot(plan: SweepPlan, config: Config) -> SampleProcess:
     """Start a process with the resources of a trial."""
-    notes = str(Path(tempfile.gettempdir(), f"tune-tf-plan-{uuid.uuid4().hex}"))
-    made = make(notes)
-    return ScalingProbe(made, dict(config), TrialActor, (made, notes))
-
-
-def _train(
-    slots: Sequence[ScalingProbe],
-    configs: Sequence[Config],
-    starts: Sequence[float],
-    round_s: float,
-) -> list[TrialTiming]:
-    """Train a config in each process concurrently, after ``begin``."""
-    firsts = _ask_all(slots, configs, "first")
-    furthers = _ask_all(slots, configs, "further", round_s)
-    saves = _ask_all(slots, configs, "save")
-    each = zip(starts, firsts, furthers, saves, strict=True)
-    return [TrialTiming(start, first, further, *save) for start, first, further, save in each]
-
-
-def _max_memory(memory: Sequence[PeakMemory]) -> PeakMemory:
-    host = max((each.host_bytes for each in memory), default=0)
-    gpus = [each.gpu_bytes for each in memory if each.gpu_bytes is not None]
-    return PeakMemory(host, max(gpus, default=None))
+    settings, notes = plan.config, notes_path()
+    made = trainable(
+        sample_workload(plan.workload, TrialSample(_MAX_BATCHES, notes)),
+        settings.parallelism,
+        resources=plan.resources,
+        loop=settings.loop,
+        validation=settings.validation,
+        seed=settings.seed,
+    )
+    return SampleProcess(made, dict(config), notes)
 
 
 def _ask_all(
-    slots: Sequence[ScalingProbe], configs: Sequence[Config], method: str, *arguments: Any
+    slots: Sequence[SampleProcess], configs: Sequence[Config], method: str, *arguments: Any
 ) -> list[Any]:
     """Call a method of all processes concurrently; return the results."""
-    return _answers([slot.asked(method, *arguments) for slot in slots], configs)
+    return _answers([slot.ask(method, *arguments) for slot in slots], configs)
 
 
 def _answers(pending: Sequence[Any], configs: Sequence[Config]) -> list[Any]:

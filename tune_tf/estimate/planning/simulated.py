@@ -1,22 +1,29 @@
-"""Simulated sweeps that predict how many epochs a scheduler lets trials run."""
+"""Sweeps simulated on synthetic learning curves: how many epochs a scheduler lets trials run."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import optuna
 
 from tune_tf.config import SweepConfig
 from tune_tf.config.scheduler_settings import ResourceChangingSettings
-from tune_tf.estimate.planning.synthetic_curves import synthetic_problem
+from tune_tf.objective import Objective
 from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
+from tune_tf.simulation.problem import Problem, Values
+from tune_tf.simulation.test_functions import falling, rough
+from tune_tf.space import Choice, Float, Int, SearchSpace
 
 MOST_TRIALS = 100
 """Most trials to simulate; larger sweeps are extrapolated in proportion to their trials."""
 
 _FEWEST_A_SLOT = 4
+_NOISE = 0.03
+_UNKNOWN = 0.5  # position in the range of a parameter that is missing from the config
 _SLOW_SAMPLER = "gp"  # needs packages that may be missing, and seconds per proposal
 
 
@@ -26,13 +33,11 @@ class SimulatedSweeps:
 
     Args:
         growth: Number of trials of the real sweep divided by that of a simulation.
-        seconds: Function that returns the virtual seconds per iteration of a config.
     """
 
     traces: tuple[Trace, ...]
     growth: float
     sampler: str
-    seconds: Callable[[Mapping[str, Any]], float]
 
 
 def simulate_sweeps(
@@ -81,4 +86,78 @@ def simulate_sweeps(
                 seed=seed,
             )
         )
-    return SimulatedSweeps(tuple(traces), wanted / num_samples, sampler, epoch_s)
+    return SimulatedSweeps(tuple(traces), wanted / num_samples, sampler)
+
+
+def synthetic_problem(
+    space: SearchSpace, objective: Objective, *, max_t: int, seed: int, cost_s: Any
+) -> Problem:
+    """Return a problem with random learning curves over a search space.
+
+    The seed draws the best value and the weight of each parameter. Losses fall at different speeds,
+    so that curves cross and short runs rank configs only roughly. ``cost_s`` returns the virtual
+    seconds per iteration of a flat config.
+    """
+    rng = np.random.default_rng(seed)
+    terms = {
+        path: _Term.drawn(parameter, rng)
+        for path, parameter in space.parameters.items()
+        if isinstance(parameter, Choice | Float | Int)
+    }
+    sign = -1.0 if objective.mode == "max" else 1.0
+
+    def curve(values: Values, iteration: int) -> float:
+        progress = iteration / max_t
+        units = [term.unit(values.get(path)) for path, term in terms.items()]
+        quality = sum(
+            term.weight * (unit - term.best) ** 2
+            for term, unit in zip(terms.values(), units, strict=True)
+        )
+        units = units or [_UNKNOWN]
+        loss = quality + (0.5 + quality) * falling(progress, 0.1 + 0.2 * units[0])
+        return float(sign * (loss + rough(units, progress, _NOISE)))
+
+    return Problem(
+        name="surrogate",
+        about="Made up for a space of which nothing is known.",
+        space=space,
+        objective=objective,
+        max_t=max_t,
+        curve=curve,
+        target=math.inf if objective.mode == "max" else -math.inf,
+        cost_s=cost_s,
+    )
+
+
+@dataclass(frozen=True)
+class _Term:
+    """Contribution of one parameter to the loss.
+
+    Args:
+        order: Positions of the options of a choice, 0 to 1.
+        best: Best position in the range, 0 to 1.
+        weight: Loss at a distance of the whole range.
+    """
+
+    parameter: Choice | Float | Int
+    order: tuple[float, ...]
+    best: float
+    weight: float
+
+    @classmethod
+    def drawn(cls, parameter: Choice | Float | Int, rng: np.random.Generator) -> "_Term":
+        count = len(parameter.options) if isinstance(parameter, Choice) else 0
+        order = tuple(float(rng.uniform()) for _ in range(count))
+        return cls(parameter, order, float(rng.uniform()), float(rng.exponential()))
+
+    def unit(self, value: Any) -> float:
+        """Return the position of a value in the range, 0 to 1."""
+        parameter = self.parameter
+        if value is None:
+            return _UNKNOWN
+        if isinstance(parameter, Choice):
+            return self.order[list(parameter.options).index(value)]
+        low, high = float(parameter.low), float(parameter.high)
+        if parameter.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return float((value - low) / (high - low)) if high > low else _UNKNOWN

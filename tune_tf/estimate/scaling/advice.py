@@ -1,12 +1,12 @@
 """Advice from scaling measurements, with settings for the sweep file."""
 
+import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tune_tf.estimate.scaling.candidates import ScalingCandidate
-from tune_tf.estimate.scaling.measurement import Measurement
+from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate, scaling_curves
 
 EFFICIENT = 0.7
 """Least efficiency at which more devices are recommended."""
@@ -29,26 +29,35 @@ class Advice:
 def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
     """Derive advice from measurements; the first is the reference, one replica on one device."""
     reference, *others = measurements
-    good = [each for each in others if not each.error]
-    spread = [each for each in good if each.candidate.dimension == "devices"]
-    chosen = _chosen(reference, spread)
+    good = [reference, *(each for each in others if not each.error)]
+    curves = scaling_curves(measurements)
+    families = {
+        family: members[1:]
+        for (dimension, family), members in curves.items()
+        if dimension == "devices"
+    }
+    spread = [each for members in families.values() for each in members]
+    chosen = max(filter(_pays, spread), key=lambda each: each.speed_up, default=reference)
     device = "GPU" if on_gpus else "core"
     sentences = [
         f"One replica on one {device} trains {reference.rows_per_s:,.0f} rows a second "
-        f"in batches of {reference.batch_size}."
+        f"in batches of {reference.batch_size}.",
+        *(
+            f"{family.capitalize()}: {_of_family(members, device)}."
+            for family, members in families.items()
+        ),
+        "There is no GPU here: replicas, workers and threads share the machine's cores, and "
+        "gain only where one replica leaves cores idle. On GPUs, measure again."
+        if spread and not on_gpus
+        else "",
+        _of_choice(reference, chosen, spread, device),
+        _of_batches(*curves["batch", ""]),
+        _of_data(*curves["data", ""]),
+        _of_input(good),
+        _of_others(good),
     ]
-    sentences += _of_families(spread, device)
-    if not on_gpus and spread:
-        sentences.append(
-            "There is no GPU here: replicas, workers and threads share the machine's cores, and "
-            "gain only where one replica leaves cores idle. On GPUs, measure again."
-        )
-    sentences.append(_of_choice(reference, chosen, spread, device))
-    sentences += _of_batches(reference, good)
-    sentences += _of_data(reference, good)
-    sentences += _of_input(reference, good)
-    sentences += _of_others([reference, *good])
-    return Advice(tuple(sentences), chosen.candidate, settings_of(chosen.candidate))
+    settings = settings_of(chosen.candidate)
+    return Advice(tuple(filter(None, sentences)), chosen.candidate, settings)
 
 
 def settings_of(candidate: ScalingCandidate) -> str:
@@ -66,12 +75,6 @@ def settings_of(candidate: ScalingCandidate) -> str:
     return f"parallelism: {_flow(values)}\nresources: {_flow(resources)}"
 
 
-def _chosen(reference: Measurement, spread: Sequence[Measurement]) -> Measurement:
-    """Return the fastest measurement that is efficient, or the reference."""
-    paying = [each for each in spread if _pays(each)]
-    return max(paying, key=lambda each: each.speed_up, default=reference)
-
-
 def _pays(measurement: Measurement) -> bool:
     clear = _is_clear(measurement.speed_up, measurement)
     return clear and measurement.efficiency >= EFFICIENT
@@ -80,16 +83,6 @@ def _pays(measurement: Measurement) -> bool:
 def _is_clear(ratio: float, measurement: Measurement) -> bool:
     """Return whether a gain exceeds a small threshold and the spread of the rounds."""
     return ratio > 1 + max(_CLEAR, measurement.doubt / measurement.speed_up)
-
-
-def _of_families(spread: Sequence[Measurement], device: str) -> list[str]:
-    families: dict[str, list[Measurement]] = {}
-    for each in spread:
-        families.setdefault(each.candidate.family, []).append(each)
-    return [
-        f"{family.capitalize()}: {_of_family(members, device)}."
-        for family, members in families.items()
-    ]
 
 
 def _of_family(members: Sequence[Measurement], device: str) -> str:
@@ -108,8 +101,8 @@ def _of_family(members: Sequence[Measurement], device: str) -> str:
 def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
     num, efficiency = measurement.candidate.num_devices, measurement.efficiency
     return (
-        f"{_on(measurement, device)}{joint} train {_times(measurement.speed_up)} the rows of one "
-        f"{device} ({efficiency:.0%} of what {num} single ones would)"
+        f"{_on(measurement, device)}{joint} train {measurement.speed_up:.2f} times the rows of "
+        f"one {device} ({efficiency:.0%} of what {num} single ones would)"
     )
 
 
@@ -126,7 +119,7 @@ def _of_choice(
         )
     faster = fastest is not reference and fastest is not chosen
     if faster and _is_clear(fastest.speed_up / chosen.speed_up, fastest):
-        faster_by = _times(fastest.speed_up / chosen.speed_up)
+        faster_by = f"{fastest.speed_up / chosen.speed_up:.2f} times"
         text += (
             f" If a single trial must finish sooner: {fastest.candidate.label} "
             f"({fastest.candidate.family}), {faster_by} as fast, at {fastest.efficiency:.0%} of "
@@ -135,71 +128,66 @@ def _of_choice(
     return text
 
 
-def _of_batches(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
-    batches = [each for each in good if each.candidate.dimension == "batch"]
-    if not batches:
-        return []
-    best = max(batches, key=lambda each: each.speed_up)
+def _of_batches(reference: Measurement, *others: Measurement) -> str:
+    if not others:
+        return ""
+    best = max(others, key=lambda each: each.speed_up)
     if not _is_clear(best.speed_up, best):
-        return [f"Other batch sizes are no faster than {reference.batch_size}."]
-    text = f"A batch of {best.batch_size} trains {_times(best.speed_up)} the rows a second"
+        return f"Other batch sizes are no faster than {reference.batch_size}."
+    text = f"A batch of {best.batch_size} trains {best.speed_up:.2f} times the rows a second"
     if best.batch_size > reference.batch_size:
         text += (
             "; it also makes fewer updates per epoch, so search the learning rate again if you "
             "choose it"
         )
-    return [f"{text}."]
+    return f"{text}."
 
 
-def _of_data(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
-    parts = [each for each in good if each.candidate.dimension == "data"]
-    if not parts:
-        return []
-    least = min(parts, key=lambda each: each.num_rows)
+def _of_data(reference: Measurement, *others: Measurement) -> str:
+    if not others:
+        return ""
+    least = min(others, key=lambda each: each.num_rows)
     slower = 1 / least.speed_up
     if abs(slower - 1) <= max(_CLEAR, least.doubt / least.speed_up):
-        return [
+        return (
             f"A row takes as long among {least.num_rows:,} rows as among "
             f"{reference.num_rows:,}: more data take longer in proportion."
-        ]
+        )
     why = (
         "an epoch has a fixed cost, which more rows share"
         if slower > 1
         else "fewer rows fit into caches nearer to the processor"
     )
-    return [
-        f"A row takes {_times(slower)} the time among {least.num_rows:,} rows that it takes among "
-        f"{reference.num_rows:,}: {why}."
-    ]
+    return (
+        f"A row takes {slower:.2f} times the time among {least.num_rows:,} rows that it takes "
+        f"among {reference.num_rows:,}: {why}."
+    )
 
 
-def _of_input(reference: Measurement, good: Sequence[Measurement]) -> list[str]:
-    shares = [each for each in (reference, *good) if each.input_share is not None]
-    if not shares:
-        return []
-    worst = max(shares, key=lambda each: each.input_share or 0)
-    share = worst.input_share or 0
+def _of_input(good: Sequence[Measurement]) -> str:
+    worst = max(good, key=lambda each: each.input_share or 0)
+    share = worst.input_share
+    if share is None:
+        return ""
     if share <= _MUCH_INPUT:
-        return [
-            f"Input is not the bottleneck: preparing rows takes at most {share:.0%} of the time."
-        ]
-    return [
+        return f"Input is not the bottleneck: preparing rows takes at most {share:.0%} of the time."
+    return (
         f"Preparing rows takes up to {share:.0%} of the time ({worst.candidate.label}, batch "
         f"{worst.batch_size}): larger batches, or less work in per_example, help more than "
         "devices."
-    ]
+    )
 
 
-def _of_others(good: Sequence[Measurement]) -> list[str]:
+def _of_others(good: Sequence[Measurement]) -> str:
     others = statistics.median(each.other_cores for each in good)
     if others > _OTHERS:
-        return [
+        return (
             f"Other processes kept {others:.1f} cores of this machine busy meanwhile: measure "
             "again when it is quiet."
-        ]
+        )
     if statistics.median(each.noise for each in good) > _RESTLESS:
-        return ["The rounds vary widely: measure again when the machine is quiet."]
-    return []
+        return "The rounds vary widely: measure again when the machine is quiet."
+    return ""
 
 
 def _on(measurement: Measurement, device: str) -> str:
@@ -209,18 +197,10 @@ def _on(measurement: Measurement, device: str) -> str:
     return f"{candidate.num_devices} {device}s"
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:.2f} times"
-
-
 def _flow(values: dict[str, Any]) -> str:
-    def text(value: Any) -> str:
-        return (
-            {True: "true", False: "false", None: "null"}.get(value, str(value))
-            if (value is None or isinstance(value, bool))
-            else f"{value:g}"
-            if isinstance(value, float)
-            else str(value)
-        )
-
-    return "{" + ", ".join(f"{key}: {text(value)}" for key, value in values.items()) + "}"
+    """Format a mapping in YAML's flow style."""
+    texts = (
+        f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in values.items()
+    )
+    return "{" + ", ".join(texts) + "}"

@@ -1,10 +1,10 @@
-"""Scaling candidates: parallelism, batch sizes and amounts of data."""
+"""Scaling candidates (parallelism, batch sizes, amounts of data) and their measurements."""
 
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import (
     Asynchronous,
     Hybrid,
@@ -16,11 +16,6 @@ from tune_tf.parallelism import (
 from tune_tf.resources import TrialResources
 
 Dimension = Literal["devices", "batch", "data"]
-
-BATCH_SCALES = (0.5, 2.0, 4.0)
-DATA_FRACTIONS = (0.25, 0.5)
-_QUICK_BATCH_SCALES = (4.0,)
-_QUICK_DATA_FRACTIONS = (0.25,)
 
 
 @dataclass(frozen=True)
@@ -67,57 +62,152 @@ class ScalingCandidate:
         return alone and self.dimension == "devices" and self.num_devices > 1
 
 
-def mirrored(num_devices: int) -> Parallelism | None:
-    """Return replicas in one process."""
-    return Mirrored(num_devices)
+@dataclass(frozen=True)
+class Measurement:
+    """Training speed and resource usage of a candidate.
+
+    Args:
+        batch_size: Rows of a global batch.
+        num_rows: Rows per epoch.
+        rates: Training rows per second, by round.
+        reference_rates: Training rows per second of one device in the same rounds.
+        start_s: Seconds from a fresh process to the end of the first epoch, including tracing.
+        memory_bytes: Peak memory of its processes on this machine; None if unknown.
+        gpu_memory_bytes: GPU memory of its processes on this machine; None without GPUs.
+        busy_cores: CPU seconds per second of its processes on this machine.
+        other_cores: CPU seconds per second of all other processes in that time.
+        input_share: Share of an epoch that the loop takes without a model; None if not measured.
+        error: Reason why it could not be measured, or empty.
+    """
+
+    candidate: ScalingCandidate
+    batch_size: int = 0
+    num_rows: int = 0
+    rates: tuple[float, ...] = ()
+    reference_rates: tuple[float, ...] = ()
+    start_s: float = 0.0
+    memory_bytes: int | None = None
+    gpu_memory_bytes: int | None = None
+    busy_cores: float | None = None
+    other_cores: float = 0.0
+    input_share: float | None = None
+    error: str = ""
+
+    @property
+    def rows_per_s(self) -> float:
+        """Median of the rounds."""
+        return statistics.median(self.rates)
+
+    @property
+    def noise(self) -> float:
+        """Relative spread of the rounds around their median."""
+        return _spread(self.rates) / self.rows_per_s
+
+    @property
+    def speed_up(self) -> float:
+        """Median rate divided by that of one device in the same rounds."""
+        return self.rows_per_s / statistics.median(self.reference_rates)
+
+    @property
+    def doubt(self) -> float:
+        """Spread of the speed-ups of single rounds."""
+        pairs = zip(self.rates, self.reference_rates, strict=True)
+        return _spread([rate / reference for rate, reference in pairs])
+
+    @property
+    def efficiency(self) -> float:
+        """Speed-up divided by the number of devices."""
+        return self.speed_up / self.candidate.num_devices
+
+    def position(self, dimension: Dimension) -> int:
+        """Return the number of devices, rows of a batch or rows of data."""
+        if dimension == "devices":
+            return self.candidate.num_devices
+        return self.batch_size if dimension == "batch" else self.num_rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain data."""
+        candidate = self.candidate
+        values: dict[str, Any] = {
+            "what": candidate.label,
+            "dimension": candidate.dimension,
+            "kind": candidate.parallelism.kind,
+            "num_devices": candidate.num_devices,
+            "batch_scale": candidate.batch_scale,
+            "data_fraction": candidate.data_fraction,
+        }
+        if self.error:
+            return values | {"error": self.error}
+        return values | {
+            "batch_size": self.batch_size,
+            "num_rows": self.num_rows,
+            "rows_per_s": self.rows_per_s,
+            "rates": list(self.rates),
+            "speed_up": self.speed_up,
+            "efficiency": self.efficiency if candidate.dimension == "devices" else None,
+            "start_s": self.start_s,
+            "memory_bytes": self.memory_bytes,
+            "gpu_memory_bytes": self.gpu_memory_bytes,
+            "busy_cores": self.busy_cores,
+            "other_cores": self.other_cores,
+            "input_share": self.input_share,
+        }
 
 
-def multi_worker(num_devices: int) -> Parallelism | None:
-    """Return processes with one replica each."""
-    return MultiWorker(num_devices)
+ScalingCurves = dict[tuple[Dimension, str], list[Measurement]]
 
 
-def model_parallel(num_devices: int) -> Parallelism | None:
-    """Return a model split into one stage per device."""
-    return ModelParallel(num_devices)
+def scaling_curves(measurements: Sequence[Measurement]) -> ScalingCurves:
+    """Return the successful measurements by dimension and family, each curve with the reference.
+
+    Batch sizes and amounts of data, which may have no measurement besides the reference, have the
+    family "".
+    """
+    reference, *others = measurements
+    curves: ScalingCurves = {}
+    for each in others:
+        if not each.error:
+            dimension = each.candidate.dimension
+            family = each.candidate.family if dimension == "devices" else ""
+            curves.setdefault((dimension, family), [reference]).append(each)
+    curves.setdefault(("batch", ""), [reference])
+    curves.setdefault(("data", ""), [reference])
+    return curves
 
 
-def hybrid(num_devices: int) -> Parallelism | None:
-    """Return replicas of a model split into two stages."""
-    return Hybrid(num_devices // 2, 2) if num_devices > 2 and num_devices % 2 == 0 else None
+def _spread(values: Sequence[float]) -> float:
+    """Return 1.5 times the median absolute deviation, which is robust to outliers.
+
+    For a normal distribution this is about the standard deviation.
+    """
+    middle = statistics.median(values)
+    return 1.5 * statistics.median(abs(value - middle) for value in values)
 
 
-def asynchronous(num_devices: int) -> Parallelism | None:
-    """Return asynchronous workers; the server shares the cores of the first one."""
-    return Asynchronous(num_devices, server_cpus=0)
-
-
-PARALLELISM_FAMILIES: tuple[Callable[[int], Parallelism | None], ...] = (
-    mirrored,
-    multi_worker,
-    model_parallel,
-    hybrid,
-    asynchronous,
-)
-"""Functions from a number of devices, at least 2, to a parallelism on all of them, or None."""
+def _parallelisms(num_devices: int) -> list[Parallelism]:
+    """Return every kind that trains one model, on all of at least two devices."""
+    found: list[Parallelism] = [
+        Mirrored(num_devices),
+        MultiWorker(num_devices),
+        ModelParallel(num_devices),
+    ]
+    if num_devices > 2 and num_devices % 2 == 0:
+        found.append(Hybrid(num_devices // 2, 2))
+    # The server shares the cores of the first worker.
+    return [*found, Asynchronous(num_devices, server_cpus=0)]
 
 
 def _label_of(parallelism: Parallelism) -> str:
     match parallelism:
-        case Mirrored(num_replicas=1):
-            return "1 replica"
         case Mirrored(num_replicas=num):
-            return f"{num} replicas"
+            return "1 replica" if num == 1 else f"{num} replicas"
         case MultiWorker(num_workers=num):
             return f"{num} workers"
         case ModelParallel(num_stages=num):
             return f"{num} stages"
         case Hybrid(num_replicas=num, num_stages=stages):
             return f"{num} replicas of {stages} stages"
-        case Asynchronous(num_workers=num):
-            return f"{num} asynchronous workers"
-        case _:
-            return parallelism.kind.replace("_", " ")
+    return f"{parallelism.num_workers} asynchronous workers"
 
 
 def candidates(
@@ -128,7 +218,6 @@ def candidates(
     on_gpus: bool,
     loop: str = "graph",
     quick: bool = False,
-    kinds: Sequence[Callable[[int], Parallelism | None]] = PARALLELISM_FAMILIES,
 ) -> tuple[ScalingCandidate, ...]:
     """Return the candidates to compare; the first is the reference: one replica on one device.
 
@@ -147,15 +236,13 @@ def candidates(
     for num in numbers[-1:] if quick else numbers:
         if not on_gpus:
             found.append(ScalingCandidate("devices", one, resources(num)))
-        made = [kind(num) for kind in kinds] if loop == "graph" else []
         found += [
             ScalingCandidate("devices", _like(like, each), resources(num))
-            for each in made
-            if each is not None and _fits(each, resources(num))
+            for each in (_parallelisms(num) if loop == "graph" else [])
         ]
-    scales = _QUICK_BATCH_SCALES if quick else BATCH_SCALES
+    scales = (4.0,) if quick else (0.5, 2.0, 4.0)
     found += [replace(found[0], dimension="batch", batch_scale=scale) for scale in scales]
-    fractions = _QUICK_DATA_FRACTIONS if quick else DATA_FRACTIONS
+    fractions = (0.25,) if quick else (0.25, 0.5)
     found += [replace(found[0], dimension="data", data_fraction=each) for each in fractions]
     return tuple(found)
 
@@ -174,11 +261,3 @@ def _like(given: Parallelism, made: Parallelism) -> Parallelism:
         made,
         **{name: getattr(given, name) for name in shared if name in known and hasattr(given, name)},
     )
-
-
-def _fits(parallelism: Parallelism, resources: TrialResources) -> bool:
-    try:
-        parallelism.check(resources)
-    except InvalidSettingsError:
-        return False
-    return True

@@ -13,16 +13,10 @@ import ray
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.estimate.extreme_configs import middle_config
+from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.estimate.scaling.advice import Advice, advise
-from tune_tf.estimate.scaling.benchmark_rounds import (
-    Effort,
-    ProgressCallback,
-    ScalingBenchmark,
-    Subject,
-)
-from tune_tf.estimate.scaling.candidates import candidates
-from tune_tf.estimate.scaling.measurement import Measurement
-from tune_tf.estimate.scaling.table import how_measured
+from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark
+from tune_tf.estimate.scaling.candidates import Measurement, candidates
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import checked_tracking_uri
 
@@ -131,9 +125,7 @@ def scale_workload(
             loop=config.loop,
             quick=quick,
         )
-        rounds = ScalingBenchmark(
-            Subject(workload, values, config.loop, config.seed), effort, on_progress
-        )
+        rounds = ScalingBenchmark(workload, values, config.loop, config.seed, effort, on_progress)
         measurements, files = rounds.measure(tried, profile=profile)
     return Scaling(
         name=config.name,
@@ -175,3 +167,23 @@ def _cpus_per_device(config: SweepConfig) -> int:
     if config.resources is None:
         return 1
     return max(1, math.floor(config.resources.cpus / config.parallelism.num_replicas))
+
+
+def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
+    """Return sentences that explain numbers from the first ``used`` of ``total`` training rows."""
+    part = f" Here, all data are the first {used:,} of {total:,} rows." if used < total else ""
+    return (
+        f"Each line was trained in separate processes, warmed up, and then measured {rounds} "
+        "times in turn with the others. rows/s is the median: training rows a second, without "
+        f"validation.{part}",
+        "speed-up compares with one replica on one device in the same round; the number after it "
+        "is how far the rounds deviate from it. efficiency is the speed-up divided by the "
+        "devices used.",
+        "cores busy is CPU time a second. memory is the most that the processes on this machine "
+        "used, about 0.6 GB of each for TensorFlow itself. start is from a fresh process to the "
+        "end of the first epoch.",
+        "input is the share of time that preparing rows takes. The data are on the devices, so "
+        "nothing waits for a pipeline: the same loop was run again without the model, which "
+        "shows what selecting rows and per_example take of an epoch, at most. For several "
+        "replicas it was measured on the share of one.",
+    )

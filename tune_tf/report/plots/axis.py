@@ -40,19 +40,23 @@ _LOG_FROM_RATIO = 100
 
 @dataclass(frozen=True)
 class Axis:
-    """Axis of a parameter or a metric.
+    """Axis of a parameter, a metric or another quantity.
 
     Args:
         values: Value of each trial, NaN if missing; for a choice, the index of the option.
         options: Texts of a choice's options, at positions 0, 1, ...; None for numbers.
+        fixed: Whether plots show exactly ``low`` to ``high``.
+        percent: Whether the numbers are shares.
     """
 
     label: str
-    values: Floats
-    low: float
-    high: float
+    values: Floats = field(default_factory=lambda: np.empty(0))
+    low: float = 0.0
+    high: float = 1.0
     log: bool = False
     options: tuple[str, ...] | None = None
+    fixed: bool = False
+    percent: bool = False
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -109,27 +113,39 @@ def parameter_axes(
     searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
     for path in searched[:most]:
         parameter = space.parameters[path]
-        given = [config.get(path) for config in configs]
         present = [path in config for config in configs]
+        given = [config.get(path) for config in configs]
         if isinstance(parameter, Choice):
             places = {hashable(option): at for at, option in enumerate(parameter.options)}
             values = [
                 places.get(hashable(value), np.nan) if there else np.nan
                 for value, there in zip(given, present, strict=True)
             ]
-            options = tuple(
+            options = [
                 value_text(masked(value_text(option, limit=1000)), limit=24)
                 for option in parameter.options
-            )
-            axis = Axis(path, _floats(values), -0.5, len(options) - 0.5, options=options)
+            ]
+            axes.append(options_axis(path, options, np.array(values, dtype=np.float64)))
         elif isinstance(parameter, Float | Int):
             values = [value if isinstance(value, int | float) else np.nan for value in given]
-            low, high = _covering(values, parameter.low, parameter.high)
-            axis = Axis(path, _floats(values), low, high, log=parameter.log and low > 0)
-        else:
-            continue
-        axes.append(axis)
+            # PBT may perturb values out of the range.
+            finite = [value for value in values if np.isfinite(value)]
+            low, high = min([parameter.low, *finite]), max([parameter.high, *finite])
+            numbers = np.array(values, dtype=np.float64)
+            axes.append(Axis(path, numbers, low, high, log=parameter.log and low > 0))
     return ParameterAxes(tuple(axes), tuple(searched[most:]))
+
+
+def options_axis(label: str, options: Sequence[str], values: Floats | None = None) -> Axis:
+    """Return an axis of options; ``values`` are the indices of those of the trials."""
+    return Axis(
+        label,
+        np.empty(0) if values is None else values,
+        -0.5,
+        len(options) - 0.5,
+        options=tuple(options),
+        fixed=True,
+    )
 
 
 def metric_axis(label: str, values: Floats) -> Axis:
@@ -141,13 +157,3 @@ def metric_axis(label: str, values: Floats) -> Axis:
     small, large = np.quantile(finite, [0.01, 0.99])
     log = bool(low > 0 and large / small > _LOG_FROM_RATIO)
     return Axis(label, values, low, high, log=log)
-
-
-def _covering(values: Sequence[float], low: float, high: float) -> tuple[float, float]:
-    """Return bounds that include the values, which PBT may perturb out of the range."""
-    finite = [value for value in values if np.isfinite(value)]
-    return min([low, *finite]), max([high, *finite])
-
-
-def _floats(values: Sequence[float]) -> Floats:
-    return np.array(values, dtype=np.float64)

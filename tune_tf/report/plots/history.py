@@ -1,23 +1,12 @@
 """Plot of the optimization history: last value of each trial over time."""
 
-from typing import Any
-
 import numpy as np
-from matplotlib.figure import Figure
 
 from tune_tf.formatting import counted, value_text
-from tune_tf.report.plots.axis import Floats, TimeUnit
+from tune_tf.report.plots.axis import Axis, Floats, TimeUnit
+from tune_tf.report.plots.chart import Chart, Lines, Marks, Panel, escape_plotly_text
 from tune_tf.report.plots.outcome_style import INK, STYLES
-from tune_tf.report.plots.picture import (
-    Plot,
-    escape_plotly_text,
-    label_axes,
-    legend,
-    plotly_axis,
-    set_scale,
-    styled,
-    typed,
-)
+from tune_tf.report.plots.picture import Plot
 from tune_tf.report.sweep_record import SweepRecord
 
 _CONFIG_LINES = 14
@@ -56,84 +45,38 @@ class History(Plot):
             text += f" Not shown, without a finite value: {counted(hidden, 'trial')}."
         return text
 
-    def draw(self, figure: Figure) -> None:
-        """Draw the plot on an empty figure."""
-        record, axes = self.record, styled(figure.subplots())
+    def chart(self) -> Chart:
+        """Return the chart."""
+        record = self.record
+        marks = []
         for outcome, indices in record.groups:
             style = STYLES[outcome]
             for feasible in (True, False):
                 chosen = self._chosen(indices, feasible=feasible)
-                if len(chosen):
-                    axes.scatter(
-                        self._times[chosen],
-                        record.values[chosen],
-                        s=34 if len(record.trials) < 500 else 14,
-                        marker=style.marker,
-                        facecolors=style.colour if feasible else "none",
-                        edgecolors=style.colour,
-                        linewidths=0.8,
-                        alpha=0.75,
-                        label=style.word if feasible else f"{style.word}, not feasible",
+                if chosen:
+                    marks.append(
+                        Marks(
+                            name=style.word if feasible else f"{style.word}, not feasible",
+                            style=style,
+                            x=self._times[chosen],
+                            y=record.values[chosen],
+                            hollow=not feasible,
+                            hover="%{text}",
+                            texts=[self._hover_text(index) for index in chosen],
+                        )
                     )
-        times, values = self._best_line()
-        axes.step(times, values, where="post", color=INK, linewidth=1.8, label="best so far")
-        set_scale(axes, "y", record.value_axis)
-        label_axes(axes, self._unit.label, record.objective_label)
-        legend(axes, loc="best")
-
-    def interactive(self) -> dict[str, Any]:
-        """Return the plot as a plotly.js figure."""
-        record, data = self.record, []
-        for outcome, indices in record.groups:
-            style = STYLES[outcome]
-            for feasible in (True, False):
-                chosen = self._chosen(indices, feasible=feasible)
-                if len(chosen):
-                    data.append(
-                        {
-                            "type": "scatter",
-                            "mode": "markers",
-                            "name": style.word if feasible else f"{style.word}, not feasible",
-                            "x": typed(self._times[chosen]),
-                            "y": typed(record.values[chosen]),
-                            "text": [self._hover_text(index) for index in chosen],
-                            "hovertemplate": "%{text}<extra></extra>",
-                            "marker": {
-                                "color": style.colour,
-                                "symbol": style.symbol if feasible else f"{style.symbol}-open",
-                                "size": 8 if len(record.trials) < 500 else 5,
-                                "opacity": 0.75,
-                            },
-                        }
-                    )
-        times, values = self._best_line()
-        best = {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "best so far",
-            "x": typed(times),
-            "y": typed(values),
-            "line": {"shape": "hv", "width": 2},
-            "meta": "ink",
-            "hoverinfo": "skip",
-        }
-        layout = {
-            "xaxis": {"title": {"text": self._unit.label}, "zeroline": False},
-            "yaxis": plotly_axis(record.value_axis),
-            "hovermode": "closest",
-        }
-        return {"data": [*data, best], "layout": layout}
+        best = Lines(name="best so far", lines=[self._best_line()], colour=INK, width=2)
+        panel = Panel(Axis(self._unit.label), record.value_axis, [*marks, best])
+        return Chart([panel], self.crowded)
 
     def _chosen(self, indices: list[int], *, feasible: bool) -> list[int]:
         return [i for i in indices if self._drawn[i] and self.record.feasible[i] == feasible]
 
-    def _best_line(self) -> tuple[Floats, Floats]:
-        """Return times and values of the best so far, up to the end of the sweep."""
+    def _best_line(self) -> Floats:
+        """Return the steps of the best so far, up to the end of the sweep."""
         times, values = self.record.best_so_far
-        if len(times):
-            times = np.append(times, self.record.wall_s)
-            values = np.append(values, values[-1])
-        return times / self._unit.seconds, values
+        until = np.append(times, self.record.wall_s) / self._unit.seconds
+        return np.column_stack([np.repeat(until, 2)[1:-1], np.repeat(values, 2)])
 
     def _hover_text(self, index: int) -> str:
         record = self.record

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import optuna
-from matplotlib.figure import Figure
+from optuna.distributions import FloatDistribution
 
 from tune_tf.formatting import counted
 from tune_tf.outcome import Outcome
-from tune_tf.report.plots.outcome_style import INK, STYLES
-from tune_tf.report.plots.picture import Plot, escape_plotly_text, label_axes, styled
+from tune_tf.report.plots.axis import Axis, options_axis
+from tune_tf.report.plots.chart import Bars, Chart, Panel
+from tune_tf.report.plots.outcome_style import STYLES
+from tune_tf.report.plots.picture import Plot
 from tune_tf.report.sweep_record import SweepRecord
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
@@ -80,44 +82,27 @@ class Importances(Plot):
     def _found(self) -> ImportanceShares:
         return importance_shares(self.record)
 
-    def draw(self, figure: Figure) -> None:
-        """Draw the plot on an empty figure."""
-        axes = styled(figure.subplots(), grid="x")
-        names, shares = list(self._found.shares), list(self._found.shares.values())
-        places = np.arange(len(names))
-        axes.barh(places, shares, color=_COLOUR, height=0.6)
-        axes.set_yticks(places, labels=names, parse_math=False)
-        axes.invert_yaxis()
-        axes.set_xlim(0, max(1e-9, *shares) * 1.12 if shares else 1)
-        for place, share in zip(places, shares, strict=True):
-            axes.text(share, float(place), f" {share:.0%}", va="center", color=INK)
-        label_axes(axes, "share of the variance")
-
-    def interactive(self) -> dict[str, Any]:
-        """Return the plot as a plotly.js figure."""
-        names, shares = list(self._found.shares), list(self._found.shares.values())
-        bar = {
-            "type": "bar",
-            "orientation": "h",
-            "x": shares,
-            "y": list(range(len(names))),
-            "text": [f"{share:.0%}" for share in shares],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "marker": {"color": _COLOUR},
-            "hoverinfo": "skip",
-        }
-        layout = {
-            "xaxis": {"title": {"text": "share of the variance"}, "tickformat": ".0%"},
-            "yaxis": {
-                "tickvals": list(range(len(names))),
-                "ticktext": [escape_plotly_text(name) for name in names],
-                "autorange": "reversed",
-                "automargin": True,
-            },
-            "showlegend": False,
-        }
-        return {"data": [bar], "layout": layout}
+    def chart(self) -> Chart:
+        """Return the chart."""
+        upwards = list(reversed(self._found.shares.items()))  # the first axis tick is at the bottom
+        shares = [share for _, share in upwards]
+        bars = Bars(
+            name="",
+            colour=_COLOUR,
+            places=range(len(shares)),
+            starts=[0.0] * len(shares),
+            lengths=shares,
+            horizontal=True,
+        )
+        high = 1.12 * max(1e-9, *shares)
+        panel = Panel(
+            Axis("share of the variance", high=high, fixed=True, percent=True),
+            options_axis("", [name for name, _ in upwards]),
+            [bars],
+            notes=[(share, place, f"{share:.0%}") for place, share in enumerate(shares)],
+            note_side="right",
+        )
+        return Chart([panel], self.crowded)
 
 
 def importance_shares(record: SweepRecord) -> ImportanceShares:
@@ -162,12 +147,20 @@ def importance_shares(record: SweepRecord) -> ImportanceShares:
 def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.Study:
     """Return an in-memory study of the chosen trials."""
     space = record.result.config.space
-    declared = space.distributions()
-    distributions = {path: declared[path] for path in paths}
-    for path in paths:
-        distributions[path] = _widened_distribution(
-            distributions[path], [record.configs[index][path] for index in chosen]
-        )
+    distributions = {path: space.distributions()[path] for path in paths}
+    columns: dict[str, list[Any]] = {}
+    for path, declared in distributions.items():
+        values = columns[path] = [record.configs[index][path] for index in chosen]
+        parameter = space.parameters[path]
+        if isinstance(parameter, Choice):
+            stored = dict(
+                zip(map(hashable, parameter.options), labels(parameter.options), strict=True)
+            )
+            columns[path] = [stored[hashable(value)] for value in values]
+        elif isinstance(declared, FloatDistribution) and declared.step is None:
+            # PBT may perturb values out of the range.
+            low, high = min(declared.low, *values), max(declared.high, *values)
+            distributions[path] = FloatDistribution(low, high, log=declared.log)
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # create_study logs each study
     try:
@@ -179,33 +172,11 @@ def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.S
     study.add_trials(
         [
             optuna.create_trial(
-                params={
-                    path: _label(space.parameters[path], record.configs[index][path])
-                    for path in paths
-                },
+                params={path: column[row] for path, column in columns.items()},
                 distributions=distributions,
                 value=float(record.values[index]),
             )
-            for index in chosen
+            for row, index in enumerate(chosen)
         ]
     )
     return study
-
-
-def _widened_distribution(
-    declared: optuna.distributions.BaseDistribution, values: list[Any]
-) -> optuna.distributions.BaseDistribution:
-    """Return a distribution that includes the values, which PBT may perturb out of the range."""
-    if isinstance(declared, optuna.distributions.FloatDistribution) and declared.step is None:
-        return optuna.distributions.FloatDistribution(
-            min(declared.low, *values), max(declared.high, *values), log=declared.log
-        )
-    return declared
-
-
-def _label(parameter: Any, value: Any) -> Any:
-    """Return the value that an Optuna study stores for a config value."""
-    if not isinstance(parameter, Choice):
-        return value
-    places = {hashable(option): at for at, option in enumerate(parameter.options)}
-    return labels(parameter.options)[places[hashable(value)]]

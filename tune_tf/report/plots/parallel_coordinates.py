@@ -8,11 +8,16 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from tune_tf.report.plots.axis import Axis, Floats
+from tune_tf.report.plots.chart import escape_plotly_text, typed
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.plots.picture import VIRIDIS, Plot, escape_plotly_text, typed
+from tune_tf.report.plots.picture import Plot
 from tune_tf.report.sweep_record import SweepRecord
 
 _MISSING_AT = -0.09
+VIRIDIS = ("#443983", "#31688e", "#21918c", "#35b779", "#8fd744")
+"""Colours from worst to best: viridis (https://bids.github.io/colormap) without its ends, which are
+invisible on black or white."""
+
 _COLOURS = LinearSegmentedColormap.from_list("worst to best", list(VIRIDIS))
 
 
@@ -58,30 +63,26 @@ class ParallelCoordinates(Plot):
         axes.set_axis_off()
         axes.set_xlim(-0.15, len(self._axes) - 0.85)
         axes.set_ylim(_MISSING_AT - 0.03, 1.08)
-        places = np.column_stack([self._heights(axis) for axis in self._axes])[self._worst_to_best]
+        places = np.column_stack([self._heights(axis) for axis in self._axes])
         x = np.arange(len(self._axes))
         axes.add_collection(
             LineCollection(
-                [np.column_stack([x, row]) for row in places],
+                [np.column_stack([x, row]) for row in places[self._worst_to_best]],
                 colors=_COLOURS(self._ranks()),
-                linewidths=1 if len(places) > 200 else 1.4,
-                alpha=max(0.25, min(0.9, 15 / len(places) ** 0.5)),
-                rasterized=len(places) > 300,
+                linewidths=1.2,
+                alpha=max(0.25, min(0.9, 15 / len(self._worst_to_best) ** 0.5)),
+                rasterized=len(self._worst_to_best) > 300,
             )
         )
         if self.record.best_index is not None:
-            row = [float(self._heights(axis)[self.record.best_index]) for axis in self._axes]
-            axes.plot(x, row, color=INK, linewidth=2.4)
+            axes.plot(x, places[self.record.best_index], color=INK, linewidth=2.4)
         for at, axis in enumerate(self._axes):
             axes.plot([at, at], [0, 1], color=MUTED, linewidth=1)
             axes.text(
                 at, 1.05, self._name(axis), ha="center", va="bottom", color=INK, fontsize=11,
                 parse_math=False,
             )  # fmt: skip
-            ticks, texts = axis.ticks()
-            if axis.missing[self._worst_to_best].any():
-                axes.text(at + 0.02, _MISSING_AT, "not set", va="center", color=MUTED, fontsize=9)
-            for height, text in zip(self._flipped(axis, axis.scale(ticks)), texts, strict=True):
+            for height, text in self._ticks(axis):
                 axes.plot([at - 0.012, at + 0.012], [height] * 2, color=MUTED, linewidth=1)
                 axes.text(
                     at + 0.02, height, text, va="center", color=INK, fontsize=9, parse_math=False,
@@ -92,20 +93,14 @@ class ParallelCoordinates(Plot):
         """Return the plot as a plotly.js figure."""
         dimensions = []
         for axis in self._axes:
-            ticks, texts = axis.ticks()
-            places = self._heights(axis)[self._worst_to_best]
-            heights = list(self._flipped(axis, axis.scale(ticks)))
-            low = 0.0
-            if axis.missing[self._worst_to_best].any():
-                low = _MISSING_AT
-                heights, texts = [low, *heights], ["not set", *texts]
+            ticks = self._ticks(axis)
             dimensions.append(
                 {
                     "label": escape_plotly_text(self._name(axis)),
-                    "values": typed(places),
-                    "tickvals": [float(height) for height in heights],
-                    "ticktext": [escape_plotly_text(text) for text in texts],
-                    "range": [low, 1.0],
+                    "values": typed(self._heights(axis)[self._worst_to_best]),
+                    "tickvals": [height for height, _ in ticks],
+                    "ticktext": [escape_plotly_text(text) for _, text in ticks],
+                    "range": [min(0.0, ticks[0][0]), 1.0],
                 }
             )
         steps = len(VIRIDIS) - 1
@@ -122,6 +117,13 @@ class ParallelCoordinates(Plot):
             "unselected": {"line": {"opacity": 0.06}},
         }
         return {"data": [trace], "layout": {"margin": {"t": 90, "l": 70, "r": 70}}}
+
+    def _ticks(self, axis: Axis) -> list[tuple[float, str]]:
+        """Return heights and texts of ticks, with that of missing values first if there are any."""
+        places, texts = axis.ticks()
+        heights = map(float, self._flipped(axis, axis.scale(places)))
+        missing = axis.missing[self._worst_to_best].any()
+        return [*([(_MISSING_AT, "not set")] if missing else []), *zip(heights, texts, strict=True)]
 
     def _heights(self, axis: Axis) -> Floats:
         """Return the height of each trial on an axis, 0 to 1; below the axis if missing."""

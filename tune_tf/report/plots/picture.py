@@ -1,26 +1,30 @@
-"""Base class of the report's plots, drawn both as static and interactive figures."""
+"""Base class of the report's plots, and their static files: PNG, WebP and SVG."""
 
 import abc
-import base64
-import html
-from collections.abc import Sequence
-from typing import Any, ClassVar
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
-import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from tune_tf.report.plots.axis import Axis
+from tune_tf.report.plots.chart import Chart, draw_chart, plotly_chart
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.sweep_record import SweepRecord
 
-VIRIDIS = ("#443983", "#31688e", "#21918c", "#35b779", "#8fd744")
-"""Colours from worst to best: viridis (https://bids.github.io/colormap) without its ends, which are
-invisible on black or white."""
+_FEW = 300  # trials
+_WIDTH = 1200
+_DPI = 100
+
+_THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
 
 
 class Plot(abc.ABC):
-    """Plot of a sweep.
+    """Plot of a sweep: a chart, or what a class draws itself by both methods.
 
     Attributes:
         name: Name of its files.
@@ -34,6 +38,8 @@ class Plot(abc.ABC):
 
     def __init__(self, record: SweepRecord) -> None:
         self.record = record
+        #: Whether there are so many trials that marks are small.
+        self.crowded = len(record.trials) > _FEW
 
     @property
     @abc.abstractmethod
@@ -45,93 +51,77 @@ class Plot(abc.ABC):
     def reading(self) -> str:
         """Instructions for reading the plot, in a sentence or two."""
 
-    @abc.abstractmethod
+    def chart(self) -> Chart:
+        """Return the chart."""
+        raise NotImplementedError
+
     def draw(self, figure: Figure) -> None:
         """Draw the plot on an empty Matplotlib figure."""
+        draw_chart(self.chart(), figure)
 
-    @abc.abstractmethod
     def interactive(self) -> dict[str, Any]:
         """Return the plot as a plotly.js figure: its ``data`` and ``layout``."""
+        return plotly_chart(self.chart())
 
 
-def styled(axes: Axes, grid: str = "both") -> Axes:
-    """Apply the report's style to axes: a light grid behind, no frame."""
-    axes.set_axisbelow(True)
-    axes.set_facecolor("none")
-    if grid != "none":
-        axes.grid(visible=True, axis=grid, color=GRID, linewidth=0.8)  # type: ignore[arg-type]
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("bottom", "left"):
-        axes.spines[side].set_color(GRID)
-    axes.tick_params(which="both", colors=MUTED, labelsize=10)
-    return axes
+class Drawing(Protocol):
+    """Object drawable on a figure, such as a :class:`Plot`."""
+
+    @property
+    def title(self) -> str:
+        """Title of the plot."""
+
+    @property
+    def height(self) -> int:
+        """Height in pixels for a width of 1,200."""
+
+    def draw(self, figure: Figure) -> None:
+        """Draw the plot on an empty figure."""
 
 
-def label_axes(axes: Axes, x: str = "", y: str = "") -> None:
-    """Label both axes, with dollar signs taken literally."""
-    axes.set_xlabel(x, color=INK, fontsize=11, parse_math=False)
-    axes.set_ylabel(y, color=INK, fontsize=11, parse_math=False)
+def draw_static(picture: Drawing) -> Figure:
+    """Draw a plot on a new figure, 1,200 pixels wide."""
+    figure = Figure(figsize=(_WIDTH / _DPI, picture.height / _DPI), dpi=_DPI, layout="constrained")
+    picture.draw(figure)
+    figure.suptitle(picture.title, color=INK, fontsize=15, ha="left", x=0.012)
+    with _quiet():
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # one layout is enough for all files
+    return figure
 
 
-def legend(axes: Axes, **place: Any) -> None:
-    """Add a legend to axes that have labelled artists."""
-    if axes.get_legend_handles_labels()[0]:
-        made = axes.legend(frameon=False, labelcolor=INK, fontsize=10, **place)
-        for handle in made.legend_handles:
-            if handle is not None:
-                handle.set_alpha(1)
+def write_png(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG on white."""
+    FigureCanvasAgg(figure)
+    with _quiet():
+        figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
 
 
-def typed(values: Any, kind: str = "f4") -> dict[str, str]:
-    """Encode one-dimensional numbers as a typed array of a kind such as ``f4`` or ``i4``.
-
-    plotly.js reads this format fastest.
-    """
-    array = np.ascontiguousarray(values, dtype=f"<{kind}")
-    return {"dtype": kind, "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
-
-
-def escape_plotly_text(text: str) -> str:
-    """Escape a text for plotly.js, which interprets some HTML tags."""
-    return html.escape(text, quote=False)
+def webp_bytes(figure: Figure) -> bytes:
+    """Return a figure on white as WebP, a tenth of the size of its PNG."""
+    FigureCanvasAgg(figure)
+    image = io.BytesIO()
+    with _quiet():
+        figure.savefig(image, format="webp", facecolor="white", pil_kwargs={"quality": 60})
+    return image.getvalue()
 
 
-def plotly_axis(axis: Axis, label: str | None = None) -> dict[str, Any]:
-    """Return the plotly.js settings of an axis."""
-    title = {"text": escape_plotly_text(axis.label if label is None else label)}
-    if axis.options is not None:
-        ticks, texts = axis.ticks()
-        return {
-            "title": title,
-            "tickvals": ticks,
-            "ticktext": [escape_plotly_text(text) for text in texts],
-            "range": [axis.low, axis.high],
-            "zeroline": False,
-        }
-    kind = {"type": "log", "dtick": "D1" if _narrow(axis) else 1} if axis.log else {}
-    return {"title": title, "zeroline": False, "exponentformat": "power", **kind}
+def svg_text(figure: Figure) -> str:
+    """Return a figure as an ``svg`` element with the colours of the surrounding page."""
+    FigureCanvasSVG(figure)
+    text = io.StringIO()
+    with _quiet():
+        figure.savefig(text, format="svg", facecolor="none", metadata={"Date": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for colour, variable in _THEMED.items():
+        svg = svg.replace(colour, variable)
+    return svg
 
 
-def set_scale(axes: Axes, which: str, axis: Axis) -> None:
-    """Apply the log scale or the options of an axis to Matplotlib's axis ``x`` or ``y``."""
-    if axis.options is not None:
-        ticks, texts = axis.ticks()
-        getattr(axes, f"set_{which}ticks")(ticks, labels=texts, parse_math=False)
-        getattr(axes, f"set_{which}lim")(axis.low, axis.high)
-        if which == "x" and sum(map(len, texts)) > 30:
-            axes.tick_params(axis="x", labelrotation=25)
-    elif axis.log:
-        getattr(axes, f"set_{which}scale")("log")
-
-
-def with_gaps(lines: Sequence[Any]) -> Any:
-    """Join lines into one array with a NaN after each, which plotly.js draws as a gap."""
-    if not lines:
-        return np.empty(0)
-    return np.concatenate([part for line in lines for part in (line, [np.nan])])
-
-
-def _narrow(axis: Axis) -> bool:
-    """Return whether a logarithmic axis spans less than 1.5 decades."""
-    return bool(np.log10(axis.high / axis.low) < 1.5) if axis.low > 0 else False
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the warning for characters missing from Matplotlib's font, drawn as boxes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

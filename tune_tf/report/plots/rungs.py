@@ -1,10 +1,6 @@
 """Plot of the number of trials per rung of the scheduler."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from matplotlib.figure import Figure
 
 from tune_tf.config.scheduler_settings import (
     AshaSettings,
@@ -15,8 +11,10 @@ from tune_tf.config.scheduler_settings import (
     SchedulerSettings,
 )
 from tune_tf.formatting import counted
-from tune_tf.report.plots.outcome_style import INK, PROMOTED_COLOUR, STYLES
-from tune_tf.report.plots.picture import Plot, label_axes, legend, styled
+from tune_tf.report.plots.axis import Axis, options_axis
+from tune_tf.report.plots.chart import Bars, Chart, Panel
+from tune_tf.report.plots.outcome_style import PROMOTED_COLOUR, STYLES
+from tune_tf.report.plots.picture import Plot
 from tune_tf.report.sweep_record import SweepRecord
 
 
@@ -49,8 +47,8 @@ class RungsPlot(Plot):
             "the next one; the rest ended between the two, in the way its colour shows."
         )
 
-    def _parts(self) -> list[tuple[str, str, list[int]]]:
-        """Return the bar segments from below: name, colour, number of trials at each rung."""
+    def chart(self) -> Chart:
+        """Return the chart."""
         iterations = np.array([trial.iterations for trial in self.record.trials])
         ends = [*self._rungs[1:], np.inf]
         parts = [("continued", PROMOTED_COLOUR, [int((iterations >= end).sum()) for end in ends])]
@@ -61,46 +59,30 @@ class RungsPlot(Plot):
                 for rung, end in zip(self._rungs, ends, strict=True)
             ]
             parts.append((STYLES[outcome].word, STYLES[outcome].colour, counts))
-        return [part for part in parts if any(part[2])]
-
-    def draw(self, figure: Figure) -> None:
-        """Draw the plot on an empty figure."""
-        axes = styled(figure.subplots(), grid="y")
-        places, below = np.arange(len(self._rungs)), np.zeros(len(self._rungs))
-        for name, colour, counts in self._parts():
-            axes.bar(places, counts, bottom=below, color=colour, width=0.65, label=name)
-            below += np.array(counts)
-        for place, total in zip(places, below, strict=True):
-            axes.text(float(place), total, f"{int(total):,}", ha="center", va="bottom", color=INK)
-        axes.set_xticks(places, labels=[f"{rung}" for rung in self._rungs])
-        axes.margins(y=0.1)
-        label_axes(axes, "rung (iterations)", "trials that reached it")
-        legend(axes, loc="upper right")
-
-    def interactive(self) -> dict[str, Any]:
-        """Return the plot as a plotly.js figure."""
-        places = list(range(len(self._rungs)))
-        data = [
-            {
-                "type": "bar",
-                "name": name,
-                "x": places,
-                "y": counts,
-                "marker": {"color": colour},
-                "hovertemplate": f"%{{y}} {name}<extra></extra>",
-            }
-            for name, colour, counts in self._parts()
-        ]
-        layout = {
-            "barmode": "stack",
-            "xaxis": {
-                "title": {"text": "rung (iterations)"},
-                "tickvals": places,
-                "ticktext": [str(rung) for rung in self._rungs],
-            },
-            "yaxis": {"title": {"text": "trials that reached it"}},
-        }
-        return {"data": data, "layout": layout}
+        bars = []
+        totals = [0] * len(self._rungs)
+        for name, colour, counts in parts:
+            if any(counts):
+                bars.append(
+                    Bars(
+                        name=name,
+                        hover=f"%{{customdata}} {name}",
+                        numbers=counts,
+                        colour=colour,
+                        places=range(len(counts)),
+                        starts=totals,
+                        lengths=counts,
+                        horizontal=False,
+                    )
+                )
+                totals = [total + count for total, count in zip(totals, counts, strict=True)]
+        panel = Panel(
+            options_axis("rung (iterations)", [str(rung) for rung in self._rungs]),
+            Axis("trials that reached it", high=1.1 * max(totals), fixed=True),
+            bars,
+            notes=[(place, total, f"{total:,}") for place, total in enumerate(totals)],
+        )
+        return Chart([panel], self.crowded)
 
 
 def rungs_of(settings: SchedulerSettings) -> tuple[int, ...]:
@@ -113,11 +95,7 @@ def rungs_of(settings: SchedulerSettings) -> tuple[int, ...]:
 
             return rung_iterations(settings.grace_period, settings.reduction_factor, settings.max_t)
         case HyperbandSettings() | BohbSettings():
-            return _milestones()(settings.max_t, settings.reduction_factor)
+            from tune_tf.tune_internals.scheduler_limits import milestones  # imports Ray
+
+            return milestones(settings.max_t, settings.reduction_factor)
     return ()
-
-
-def _milestones() -> Callable[[int, float], tuple[int, ...]]:
-    from tune_tf.tune_internals.scheduler_limits import milestones  # imports Ray: late
-
-    return milestones

@@ -3,28 +3,17 @@
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
 
 from tune_tf.formatting import counted
-from tune_tf.report.curves import CurveSegment
-from tune_tf.report.plots.axis import TimeUnit
-from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.plots.picture import (
-    Plot,
-    escape_plotly_text,
-    label_axes,
-    legend,
-    styled,
-    typed,
-)
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.plots.axis import Axis, TimeUnit, options_axis
+from tune_tf.report.plots.chart import Bars, Chart, Panel
+from tune_tf.report.plots.outcome_style import STYLES, OutcomeStyle
+from tune_tf.report.plots.picture import Plot
+from tune_tf.report.sweep_record import CurveSegment, SweepRecord
 
 _ROUNDING_S = 1.0
-_HALF = 0.4
 
 
 @dataclass(frozen=True)
@@ -62,79 +51,30 @@ class Timeline(Plot):
             "starting a process, or waiting. Times are known to the second."
         )
 
-    def draw(self, figure: Figure) -> None:
-        """Draw the plot on an empty figure."""
-        axes = styled(figure.subplots(), grid="x")
-        for outcome, indices in self.record.groups:
-            x, width, slots, _ = self._columns(indices)
-            polygon = [
-                [(at, s - _HALF), (at + w, s - _HALF), (at + w, s + _HALF), (at, s + _HALF)]
-                for at, w, s in zip(x, width, slots, strict=True)
-            ]
-            axes.add_collection(
-                PolyCollection(
-                    polygon,
-                    facecolors=STYLES[outcome].colour,
-                    edgecolors="white",
-                    linewidths=0.4 if len(self._bars) < 300 else 0,
-                    rasterized=len(self._bars) > 1000,
-                    label=STYLES[outcome].word,
-                )
-            )
-        axes.autoscale_view()
-        axes.set_ylim(len(self._slots) - 0.4, -0.6)
+    def chart(self) -> Chart:
+        """Return the chart."""
+        bars = [self._bars_of(STYLES[outcome], set(them)) for outcome, them in self.record.groups]
         every = max(1, len(self._slots) // 30)
-        places = list(range(0, len(self._slots), every))
-        axes.set_yticks(places, labels=[self._slots[at] for at in places], parse_math=False)
-        label_axes(axes, self._unit.label)
-        legend(axes, loc="lower left", bbox_to_anchor=(0, 1), ncols=8)
+        names = ["" if at % every else name for at, name in enumerate(self._slots)]
+        slots = replace(
+            options_axis("", names), low=len(names) - 0.4, high=-0.6
+        )  # the first on top
+        return Chart([Panel(Axis(self._unit.label), slots, bars)], self.crowded)
 
-    def interactive(self) -> dict[str, Any]:
-        """Return the plot as a plotly.js figure."""
-        data = []
-        for outcome, indices in self.record.groups:
-            x, width, slots, numbers = self._columns(indices)
-            data.append(
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "name": STYLES[outcome].word,
-                    "base": typed(x),
-                    "x": typed(width),
-                    "y": typed(slots, "i4"),
-                    "width": 2 * _HALF,
-                    "customdata": typed(numbers, "i4"),
-                    "marker": {"color": STYLES[outcome].colour, "line": {"width": 0}},
-                    "hovertemplate": f"trial %{{customdata}}, {STYLES[outcome].word}<br>"
-                    f"%{{base:.3~f}} + %{{x:.3~f}} {self._unit.name}<extra></extra>",
-                }
-            )
-        every = max(1, len(self._slots) // 30)
-        places = list(range(0, len(self._slots), every))
-        layout = {
-            "barmode": "overlay",
-            "xaxis": {"title": {"text": self._unit.label}, "zeroline": False},
-            "yaxis": {
-                "tickvals": places,
-                "ticktext": [escape_plotly_text(self._slots[at]) for at in places],
-                "range": [len(self._slots) - 0.4, -0.6],
-                "automargin": True,
-                "zeroline": False,
-            },
-            "hovermode": "closest",
-        }
-        return {"data": data, "layout": layout}
-
-    def _columns(self, indices: list[int]) -> tuple[list[float], list[float], list[int], list[int]]:
-        """Return start, duration, slot and trial number of the bars of trials."""
-        chosen = set(indices)
-        bars = [bar for bar in self._bars if bar.trial in chosen]
-        start, unit = self.record.start_s, self._unit.seconds
-        return (
-            [(bar.segment.start_s - start) / unit for bar in bars],
-            [(bar.segment.end_s - bar.segment.start_s) / unit for bar in bars],
-            [bar.slot for bar in bars],
-            [self.record.trials[bar.trial].number for bar in bars],
+    def _bars_of(self, style: OutcomeStyle, trials: set[int]) -> Bars:
+        """Return the bars of trials, given by index."""
+        bars = [bar for bar in self._bars if bar.trial in trials]
+        start, unit = self.record.start_s, self._unit
+        return Bars(
+            name=style.word,
+            colour=style.colour,
+            places=[bar.slot for bar in bars],
+            starts=[(bar.segment.start_s - start) / unit.seconds for bar in bars],
+            lengths=[(bar.segment.end_s - bar.segment.start_s) / unit.seconds for bar in bars],
+            horizontal=True,
+            hover=f"trial %{{customdata}}, {style.word}<br>"
+            f"%{{base:.3~f}} + %{{x:.3~f}} {unit.name}",
+            numbers=[self.record.trials[bar.trial].number for bar in bars],
         )
 
 

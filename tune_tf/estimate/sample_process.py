@@ -1,0 +1,258 @@
+"""Cluster process that runs trials on a sample of a workload, and reports what they take."""
+
+import contextlib
+import importlib
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+from ray import tune
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from tune_tf.errors import TuneTfError, UnavailableResourcesError
+from tune_tf.estimate.workload_sample import TRAINS, read_notes
+from tune_tf.training.peak_memory import peak_memory_bytes
+
+ProgressCallback = Callable[[str, float], None]
+"""Called with a description of the current step and the share done, 0 to 1."""
+
+TrainableClass = type[tune.Trainable]
+
+_ROOM_S = 60.0
+
+
+@dataclass(frozen=True)
+class EpochTimings:
+    """Timings of consecutive epochs of a trial.
+
+    Args:
+        epochs_s: Seconds of each epoch.
+        cpu_s: CPU seconds of the trial's processes on the actor's node.
+        other_cpu_s: CPU seconds of all other processes there.
+    """
+
+    epochs_s: tuple[float, ...]
+    cpu_s: float
+    other_cpu_s: float
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """Peak memory of a trial's processes; ``gpu_bytes`` is None without GPUs."""
+
+    host_bytes: int
+    gpu_bytes: int | None
+
+
+@dataclass(frozen=True)
+class TrialUsage:
+    """Memory and rows of a trial's processes.
+
+    Args:
+        num_rows: Training rows used; 0 if unknown.
+        left_out_bytes: Bytes of the data that a real trial holds but the sample omits.
+    """
+
+    memory: PeakMemory
+    num_rows: int
+    total_rows: int
+    left_out_bytes: int
+
+
+class TrialActor:
+    """Ray actor that drives Trainables step by step, one trial after another, as Tune would.
+
+    ``notes`` is a folder for the notes of its processes, created on this node.
+    """
+
+    def __init__(self, notes: str) -> None:
+        self._notes = notes
+        self._trainable: Any = None
+        Path(notes).mkdir(parents=True, exist_ok=True)
+
+    def begin(self, made: TrainableClass, config: dict[str, Any]) -> float:
+        """Start a trial, in the Trainable of the last one if any; return the seconds it took."""
+        begun = time.perf_counter()
+        if self._trainable is None:
+            self._trainable = made(config=config)
+        else:
+            self._trainable.reset_config(config)
+        return time.perf_counter() - begun
+
+    def train(self, seconds: float = 0.0) -> EpochTimings:
+        """Train whole epochs, at least one, until the time is over."""
+        cpu_s, all_cpu_s = self._cpu_seconds(), _machine_cpu_seconds()
+        epochs_s = _train(self._trainable, seconds)
+        own = self._cpu_seconds() - cpu_s
+        return EpochTimings(epochs_s, own, max(0.0, _machine_cpu_seconds() - all_cpu_s - own))
+
+    def save(self) -> tuple[float, int]:
+        """Save a checkpoint; return the seconds it took, and its bytes."""
+        begun = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            self._trainable.save_checkpoint(folder)
+            took = time.perf_counter() - begun
+            files = (path for path in Path(folder).rglob("*") if path.is_file())
+            return took, sum(path.stat().st_size for path in files)
+
+    def usage(self) -> TrialUsage:
+        """Return memory and rows of the trial's processes on this node."""
+        process_ids = self._process_ids()
+        peaks = (peak_memory_bytes(process_id) for process_id in process_ids)
+        found: dict[str, int] = {}
+        for note in read_notes(self._notes).values():
+            found |= note
+        return TrialUsage(
+            PeakMemory(sum(filter(None, peaks)), gpu_memory_bytes(process_ids)),
+            num_rows=found.get("num_rows", 0),
+            total_rows=found.get("total_rows", 0),
+            left_out_bytes=found.get("left_out_bytes", 0),
+        )
+
+    def time_other(self, made: TrainableClass, config: dict[str, Any], seconds: float) -> float:
+        """Return the seconds per epoch of another trial on the same devices, after tracing."""
+        trainable = made(config=config)
+        trainable.train()
+        epochs_s = _train(trainable, seconds)
+        trainable.stop()
+        return sum(epochs_s) / len(epochs_s)
+
+    def profile(self, made: TrainableClass, config: dict[str, Any]) -> dict[str, bytes]:
+        """Return the files of a TensorFlow profile of an epoch, by path within a log folder."""
+        import tensorflow as tf  # only this process loads it
+
+        trainable = made(config=config)
+        trainable.train()  # excludes tracing from the profile
+        with tempfile.TemporaryDirectory() as folder:
+            tf.profiler.experimental.start(folder)
+            try:
+                trainable.train()
+            finally:
+                tf.profiler.experimental.stop()
+            trainable.stop()
+            return {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in Path(folder).rglob("*")
+                if path.is_file()
+            }
+
+    def stop(self) -> None:
+        """Stop the trial and delete the notes."""
+        if self._trainable is not None:
+            self._trainable.stop()
+        shutil.rmtree(self._notes, ignore_errors=True)
+
+    def _process_ids(self) -> set[int]:
+        return {number for number, note in read_notes(self._notes).items() if TRAINS in note}
+
+    def _cpu_seconds(self) -> float:
+        return sum(map(_cpu_seconds, self._process_ids()))
+
+
+class SampleProcess:
+    """Cluster process of a :class:`TrialActor`, with resources for all processes of a trial.
+
+    ``made`` defines the resources; ``notes`` is a path from :func:`notes_path`.
+
+    Raises:
+        UnavailableResourcesError: The cluster does not have the resources within a minute.
+    """
+
+    def __init__(self, made: TrainableClass, config: dict[str, Any], notes: str) -> None:
+        self.made = made
+        request = made.default_resource_request(config)
+        self._group = ray.util.placement_group(request.bundles, strategy=request.strategy)
+        if not self._group.wait(_ROOM_S):
+            ray.util.remove_placement_group(self._group)
+            raise UnavailableResourcesError(
+                f"the Ray cluster had no capacity for {request.bundles} within {_ROOM_S:g} s: "
+                "stop what else runs there"
+            )
+        head = {} if request.head_bundle_is_empty else request.bundles[0]
+        self._actor: Any = (
+            ray.remote(TrialActor)
+            .options(
+                num_cpus=head.get("CPU", 0),
+                num_gpus=head.get("GPU", 0),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    self._group, 0 if head else -1, placement_group_capture_child_tasks=True
+                ),
+            )
+            .remote(notes)
+        )
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the actor without waiting; return Ray's object reference."""
+        return getattr(self._actor, method).remote(*arguments)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the actor; raise an error of this package as it was raised there."""
+        try:
+            return ray.get(self.ask(method, *arguments))
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, TuneTfError):
+                raise error.cause from None
+            raise
+
+    def end(self) -> None:
+        """Stop all processes and release their resources."""
+        with contextlib.suppress(Exception):  # the actor may already be dead
+            ray.get(self._actor.stop.remote(), timeout=15)
+        ray.kill(self._actor)
+        ray.util.remove_placement_group(self._group)
+
+
+def notes_path() -> str:
+    """Return a new path for the notes of a trial's processes."""
+    return str(Path(tempfile.gettempdir(), f"tune-tf-notes-{uuid.uuid4().hex}"))
+
+
+def _train(trainable: tune.Trainable, seconds: float) -> tuple[float, ...]:
+    """Train whole epochs, at least one, until the time is over; return the seconds of each."""
+    epochs_s: list[float] = []
+    while not epochs_s or sum(epochs_s) < seconds:
+        begun = time.perf_counter()
+        trainable.train()
+        epochs_s.append(time.perf_counter() - begun)
+    return tuple(epochs_s)
+
+
+def _cpu_seconds(process_id: int) -> float:
+    """Return the CPU seconds that a process of this machine has used; 0 if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        times = psutil.Process(process_id).cpu_times()
+        return float(times.user + times.system)
+    return 0.0
+
+
+def _machine_cpu_seconds() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.system)
+
+
+def gpu_memory_bytes(process_ids: set[int]) -> int | None:
+    """Return the GPU memory of processes of this machine; None if unknown.
+
+    TensorFlow never releases GPU memory, so this is also the peak.
+    """
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:  # optional, for NVIDIA GPUs only
+        return None
+    try:
+        nvml.nvmlInit()
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        running = [
+            it for handle in handles for it in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        ]
+    except nvml.NVMLError:
+        return None
+    taken = [it.usedGpuMemory or 0 for it in running if it.pid in process_ids]
+    return sum(taken) if taken else None
