@@ -2,11 +2,11 @@
 
 import pytest
 
-from tune_tf.estimate.scaling.candidates import candidates, mirrored, multi_worker
+from tune_tf.estimate.scaling.candidates import candidates
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 
-COPIES = (mirrored, multi_worker)
+COPIES = (Mirrored, MultiWorker)
 
 
 def labels(**given):
@@ -83,10 +83,12 @@ def test_settings_of_batches_and_statistics_are_kept():
 
 
 def test_a_kind_that_cannot_use_so_many_devices_is_left_out():
-    def even_only(num_devices):
-        return None if num_devices % 2 else Mirrored(num_devices)
+    class EvenOnly(Mirrored):
+        @classmethod
+        def on_devices(cls, num_devices):
+            return None if num_devices % 2 else Mirrored(num_devices)
 
     found = candidates(
-        Mirrored(), cpus_per_device=1, max_devices=3, on_gpus=False, kinds=[even_only]
+        Mirrored(), cpus_per_device=1, max_devices=3, on_gpus=False, kinds=[EvenOnly]
     )
     assert [it.label for it in found if it.parallelism.num_replicas > 1] == ["2 replicas"]

@@ -1,18 +1,11 @@
 """Scaling candidates: parallelism, batch sizes and amounts of data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism import (
-    Asynchronous,
-    Hybrid,
-    Mirrored,
-    ModelParallel,
-    MultiWorker,
-    Parallelism,
-)
+from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 
 Dimension = Literal["devices", "batch", "data"]
@@ -59,65 +52,12 @@ class ScalingCandidate:
             return f"{self.data_fraction:.0%} of the data"
         if self._is_one_replica_on_several:
             return f"1 replica on {self.resources.cpus} cores"
-        return _label_of(self.parallelism)
+        return self.parallelism.label
 
     @property
     def _is_one_replica_on_several(self) -> bool:
-        alone = isinstance(self.parallelism, Mirrored) and self.parallelism.num_replicas == 1
+        alone = self.parallelism.num_devices == 1
         return alone and self.dimension == "devices" and self.num_devices > 1
-
-
-def mirrored(num_devices: int) -> Parallelism | None:
-    """Return replicas in one process."""
-    return Mirrored(num_devices)
-
-
-def multi_worker(num_devices: int) -> Parallelism | None:
-    """Return processes with one replica each."""
-    return MultiWorker(num_devices)
-
-
-def model_parallel(num_devices: int) -> Parallelism | None:
-    """Return a model split into one stage per device."""
-    return ModelParallel(num_devices)
-
-
-def hybrid(num_devices: int) -> Parallelism | None:
-    """Return replicas of a model split into two stages."""
-    return Hybrid(num_devices // 2, 2) if num_devices > 2 and num_devices % 2 == 0 else None
-
-
-def asynchronous(num_devices: int) -> Parallelism | None:
-    """Return asynchronous workers; the server shares the cores of the first one."""
-    return Asynchronous(num_devices, server_cpus=0)
-
-
-PARALLELISM_FAMILIES: tuple[Callable[[int], Parallelism | None], ...] = (
-    mirrored,
-    multi_worker,
-    model_parallel,
-    hybrid,
-    asynchronous,
-)
-"""Functions from a number of devices, at least 2, to a parallelism on all of them, or None."""
-
-
-def _label_of(parallelism: Parallelism) -> str:
-    match parallelism:
-        case Mirrored(num_replicas=1):
-            return "1 replica"
-        case Mirrored(num_replicas=num):
-            return f"{num} replicas"
-        case MultiWorker(num_workers=num):
-            return f"{num} workers"
-        case ModelParallel(num_stages=num):
-            return f"{num} stages"
-        case Hybrid(num_replicas=num, num_stages=stages):
-            return f"{num} replicas of {stages} stages"
-        case Asynchronous(num_workers=num):
-            return f"{num} asynchronous workers"
-        case _:
-            return parallelism.kind.replace("_", " ")
 
 
 def candidates(
@@ -128,7 +68,7 @@ def candidates(
     on_gpus: bool,
     loop: str = "graph",
     quick: bool = False,
-    kinds: Sequence[Callable[[int], Parallelism | None]] = PARALLELISM_FAMILIES,
+    kinds: Sequence[type[Parallelism]] = PARALLELISM_KINDS,
 ) -> tuple[ScalingCandidate, ...]:
     """Return the candidates to compare; the first is the reference: one replica on one device.
 
@@ -147,7 +87,7 @@ def candidates(
     for num in numbers[-1:] if quick else numbers:
         if not on_gpus:
             found.append(ScalingCandidate("devices", one, resources(num)))
-        made = [kind(num) for kind in kinds] if loop == "graph" else []
+        made = [kind.on_devices(num) for kind in kinds] if loop == "graph" else []
         found += [
             ScalingCandidate("devices", _like(like, each), resources(num))
             for each in made

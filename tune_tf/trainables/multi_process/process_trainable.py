@@ -107,7 +107,7 @@ class ProcessTrainable(tune.Trainable, abc.ABC):
                 WorkerAssignment(
                     workload,
                     shares[0],
-                    replace(parallelism.in_a_worker, micro_batches=self._micro_batches),
+                    replace(parallelism.worker_parallelism, micro_batches=self._micro_batches),
                     settings.tracking,
                     settings.recycling,
                     settings.data_id,
