@@ -14,7 +14,7 @@ from tune_tf.sweep.builders import allowed_mutations, make_scheduler
 from tune_tf.sweep.cluster import num_fitting
 from tune_tf.sweep.state.storage import check_storage
 from tune_tf.tracking import MLflowCallback
-from tune_tf.trainables.factory import default_resources
+from tune_tf.trainables.capacity import default_resources
 from tune_tf.workload import Workload
 
 

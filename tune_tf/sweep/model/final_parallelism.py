@@ -4,8 +4,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.capacity import largest_node
-from tune_tf.trainables.factory import default_resources
+from tune_tf.trainables.capacity import default_resources, largest_node
 
 
 def final_parallelism(

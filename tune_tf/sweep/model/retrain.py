@@ -38,7 +38,7 @@ from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 from tune_tf.tracking.run_outcome import error_cause
 from tune_tf.trainables import trainable
-from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.capacity import check_cluster
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.workload import Config, Data, Workload, with_mixin
 

@@ -1,4 +1,4 @@
-"""Parameter server process of an asynchronous trial."""
+"""Processes of an asynchronous trial: its parameter server and its gradient workers."""
 
 import time
 from collections.abc import Callable
@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import ray
+from ray.exceptions import RayActorError
 
-from tune_tf.trainables.multi_process.worker import EpochReport, Worker
-from tune_tf.trainables.multi_process.worker_actor import WorkerActor
+from tune_tf.errors import WorkerLostError
+from tune_tf.trainables.multi_process.worker import Worker
+from tune_tf.trainables.trial_process import EpochReport
 from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler, StalenessStatistics
 from tune_tf.training.parameter_server.messages import Array, Idle, Task, TaskResult
 
 if TYPE_CHECKING:
+    from tune_tf.training.parameter_server.gradient_loop import GradientLoop
     from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 
@@ -50,10 +54,6 @@ class ParameterServer(Worker):
 
     _loop: "UpdateLoop"
 
-    def __str__(self) -> str:
-        """Return the name of the process for messages."""
-        return f"the parameter server on {self._node}"
-
     def prepare(self, max_staleness: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Create the loop for the trials; ``max_staleness`` is in updates."""
         from tune_tf.training.core.replicas import Replicas
@@ -62,8 +62,10 @@ class ParameterServer(Worker):
         self._leave_port()
         self._max_staleness = max_staleness
         self._clock = clock
-        loop = UpdateLoop(self._workload, Replicas(self._devices), self._assignment.spread)
-        self._serve(loop, None)
+        loop = UpdateLoop(
+            self._workload, Replicas(self.devices), self._parallelism.worker_parallelism
+        )
+        self.serve(loop, None)
         self._num_epochs = 0
         self._version = 0
         self._epoch: _Epoch | None = None
@@ -121,7 +123,9 @@ class ParameterServer(Worker):
         metrics = self._loop.close_epoch(epoch.increments, epoch.validation)
         statistics = epoch.scheduler.statistics
         return UpdateReport(
-            self._report(metrics), statistics, len(statistics.staleness) / epoch.took_s
+            self._report(metrics, self._loop, self._loop.num_programs),
+            statistics,
+            len(statistics.staleness) / epoch.took_s,
         )
 
     def _take(self, worker: int, outcome: TaskResult) -> None:
@@ -143,8 +147,58 @@ class ParameterServer(Worker):
         return epoch.validation is None and self._loop.program.has_validation
 
 
-class ParameterServerActor(WorkerActor):
-    """Ray actor of a parameter server."""
+@dataclass(frozen=True)
+class WorkReport:
+    """Report of a worker when the server's epoch is complete.
 
-    worker_class = ParameterServer
-    title = "the parameter server"
+    Args:
+        epoch: Number of that epoch.
+        recycle: Whether the process should serve no other trial.
+        system_metrics: Load of the worker's machine and its peak memory, by result key.
+    """
+
+    epoch: int
+    recycle: bool
+    system_metrics: dict[str, float]
+
+
+class GradientWorker(Worker):
+    """Worker that processes the server's tasks until none is left."""
+
+    _loop: "GradientLoop"
+
+    def prepare(self, server: Any, number: int) -> None:
+        """Create the loop for the trials; ``number`` is unique in the trial."""
+        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+
+        self._leave_port()
+        self._server = server
+        self._number = number
+        replicas = Replicas(self.devices)
+        self.serve(
+            GradientLoop(self._workload, replicas, self._parallelism.worker_parallelism), replicas
+        )
+
+    def work(self) -> WorkReport:
+        """Process tasks until the epoch is complete.
+
+        Raises:
+            WorkerLostError: The server died.
+        """
+        self._enter()
+        outcome: TaskResult | None = None
+        while True:
+            task = self._exchange(outcome)
+            if isinstance(task, Idle):
+                recycle = self._settings.recycling.is_due(self._loop.num_programs)
+                return WorkReport(task.epoch, recycle, self._sample_load())
+            outcome = self._loop.do(task)
+
+    def _exchange(self, outcome: TaskResult | None) -> Any:
+        try:
+            return ray.get(
+                self._server.do.remote("exchange", self._number, self._loop.version, outcome)
+            )
+        except RayActorError as error:
+            raise WorkerLostError(f"{self} lost the parameter server: {error}") from None

@@ -1,27 +1,52 @@
 """Pool of a trial's processes that train its subtasks independently."""
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import PlacementGroup
 
-from tune_tf.errors import TuneTfError, WorkerError
-from tune_tf.trainables.multi_process.heartbeat import Heartbeat, Watch
-from tune_tf.trainables.multi_process.serial_executor import SerialExecutor
-from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart
-from tune_tf.trainables.multi_process.worker_actor import started
-from tune_tf.trainables.subtasks.device import SubtaskDevice, is_death, judged, may_be_retried
+from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
+from tune_tf.outcome import Outcome
+from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess, cause_of
+from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerAssignment
 from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
 from tune_tf.trainables.subtasks.results import SubtaskMetrics, SubtaskResults, has_diverged
+from tune_tf.trainables.subtasks.serial_executor import SerialExecutor
 from tune_tf.trainables.subtasks.states import SubtaskStates, finished_snapshot
-from tune_tf.trainables.subtasks.worker import SubtaskActor, SubtaskAssignment, SubtaskSnapshot
+from tune_tf.trainables.subtasks.worker import SubtaskSnapshot, SubtaskWorker
+from tune_tf.trainables.trial_process import EpochReport, TrialStart
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class SubtaskDevice:
+    """Process of a device and its assigned work.
+
+    Attributes:
+        process: Process, which is watched once it has started.
+        sent: Epochs sent but not reported yet.
+        is_receiving: Whether it waits for the state of a subtask that it takes over.
+        last: Latest report.
+    """
+
+    process: RemoteProcess
+    sent: list[Unit] = field(default_factory=list)
+    is_receiving: bool = False
+    last: EpochReport | None = None
+
+
+def _may_be_retried(error: BaseException) -> bool:
+    """Return whether a new process may succeed: not after out-of-memory or settings errors."""
+    return isinstance(error, WorkerError) and Outcome.of_error(str(error)) is not Outcome.OOM
+
+
+def _is_death(error: BaseException) -> bool:
+    return isinstance(error, WorkerLostError)
 
 
 class SubtaskPool:
@@ -36,42 +61,37 @@ class SubtaskPool:
 
     def __init__(
         self,
-        assignment: SubtaskAssignment,
-        *,
-        num_devices: int,
-        placement_group: PlacementGroup,
-        watch: Watch = Watch(),  # noqa: B008  frozen
-        actor: Any = SubtaskActor,
-        clock: Callable[[], float] = time.monotonic,
+        assignment: WorkerAssignment,
+        bundles: Bundles,
+        worker_class: type[RemoteTrialProcess] = SubtaskWorker,
     ) -> None:
         self._assignment = assignment
-        self._subtasks = assignment.subtasks
-        self._placement_group = placement_group
-        self._watch = watch
-        self._clock = clock
-        self._actor = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(actor)
+        self._subtasks = assignment.settings.parallelism
+        self._bundles = bundles
+        self._worker_class = worker_class
         self._number = 0  # of the trial, counted in this pool
         self._trial: TrialStart | None = None
         self._tries: dict[int, int] = {}
         self._num_replaced = 0
         self._states = SubtaskStates()
         self._is_training = False
+        num_devices = len(bundles.shares)
         self._queue = SubtaskQueue(self._subtasks.num_subtasks, num_devices)
         self._results = SubtaskResults(self._subtasks.num_subtasks)
-        self._devices = [SubtaskDevice(self._hire(rank)) for rank in range(num_devices)]
+        self._devices = [self._start_process(rank) for rank in range(num_devices)]
         self._thread = SerialExecutor(self._dispatch, "subtasks")
         try:
-            names = ray.get([each.actor.do.remote("prepare", assignment) for each in self._devices])
+            names = ray.get([each.process.call("prepare", assignment) for each in self._devices])
         except RayError as error:
             self.end()
-            raise judged(error) from None
+            raise cause_of(error) from None
         for device, name in zip(self._devices, names, strict=True):
-            device.name = name
+            device.process.name = name
 
     @property
     def devices(self) -> str:
         """Description of the devices, for reports."""
-        return "; ".join(device.name for device in self._devices)
+        return "; ".join(device.process.name for device in self._devices)
 
     @property
     def reports(self) -> list[EpochReport]:
@@ -120,23 +140,22 @@ class SubtaskPool:
         epochs = {subtask: snapshot.epoch for subtask, snapshot in snapshots.items()}
         self._wait(lambda: all(self._results.last_epoch(i) >= epochs[i] for i in epochs))
         refs = {subtask: states[subtask] for subtask in snapshots}
-        return snapshots, self._thread.do(self._learn, number, epochs, refs)
+        return snapshots, self._thread.do(self._keep_states, number, epochs, refs)
 
     def end(self, *, finish: bool = False) -> None:
         """End all processes; with ``finish``, call the trial's callbacks first."""
         self._thread.end()
-        actors = [device.actor for device in self._devices]
-        if finish:
-            for actor in actors:
-                actor.do_aside.remote("make_void", self._number)
-            answers = [actor.do.remote("finish") for actor in actors]
-            ray.wait(answers, num_returns=len(answers), timeout=self._watch.finish_s)
-        for actor in actors:
-            ray.kill(actor)
+        processes = [device.process for device in self._devices]
         self._devices = []
+        finishing = []
+        if finish:
+            for process in processes:
+                process.call_aside("make_void", self._number)
+            finishing = [process.call("finish") for process in processes]
+        self._bundles.end(processes, finishing)
 
-    def _wait(self, is_there: Callable[[], bool]) -> None:
-        self._thread.wait(is_there, self._check_heartbeats, self._watch.ping_interval_s)
+    def _wait(self, is_met: Callable[[], bool]) -> None:
+        self._thread.wait(is_met, self._check_heartbeats, self._bundles.watch.ping_interval_s)
 
     # All methods below run in the pool's thread, except `_read`.
 
@@ -148,7 +167,7 @@ class SubtaskPool:
         snapshots: dict[int, SubtaskSnapshot],
     ) -> None:
         for device in self._devices:
-            device.actor.do_aside.remote("make_void", self._number)
+            device.process.call_aside("make_void", self._number)
         self._number += 1
         self._trial, self._thread.error, self._tries = trial, None, {}
         self._is_training = False
@@ -164,19 +183,20 @@ class SubtaskPool:
             self._start(device)
 
     def _start(self, device: SubtaskDevice) -> None:
-        device.line, device.heartbeat, device.expects = [], None, False
-        answer = device.actor.do.remote("start", self._number, self._trial)
-        self._follow(answer, self._has_started, device, self._number)
+        device.sent, device.is_receiving = [], False
+        device.process.watch(False)
+        answer = device.process.call("begin_trial", self._number, self._trial)
+        self._follow(answer, self._on_started, device, self._number)
 
-    def _has_started(self, device: SubtaskDevice, number: int, answer: "Future[Any]") -> None:
+    def _on_started(self, device: SubtaskDevice, number: int, answer: "Future[Any]") -> None:
         if number != self._number or device not in self._devices:
             return
         if (error := answer.exception()) is None:
-            device.heartbeat = Heartbeat(device.actor, self._clock())
+            device.process.watch()
             return
-        cause = judged(error)
+        cause = cause_of(error)
         self._num_replaced += 1
-        if self._num_replaced > self._subtasks.task_retries or not may_be_retried(cause):
+        if self._num_replaced > self._subtasks.task_retries or not _may_be_retried(cause):
             self._thread.fail(cause)
         else:
             self._replace(device, cause)
@@ -195,8 +215,8 @@ class SubtaskPool:
         given = self._is_training and self._thread.error is None
         while given:
             given = False
-            for device in sorted(self._devices, key=lambda each: len(each.line)):
-                if not device.is_ready:
+            for device in sorted(self._devices, key=lambda each: len(each.sent)):
+                if device.is_receiving or not device.process.is_watched:
                     continue
                 unit = self._queue.take(self._devices.index(device))
                 if unit is not None:
@@ -204,16 +224,16 @@ class SubtaskPool:
                     given = True
 
     def _send(self, device: SubtaskDevice, unit: Unit) -> None:
-        device.line.append(unit)
+        device.sent.append(unit)
         if unit.source is None:
             self._train(device, unit)
             return
         # Wait for the state first: until it exists, Ray delays all later calls, pings included.
-        device.expects = True
+        device.is_receiving = True
         state = self._hand_over(self._devices[unit.source], unit.subtask, unit.epoch - 1)
-        self._follow(state, self._is_handed_over, device, self._number, unit)
+        self._follow(state, self._take_over, device, self._number, unit)
 
-    def _is_handed_over(
+    def _take_over(
         self,
         device: SubtaskDevice,
         number: int,
@@ -222,36 +242,36 @@ class SubtaskPool:
     ) -> None:
         if number != self._number or device not in self._devices:
             return
-        device.expects = False
+        device.is_receiving = False
         if answer.exception() is None:
             self._train(device, unit)
             return
-        device.line.remove(unit)  # the source failed, which is detected separately
+        device.sent.remove(unit)  # the source failed, which is detected separately
         self._states.forget(unit.subtask)
-        self._go_back(unit.subtask)
+        self._rewind(unit.subtask)
 
     def _train(self, device: SubtaskDevice, unit: Unit) -> None:
         state = self._states.last(unit.subtask) if unit.begins else None
-        report = device.actor.do.remote("epoch", self._number, unit.subtask, unit.begins, state)
-        self._follow(report, self._has_trained, device, self._number, unit)
+        report = device.process.call("train_epoch", self._number, unit.subtask, unit.begins, state)
+        self._follow(report, self._on_trained, device, self._number, unit)
 
     def _hand_over(self, device: SubtaskDevice, subtask: int, epoch: int) -> Any:
         """Request a subtask's state from a device that is not training it; return the reference."""
-        state = device.actor.do_aside.remote("hand_over", subtask)
+        state = device.process.call_aside("hand_over", subtask)
         self._states.expect(subtask, epoch, state)
         return state
 
-    def _has_trained(
+    def _on_trained(
         self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[EpochReport | None]"
     ) -> None:
-        if number != self._number or device not in self._devices or unit not in device.line:
+        if number != self._number or device not in self._devices or unit not in device.sent:
             return  # from an earlier trial or an earlier process of this device
         if (error := answer.exception()) is not None:
-            cause = judged(error)
+            cause = cause_of(error)
             # A dying process fails all epochs in its line; it was training the first.
-            self._failed(device, device.line[0] if is_death(cause) else unit, cause)
+            self._failed(device, device.sent[0] if _is_death(cause) else unit, cause)
             return
-        device.line.remove(unit)
+        device.sent.remove(unit)
         report = answer.result()
         if report is None:
             return  # the subtask had already ended
@@ -267,12 +287,12 @@ class SubtaskPool:
     def _failed(self, device: SubtaskDevice, unit: Unit, error: BaseException) -> None:
         subtask = unit.subtask
         if unit.begins and self._states.is_lost(subtask):
-            device.line.remove(unit)  # the source failed, not this device
-            self._go_back(subtask)
+            device.sent.remove(unit)  # the source failed, not this device
+            self._rewind(subtask)
             return
         self._tries[subtask] = tries = self._tries.get(subtask, 0) + 1
         label = f"{self._subtasks.subtask} {subtask}"
-        hopeless = not may_be_retried(error) or (not is_death(error) and self._is_untrained())
+        hopeless = not _may_be_retried(error) or (not _is_death(error) and self._is_untrained())
         if hopeless or tries > self._subtasks.task_retries:
             kind = type(error) if isinstance(error, WorkerError) else WorkerError
             if isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
@@ -287,29 +307,29 @@ class SubtaskPool:
         """Return whether no subtask has completed an epoch, so that an error is the workload's."""
         return not any(map(self._results.last_epoch, range(self._subtasks.num_subtasks)))
 
-    def _go_back(self, subtask: int) -> None:
+    def _rewind(self, subtask: int) -> None:
         self._queue.begin_at(subtask, self._states.epoch(subtask))
 
     def _replace(self, device: SubtaskDevice, error: BaseException) -> None:
         """Replace a device's process; its subtasks continue on other devices meanwhile."""
         rank = self._devices.index(device)
         lost = self._queue.lost(rank)
-        if not is_death(error):
-            trained = {unit.subtask for unit in device.line}
+        if not _is_death(error):
+            trained = {unit.subtask for unit in device.sent}
             self._rescue(device, {i: lost[i] for i in lost if i not in trained})
         for subtask in lost:
-            self._go_back(subtask)
-        ray.kill(device.actor)
-        fresh = self._devices[rank] = SubtaskDevice(self._hire(rank))
-        self._follow(fresh.actor.do.remote("prepare", self._assignment), self._is_prepared, fresh)
+            self._rewind(subtask)
+        device.process.kill()
+        fresh = self._devices[rank] = self._start_process(rank)
+        self._follow(fresh.process.call("prepare", self._assignment), self._on_prepared, fresh)
 
-    def _is_prepared(self, device: SubtaskDevice, answer: "Future[str]") -> None:
+    def _on_prepared(self, device: SubtaskDevice, answer: "Future[str]") -> None:
         if device not in self._devices:
             return
         if (error := answer.exception()) is not None:
-            self._thread.fail(judged(error))
+            self._thread.fail(cause_of(error))
             return
-        device.name = answer.result()
+        device.process.name = answer.result()
         self._start(device)
 
     def _rescue(self, device: SubtaskDevice, epochs: Mapping[int, int]) -> None:
@@ -318,7 +338,9 @@ class SubtaskPool:
             self._hand_over(device, subtask, epoch)
         states = {subtask: self._states.last(subtask) for subtask in epochs}
         if states:
-            ray.wait(list(states.values()), num_returns=len(states), timeout=self._watch.finish_s)
+            ray.wait(
+                list(states.values()), num_returns=len(states), timeout=self._bundles.watch.finish_s
+            )
         for subtask, state in states.items():
             if not ray.wait([state], timeout=0)[0] or finished_snapshot(state) is None:
                 self._states.forget(subtask)
@@ -326,11 +348,11 @@ class SubtaskPool:
     def _check_heartbeats(self) -> None:
         """Replace the processes of devices that are dead or silent for too long."""
         for device in tuple(self._devices):
-            lost = device.loss(self._clock(), self._watch.silent_s)
+            lost = device.process.loss()
             if lost is None:
                 continue
-            if device.line:
-                self._failed(device, device.line[0], lost)
+            if device.sent:
+                self._failed(device, device.sent[0], lost)
             else:
                 self._replace(device, lost)
 
@@ -338,9 +360,9 @@ class SubtaskPool:
         """Return the trial's number and, by subtask, the reference to its state."""
         states = self._states.lasts()
         for subtask, rank in enumerate(self._queue.devices):
-            if rank is not None and self._devices[rank].heartbeat is not None:
+            if rank is not None and self._devices[rank].process.is_watched:
                 # Queued behind the epochs already sent, so that it includes them.
-                states[subtask] = self._devices[rank].actor.do.remote("state", subtask)
+                states[subtask] = self._devices[rank].process.call("state", subtask)
         return self._number, states
 
     def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
@@ -351,7 +373,7 @@ class SubtaskPool:
         earlier = map(finished_snapshot, self._thread.do(self._states.all_of, subtask))
         return next((each for each in earlier if each is not None), None)
 
-    def _learn(
+    def _keep_states(
         self, number: int, epochs: Mapping[int, int], states: Mapping[int, Any]
     ) -> SubtaskResults:
         """Store states to resume from; return the results up to them."""
@@ -362,7 +384,7 @@ class SubtaskPool:
         return self._results.up_to(epochs)
 
     def _follow(self, answer: Any, then: Callable[..., None], *arguments: Any) -> None:
-        answer.future().add_done_callback(lambda done: self._thread.hear(then, *arguments, done))
+        answer.future().add_done_callback(lambda done: self._thread.submit(then, *arguments, done))
 
-    def _hire(self, rank: int) -> Any:
-        return started(self._actor, rank, self._assignment.resources, self._placement_group)
+    def _start_process(self, rank: int) -> SubtaskDevice:
+        return SubtaskDevice(self._bundles.start(self._worker_class, rank))

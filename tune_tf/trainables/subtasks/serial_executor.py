@@ -27,15 +27,15 @@ class SerialExecutor:
 
     def do(self, act: Callable[..., Any], *arguments: Any) -> Any:
         """Run a call and return its result; not for use in the thread itself."""
-        return self._thread.submit(self._done, act, *arguments).result()
+        return self._thread.submit(self._run, act, *arguments).result()
 
-    def hear(self, act: Callable[..., None], *arguments: Any) -> None:
+    def submit(self, act: Callable[..., None], *arguments: Any) -> None:
         """Submit a call without waiting; for use in any thread."""
         with suppress(RuntimeError):  # the executor has ended
-            self._thread.submit(self._done, act, *arguments)
+            self._thread.submit(self._run, act, *arguments)
 
     def wait(
-        self, is_there: Callable[[], bool], meanwhile: Callable[[], None], every_s: float
+        self, is_met: Callable[[], bool], meanwhile: Callable[[], None], every_s: float
     ) -> None:
         """Wait for a condition, checked after each call; not for use in the thread itself.
 
@@ -45,7 +45,7 @@ class SerialExecutor:
             BaseException: A call raised it.
         """
         waiting: Future[None] = Future()
-        self.do(self._waiting.append, (is_there, waiting))
+        self.do(self._waiting.append, (is_met, waiting))
         while not waiting.done():
             with suppress(TimeoutError):
                 waiting.exception(timeout=every_s)
@@ -62,19 +62,19 @@ class SerialExecutor:
         """End the thread after its current call."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _done(self, act: Callable[..., Any], *arguments: Any) -> Any:
+    def _run(self, act: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            done = act(*arguments)
+            result = act(*arguments)
             self._afterwards()
         except Exception as error:  # noqa: BLE001  raised by waiting callers
-            done = None
+            result = None
             self.fail(error)
-        for is_there, waiting in list(self._waiting):
+        for is_met, waiting in list(self._waiting):
             if self.error is not None:
                 waiting.set_exception(self.error)
-            elif is_there():
+            elif is_met():
                 waiting.set_result(None)
             else:
                 continue
-            self._waiting.remove((is_there, waiting))
-        return done
+            self._waiting.remove((is_met, waiting))
+        return result

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tune_tf.trainables.multi_process.serial_executor import SerialExecutor
+from tune_tf.trainables.subtasks.serial_executor import SerialExecutor
 
 
 @pytest.fixture
@@ -50,6 +50,6 @@ def test_the_first_error_counts(thread):
 def test_what_comes_after_the_end_is_not_heard():
     thread, heard = SerialExecutor(lambda: None, "test"), []
     thread.end()
-    thread.hear(heard.append, 1)
+    thread.submit(heard.append, 1)
 
     assert heard == []
