@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.errors import CheckpointError
-from tune_tf.outcome import STOP_CAUSE
 from tune_tf.trainables.multi_process.process_trainable import ProcessTrainable
 from tune_tf.trainables.multi_process.processes import Bundles
 from tune_tf.trainables.multi_process.worker import (
@@ -33,46 +32,47 @@ _FORMAT = 1
 _WHOLE = "trial.npz"  # name of the checkpoint file of a single-model trial
 
 
-class FoldsTrainable(ProcessTrainable):
-    """Trainable for the folds or ensemble members of a trial, one epoch of each per iteration.
+class SubtaskGroup:
+    """Processes that train the folds or ensemble members of a trial.
 
-    It schedules the subtasks on separate processes, one per device, and does not load TensorFlow.
-    Devices do not wait for each other: an iteration is reported when the slowest subtask has
-    completed it, while others are ahead.
+    Devices do not wait for each other: an epoch is reported when the slowest subtask has completed
+    it, while others are ahead.
     """
 
-    _processes: SubtaskPool
+    def __init__(self, assignment: WorkerAssignment, bundles: Bundles) -> None:
+        self._parallelism = assignment.settings.parallelism
+        self._num_devices = len(bundles.shares)
+        self._pool = SubtaskPool(assignment, bundles)
+        self._trial: TrialStart
+        self._reported = 0
 
-    def start_processes(self, assignment: WorkerAssignment, bundles: Bundles) -> None:
-        """Start a process in each bundle."""
-        self._processes = SubtaskPool(assignment, bundles)
+    @property
+    def devices(self) -> str:
+        """Description of the devices, for reports."""
+        return self._pool.devices
 
-    def begin(self, trial: TrialStart) -> None:
-        """Begin a trial in the processes, after ending the previous one."""
+    def start(self, trial: TrialStart) -> None:
+        """Begin a trial, after ending the previous one."""
         self._reported = 0
         self._trial = trial
-        self._processes.begin(trial)
+        self._pool.begin(trial)
 
-    def step(self) -> dict[str, Any]:
+    def epoch(self) -> EpochReport:
         """Return the metrics of the next epoch, once all subtasks have completed it."""
-        iteration = self._reported + 1
-        metrics, all_ended = self._processes.iteration(iteration)
-        self._reported = iteration
-        reports = self._processes.reports
+        metrics, all_ended = self._pool.iteration(self._reported + 1)
+        self._reported += 1
+        label = self._parallelism.subtask
+        diverged = [f"{label} {i}" for i, each in enumerate(metrics) if has_diverged(each)]
+        reports = self._pool.reports
         loads = [each.system_metrics for each in reports]
-        report = EpochReport(
-            summary(metrics, self._parallelism.subtask),
+        return EpochReport(
+            summary(metrics, label),
             stop_training=all_ended,
             recycle=any(each.recycle for each in reports),
             system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
+            more={"num_devices": self._num_devices},
+            divergence=f"{', '.join(diverged)} diverged" if diverged else "",
         )
-        result = self._result(report, self._processes.devices, iteration)
-        result["num_devices"] = len(self._bundles.shares)
-        diverged = [number for number, each in enumerate(metrics) if has_diverged(each)]
-        if diverged:
-            members = ", ".join(f"{self._parallelism.subtask} {number}" for number in diverged)
-            result[STOP_CAUSE] = f"{result[STOP_CAUSE]}: {members} diverged"
-        return result
 
     def write_checkpoint(self, folder: Path) -> None:
         """Write the full training state into a folder of this node.
@@ -80,7 +80,7 @@ class FoldsTrainable(ProcessTrainable):
         The folder has one file per subtask and an index file, which is written last. The best
         subtask's file also gets the name of a single-model checkpoint.
         """
-        snapshots, results = self._processes.snapshots()
+        snapshots, results = self._pool.snapshots()
         names = {
             number: f"{self._parallelism.subtask}_{number}-{snapshot.epoch}.npz"
             for number, snapshot in snapshots.items()
@@ -114,12 +114,16 @@ class FoldsTrainable(ProcessTrainable):
             int(number): SubtaskSnapshot(epoch, {_WHOLE: files[name]})
             for number, (name, epoch) in table["files"].items()
         }
-        self._processes.begin(
+        self._pool.begin(
             self._trial,
             reported=self._reported,
             results=SubtaskResults.of_plain(table["results"]),
             snapshots=snapshots,
         )
+
+    def end(self, *, finish: bool = False) -> None:
+        """End all processes; with ``finish``, call the trial's callbacks first."""
+        self._pool.end(finish=finish)
 
     def _table(self, files: Files, folder: Path) -> Mapping[str, Any]:
         """Return the index of a checkpoint, after checking that it fits this trial."""
@@ -153,3 +157,9 @@ def _link_best(folder: Path, name: str) -> None:
     except OSError:  # no hard links on this file system
         shutil.copyfile(folder / name, partial)
     partial.replace(folder / _WHOLE)
+
+
+class FoldsTrainable(ProcessTrainable):
+    """Trainable for the folds or ensemble members of a trial, one epoch of each per iteration."""
+
+    group_class = SubtaskGroup

@@ -1,13 +1,12 @@
 """Trainables for one model on the devices of one node, in the trial's own process."""
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import WorkloadError
 from tune_tf.events import log_path
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.trial_process import TrialProcess, TrialStart
+from tune_tf.trainables.trial_process import TrialProcess
 from tune_tf.trainables.trial_trainable import TrialTrainable
 from tune_tf.workload import Config
 
@@ -25,8 +24,8 @@ class MirroredTrainable(TrialTrainable):
     def set_up_processes(self, config: Config) -> None:
         """Claim the devices of this process and begin the first trial."""
         settings, declared = self._settings, self._parallelism
-        self._process = TrialProcess()
-        self._process.log.begin(log_path(settings.log_folder, self.trial_name))
+        self._processes: TrialProcess = TrialProcess()
+        self._processes.log.begin(log_path(settings.log_folder, self.trial_name))
         reserved = self._reserved() or settings.resources
         parallelism = declared
         if settings.elastic and settings.loop == "graph":
@@ -34,8 +33,8 @@ class MirroredTrainable(TrialTrainable):
             parallelism = declared.scaled_to_resources(
                 settings.resources, reserved, batch_size=rows
             )
-        self._process.claim(self._workload, settings, reserved, parallelism.num_devices)
-        devices = self._process.devices
+        self._processes.claim(self._workload, settings, reserved, parallelism.num_devices)
+        devices = self._processes.devices
         try:
             self._serve(devices, parallelism)
             self._begin(config)
@@ -47,32 +46,18 @@ class MirroredTrainable(TrialTrainable):
             self._serve(devices.first(number), declared)
             self._begin(config)
 
-    def begin(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the previous one."""
+    def cleanup(self) -> None:
+        """End the trial."""
+        self._processes.finish()
+        self._processes.log.end()
+
+    def _begin(self, config: Config) -> None:
         try:
-            self._process.start(trial)
+            super()._begin(config)
         except WorkloadError as error:
             if not self._saving:
                 raise
             raise MemoryError(f"it ran out of memory and cannot run with less: {error}") from error
-
-    def step(self) -> dict[str, Any]:
-        """Train and validate for one epoch; return its metrics."""
-        report = self._process.epoch()
-        return self._result(report, str(self._replicas.devices), self.iteration + 1)
-
-    def write_checkpoint(self, folder: Path) -> None:
-        """Write the full training state into a folder."""
-        self._process.write_checkpoint(folder)
-
-    def read_checkpoint(self, folder: Path) -> None:
-        """Restore the state from a checkpoint folder, with any number of replicas."""
-        self._process.read_checkpoint(folder)
-
-    def cleanup(self) -> None:
-        """End the trial."""
-        self._process.finish()
-        self._process.log.end()
 
     def _serve(self, devices: "Devices", parallelism: Any) -> None:
         """Train on devices from now on."""
@@ -89,7 +74,8 @@ class MirroredTrainable(TrialTrainable):
                 from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 
                 loop = AsyncValidationLoop(loop, Validator(self._workload, self._replicas))
-        self._process.serve(loop, self._replicas)
+        self._processes.devices = devices
+        self._processes.serve(loop, self._replicas)
 
     def _graph_loop(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, GraphLoop]":
         """Return the replicas and the loop for the trials of this process."""

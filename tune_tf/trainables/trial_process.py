@@ -7,7 +7,7 @@ load it.
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +53,16 @@ class EpochReport:
         stop_training: Whether a callback requested the end of the trial.
         recycle: Whether the process should serve no other trial.
         system_metrics: Load of the machine, peak memory and training speed, by result key.
+        more: Further results, by result key.
+        divergence: What diverged, if it is a part of the trial.
     """
 
     metrics: dict[str, Any]
     stop_training: bool
     recycle: bool
     system_metrics: dict[str, float]
+    more: dict[str, Any] = field(default_factory=dict)
+    divergence: str = ""
 
 
 class TrialProcess:
@@ -168,9 +172,6 @@ class TrialProcess:
 
     def _report(self, metrics: dict[str, Any], loop: "Loop", num_programs: int) -> EpochReport:
         recycle = self._settings.recycling.is_due(num_programs)
-        load = self._sample_load() | loop.performance
+        load = {} if self._system_metrics is None else self._system_metrics.sample()
+        load |= peak_memory_result() | loop.performance
         return EpochReport(metrics, loop.stop_training, recycle, load)
-
-    def _sample_load(self) -> dict[str, float]:
-        sample = {} if self._system_metrics is None else self._system_metrics.sample()
-        return sample | peak_memory_result()

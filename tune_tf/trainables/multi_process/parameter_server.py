@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ray.exceptions import RayActorError
 from tune_tf.errors import WorkerLostError
 from tune_tf.trainables.multi_process.worker import Worker
 from tune_tf.trainables.trial_process import EpochReport
-from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler, StalenessStatistics
+from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler
 from tune_tf.training.parameter_server.messages import Array, Idle, Task, TaskResult
 
 if TYPE_CHECKING:
@@ -29,21 +29,6 @@ class _Epoch:
     took_s: float = 0.0
     increments: list[Array] = field(default_factory=list)
     validation: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class UpdateReport:
-    """Report of a parameter server after an epoch.
-
-    Args:
-        epoch: Common part of all epoch reports.
-        statistics: Staleness of the gradients.
-        gradients_per_s: Applied gradients per second, without the time of the validation.
-    """
-
-    epoch: EpochReport
-    statistics: StalenessStatistics
-    gradients_per_s: float
 
 
 class ParameterServer(Worker):
@@ -114,7 +99,7 @@ class ParameterServer(Worker):
         if self._epoch is not None:
             self._epoch.scheduler.forget(worker)
 
-    def end_epoch(self) -> UpdateReport:
+    def end_epoch(self) -> EpochReport:
         """Close a completed epoch and return its report."""
         epoch, self._epoch = self._epoch, None
         if epoch is None or not epoch.scheduler.is_complete:
@@ -122,11 +107,15 @@ class ParameterServer(Worker):
         self._version = epoch.scheduler.version
         metrics = self._loop.close_epoch(epoch.increments, epoch.validation)
         statistics = epoch.scheduler.statistics
-        return UpdateReport(
-            self._report(metrics, self._loop, self._loop.num_programs),
-            statistics,
-            len(statistics.staleness) / epoch.took_s,
-        )
+        report = self._report(metrics, self._loop, self._loop.num_programs)
+        more = {
+            "async/staleness_mean": statistics.mean_staleness,
+            "async/staleness_max": statistics.max_staleness,
+            "async/gradients_per_s": len(statistics.staleness) / epoch.took_s,
+            "async/gradients_stale": statistics.num_stale,
+            "async/gradients_late": statistics.num_late,
+        }
+        return replace(report, more=more)
 
     def _take(self, worker: int, outcome: TaskResult) -> None:
         epoch = self._epoch
@@ -147,21 +136,6 @@ class ParameterServer(Worker):
         return epoch.validation is None and self._loop.program.has_validation
 
 
-@dataclass(frozen=True)
-class WorkReport:
-    """Report of a worker when the server's epoch is complete.
-
-    Args:
-        epoch: Number of that epoch.
-        recycle: Whether the process should serve no other trial.
-        system_metrics: Load of the worker's machine and its peak memory, by result key.
-    """
-
-    epoch: int
-    recycle: bool
-    system_metrics: dict[str, float]
-
-
 class GradientWorker(Worker):
     """Worker that processes the server's tasks until none is left."""
 
@@ -180,8 +154,8 @@ class GradientWorker(Worker):
             GradientLoop(self._workload, replicas, self._parallelism.worker_parallelism), replicas
         )
 
-    def work(self) -> WorkReport:
-        """Process tasks until the epoch is complete.
+    def work(self) -> tuple[int, EpochReport]:
+        """Process tasks until the epoch is complete; return its number and a report.
 
         Raises:
             WorkerLostError: The server died.
@@ -191,8 +165,7 @@ class GradientWorker(Worker):
         while True:
             task = self._exchange(outcome)
             if isinstance(task, Idle):
-                recycle = self._settings.recycling.is_due(self._loop.num_programs)
-                return WorkReport(task.epoch, recycle, self._sample_load())
+                return task.epoch, self._report({}, self._loop, self._loop.num_programs)
             outcome = self._loop.do(task)
 
     def _exchange(self, outcome: TaskResult | None) -> Any:

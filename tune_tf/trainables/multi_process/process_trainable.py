@@ -1,14 +1,14 @@
-"""Base trainables for trials that train in separate processes."""
+"""Base classes for trials that train in separate processes."""
 
 import abc
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import ray
 
+from tune_tf.errors import WorkerLostError
 from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess
 from tune_tf.trainables.multi_process.worker import (
-    Files,
     WorkerAssignment,
     read_checkpoint_files,
     write_checkpoint_files,
@@ -25,35 +25,65 @@ class ProcessGroup(abc.ABC):
         devices: Description of the devices, for reports.
     """
 
-    devices: str = ""
-
     def __init__(self, assignment: WorkerAssignment, bundles: Bundles) -> None:
         self._assignment = assignment
         self._bundles = bundles
+        self._processes: list[RemoteProcess] = []  # those that hold the trial's state
+        self.devices = ""
+
+    def ask(
+        self,
+        method: str,
+        *arguments: Any,
+        watched: bool = True,
+        timeout_s: float | None = None,
+    ) -> list[Any]:
+        """Call a method of all processes that hold the trial's state; return the results by rank.
+
+        Args:
+            method: Method of the worker.
+            arguments: Arguments, equal for all workers.
+            watched: Whether silence counts as a failure. Set it to False while workers load modules
+                or data, when they may not respond for long.
+            timeout_s: Seconds for the whole call; None to wait while the workers are alive.
+
+        Raises:
+            TuneTfError: Error of the first worker that failed; all processes have ended.
+        """
+        if not self._processes:
+            raise WorkerLostError("the workers of this trial have ended")
+        answers = [process.call(method, *arguments) for process in self._processes]
+        for process in self._processes:
+            process.watch(watched)
+        try:
+            return self._bundles.replies(answers, self._processes, timeout_s)
+        except BaseException as error:  # noqa: BLE001  raised again there
+            self._fail(error)
 
     @abc.abstractmethod
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
 
     @abc.abstractmethod
-    def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
-        """Train and validate for one epoch; return the report and further result keys."""
+    def epoch(self) -> EpochReport:
+        """Train and validate for one epoch."""
 
-    @abc.abstractmethod
-    def state(self) -> Files:
-        """Return the trial's checkpoint."""
+    def write_checkpoint(self, folder: Path) -> None:
+        """Write the full training state into a folder of this node."""
+        write_checkpoint_files(folder, self.ask("state")[0])
 
-    @abc.abstractmethod
-    def restore(self, files: Any) -> None:
-        """Restore a checkpoint from a Ray reference to :data:`Files`."""
+    def read_checkpoint(self, folder: Path) -> None:
+        """Restore a checkpoint of any trainable of tune_tf, with any number of replicas."""
+        self.ask("restore", ray.put(read_checkpoint_files(folder)))
 
-    @abc.abstractmethod
     def end(self, *, finish: bool = False) -> None:
         """End all processes; with ``finish``, call the trial's callbacks first."""
+        processes, self._processes = self._processes, []
+        self._bundles.end(processes, processes if finish else [])
 
-    def _fail(self, error: BaseException, suspects: list[RemoteProcess]) -> NoReturn:
+    def _fail(self, error: BaseException) -> NoReturn:
         """End all processes and raise the trial's error."""
-        cause = self._bundles.failure(error, suspects)
+        cause = self._bundles.failure(error, self._processes)
         self.end()
         if cause is error:
             raise error
@@ -67,21 +97,17 @@ class ProcessTrainable(TrialTrainable):
     cluster and reserves the trial's resources itself.
     """
 
-    _processes: Any
-
-    @abc.abstractmethod
-    def start_processes(self, assignment: WorkerAssignment, bundles: Bundles) -> None:
-        """Start the processes, one in each bundle, and keep them as ``_processes``."""
+    group_class: ClassVar[Any]
 
     def set_up_processes(self, config: Config) -> None:
-        """Start the processes and begin the first trial."""
+        """Start a process in each bundle, and begin the first trial."""
         settings = self._settings
         self._bundles = Bundles.reserve(
             self.trial_resources, settings.parallelism, settings.resources
         )
         try:
-            share = self._bundles.shares[0]
-            self.start_processes(WorkerAssignment(self._workload, share, settings), self._bundles)
+            assignment = WorkerAssignment(self._workload, self._bundles.shares[0], settings)
+            self._processes = self.group_class(assignment, self._bundles)
             self._begin(config)
         except BaseException:
             self._bundles.give_back()
@@ -91,26 +117,3 @@ class ProcessTrainable(TrialTrainable):
         """End the trial and its processes."""
         self._processes.end(finish=True)
         self._bundles.give_back()
-
-
-class SingleModelTrainable(ProcessTrainable):
-    """Base trainable for one model in separate processes, one epoch per iteration."""
-
-    _processes: ProcessGroup
-
-    def begin(self, trial: TrialStart) -> None:
-        """Begin a trial in the processes."""
-        self._processes.start(trial)
-
-    def step(self) -> dict[str, Any]:
-        """Train and validate for one epoch; return its metrics."""
-        report, more = self._processes.epoch()
-        return self._result(report, self._processes.devices, self.iteration + 1) | more
-
-    def write_checkpoint(self, folder: Path) -> None:
-        """Write the full training state into a folder of this node."""
-        write_checkpoint_files(folder, self._processes.state())
-
-    def read_checkpoint(self, folder: Path) -> None:
-        """Restore a checkpoint of any trainable of tune_tf, with any number of replicas."""
-        self._processes.restore(ray.put(read_checkpoint_files(folder)))

@@ -201,10 +201,37 @@ class Bundles:
         ).remote(worker_class, bundle if rank is None else rank, name)
         return RemoteProcess(name, actor, self.watch.silent_s, self.clock)
 
-    def end(self, processes: Sequence[RemoteProcess], finishing: Sequence[Any] = ()) -> None:
-        """Kill processes, after waiting for a while for the replies of those that finish."""
-        if finishing:
-            ray.wait(list(finishing), num_returns=len(finishing), timeout=self.watch.finish_s)
+    def replies(
+        self,
+        answers: Sequence[Any],
+        processes: Sequence[RemoteProcess],
+        timeout_s: float | None = None,
+    ) -> list[Any]:
+        """Wait for all replies; raise the first error, or an error on silence or timeout."""
+        asked = self.clock()
+        waiting = list(answers)
+        while waiting:
+            done, waiting = ray.wait(waiting, timeout=self.watch.ping_interval_s)
+            ray.get(done)
+            if done:
+                continue
+            if timeout_s is not None and self.clock() - asked > timeout_s:
+                raise WorkerLostError(
+                    f"the workers did not connect within {timeout_s:g} s: check that their nodes "
+                    "can reach each other on any port"
+                )
+            for process in processes:
+                if (loss := process.loss()) is not None:
+                    raise loss
+        return list(ray.get(answers))
+
+    def end(
+        self, processes: Sequence[RemoteProcess], finishing: Sequence[RemoteProcess] = ()
+    ) -> None:
+        """Kill processes; those that finish first call the trial's callbacks."""
+        answers = [process.call("finish") for process in finishing]
+        if answers:
+            ray.wait(answers, num_returns=len(answers), timeout=self.watch.finish_s)
         for process in processes:
             process.kill()
 

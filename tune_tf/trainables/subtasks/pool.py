@@ -147,12 +147,10 @@ class SubtaskPool:
         self._thread.end()
         processes = [device.process for device in self._devices]
         self._devices = []
-        finishing = []
         if finish:
             for process in processes:
                 process.call_aside("make_void", self._number)
-            finishing = [process.call("finish") for process in processes]
-        self._bundles.end(processes, finishing)
+        self._bundles.end(processes, processes if finish else [])
 
     def _wait(self, is_met: Callable[[], bool]) -> None:
         self._thread.wait(is_met, self._check_heartbeats, self._bundles.watch.ping_interval_s)
