@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.parallelism import Count, Minimum, Parallelism, Placement
 from tune_tf.resources import TrialResources
@@ -81,12 +80,8 @@ class Asynchronous(Parallelism):
         server = (TrialResources(self.server_cpus),) if self.server_cpus else ()
         return (*(worker,) * self.num_workers, *server)
 
-    def check(self, resources: TrialResources) -> None:
-        """Check that a trial's resources can be divided equally among the workers.
-
-        Raises:
-            InvalidSettingsError: They cannot; the message lists all errors.
-        """
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources, which are divided among its processes."""
         errors = []
         cpus, workers = resources.cpus - self.server_cpus, self.num_workers
         if cpus < workers or cpus % workers:
@@ -101,5 +96,4 @@ class Asynchronous(Parallelism):
                 f"resources.gpus is {resources.gpus:g} for {workers} workers: a worker uses one "
                 "GPU or a share of one; use more workers or fewer GPUs"
             )
-        if errors:
-            raise InvalidSettingsError(errors)
+        return errors

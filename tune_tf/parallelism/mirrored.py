@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.parallelism import Count, OptionalCount, Parallelism, Uneven
 from tune_tf.resources import TrialResources
 
@@ -92,29 +91,23 @@ class Mirrored(Parallelism):
             synchronized_batch_norm=self.synchronized_batch_norm or declared == 1,
         )
 
-    def check(self, resources: TrialResources) -> None:
-        """Check that the resources fit the replicas.
-
-        Raises:
-            InvalidSettingsError: There are too few CPUs, or GPUs and replicas differ in number.
-        """
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources: each replica has a device."""
         if not resources.gpus and resources.cpus < self.num_replicas:
-            error = (
+            return [
                 f"parallelism.num_replicas is {self.num_replicas} but resources.cpus is "
                 f"{resources.cpus} and no GPUs are reserved: each replica needs its own CPU; "
                 "reserve more, or use fewer replicas"
-            )
-        elif resources.gpus >= 1 and resources.gpus != self.num_replicas:
-            error = (
+            ]
+        if resources.gpus >= 1 and resources.gpus != self.num_replicas:
+            return [
                 f"resources.gpus is {resources.gpus:g} but parallelism.num_replicas is "
                 f"{self.num_replicas}: a replica uses exactly one GPU; make the two equal"
-            )
-        elif 0 < resources.gpus < 1 and self.num_replicas > 1:
-            error = (
+            ]
+        if 0 < resources.gpus < 1 and self.num_replicas > 1:
+            return [
                 f"resources.gpus is {resources.gpus:g}, a share of one card, but "
                 f"parallelism.num_replicas is {self.num_replicas}: reserve whole GPUs, one per "
                 "replica, or use one replica"
-            )
-        else:
-            return
-        raise InvalidSettingsError([error])
+            ]
+        return []

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.parallelism import Count, Parallelism
 from tune_tf.resources import TrialResources
 
@@ -55,9 +54,9 @@ class ModelParallel(Parallelism):
             return self
         return Hybrid(num_replicas, self.num_stages, self.micro_batches)
 
-    def check(self, resources: TrialResources) -> None:
-        """Check that the resources have one device for each stage."""
-        _check_devices(self, resources)
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources: each stage has a device."""
+        return _device_errors(self, resources)
 
 
 @dataclass(frozen=True)
@@ -103,23 +102,21 @@ class Hybrid(Parallelism):
         """Return the layout with this number of model replicas."""
         return replace(self, num_replicas=num_replicas)
 
-    def check(self, resources: TrialResources) -> None:
-        """Check that the resources have one device for each stage of each replica."""
-        _check_devices(self, resources)
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources: each stage has a device."""
+        return _device_errors(self, resources)
 
 
-def _check_devices(parallelism: Parallelism, resources: TrialResources) -> None:
+def _device_errors(parallelism: Parallelism, resources: TrialResources) -> list[str]:
     num_devices, parts = parallelism.num_devices, parallelism.label
     if resources.gpus and resources.gpus != num_devices:
-        error = (
+        return [
             f"resources.gpus is {resources.gpus:g} but the trial has {parts}, which use "
             f"exactly one GPU each: reserve {num_devices}"
-        )
-    elif not resources.gpus and resources.cpus < num_devices:
-        error = (
+        ]
+    if not resources.gpus and resources.cpus < num_devices:
+        return [
             f"resources.cpus is {resources.cpus} and no GPUs are reserved, but the trial has "
             f"{parts}, which need one CPU each: reserve {num_devices} or more"
-        )
-    else:
-        return
-    raise InvalidSettingsError([error])
+        ]
+    return []

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.parallelism import (
     Count,
@@ -91,12 +90,8 @@ class MultiWorker(Parallelism):
             return None
         return replace(self, num_workers=num_replicas // self.replicas_per_worker, min_workers=None)
 
-    def check(self, resources: TrialResources) -> None:
-        """Check that a trial's resources can be divided among the workers and fit the replicas.
-
-        Raises:
-            InvalidSettingsError: They cannot; the message lists all errors.
-        """
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources, which are divided among its processes."""
         errors = []
         for name, count in {"cpus": resources.cpus, "gpus": resources.gpus}.items():
             if count % self.num_workers:
@@ -116,5 +111,4 @@ class MultiWorker(Parallelism):
                 f"parallelism.replicas_per_worker is {self.replicas_per_worker} but no GPUs are "
                 "reserved: a worker on CPUs has one replica; use more workers"
             )
-        if errors:
-            raise InvalidSettingsError(errors)
+        return errors

@@ -142,6 +142,12 @@ class Parallelism:
         Raises:
             InvalidSettingsError: They do not; the message lists all errors.
         """
+        if errors := self.resource_errors(resources):
+            raise InvalidSettingsError(errors)
+
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources."""
+        raise NotImplementedError
 
 
 def _setting_schema(rule: Any) -> dict[str, Any]:

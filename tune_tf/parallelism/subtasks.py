@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.parallelism import Count, Minimum, Parallelism
 from tune_tf.resources import TrialResources
@@ -63,12 +62,8 @@ class Subtasks(Parallelism):
             f"not {self.num_devices}: a {self.subtask} trains on one device"
         ]
 
-    def check(self, resources: TrialResources) -> None:
-        """Check that a trial's resources can be divided among the devices and are not too large.
-
-        Raises:
-            InvalidSettingsError: They do not fit; the message lists all errors.
-        """
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources, which are divided among its processes."""
         errors = []
         if resources.cpus % self.num_devices:
             errors.append(
@@ -82,8 +77,7 @@ class Subtasks(Parallelism):
                 f"{self.num_devices}: a {self.subtask} trains on one GPU or a part of it; reserve "
                 f"fewer, or train more {self.subtask}s at a time"
             )
-        if errors:
-            raise InvalidSettingsError(errors)
+        return errors
 
 
 @dataclass(frozen=True)

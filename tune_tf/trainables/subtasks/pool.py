@@ -1,9 +1,10 @@
 """Pool of a trial's processes that train its subtasks independently."""
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -11,33 +12,15 @@ from ray.exceptions import RayError
 
 from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
 from tune_tf.outcome import Outcome
-from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess, cause_of
+from tune_tf.trainables.multi_process.processes import Bundles, cause_of
 from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerAssignment
 from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
 from tune_tf.trainables.subtasks.results import SubtaskMetrics, SubtaskResults, has_diverged
-from tune_tf.trainables.subtasks.serial_executor import SerialExecutor
-from tune_tf.trainables.subtasks.states import SubtaskStates, finished_snapshot
+from tune_tf.trainables.subtasks.states import SubtaskDevice, SubtaskStates, finished_snapshot
 from tune_tf.trainables.subtasks.worker import SubtaskSnapshot, SubtaskWorker
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(eq=False)
-class SubtaskDevice:
-    """Process of a device and its assigned work.
-
-    Attributes:
-        process: Process, which is watched once it has started.
-        sent: Epochs sent but not reported yet.
-        is_receiving: Whether it waits for the state of a subtask that it takes over.
-        last: Latest report.
-    """
-
-    process: RemoteProcess
-    sent: list[Unit] = field(default_factory=list)
-    is_receiving: bool = False
-    last: EpochReport | None = None
 
 
 def _may_be_retried(error: BaseException) -> bool:
@@ -52,8 +35,8 @@ def _is_death(error: BaseException) -> bool:
 class SubtaskPool:
     """Pool of processes, one per bundle, that train the subtasks of a trial.
 
-    All scheduling happens in one thread, in order of arrival: replies of processes and calls of the
-    trial. So the devices keep busy between two calls.
+    A thread handles the replies of processes in order of arrival, so that the devices keep busy
+    between two calls of the trial.
 
     Raises:
         TuneTfError: A process failed to set up.
@@ -79,7 +62,9 @@ class SubtaskPool:
         self._queue = SubtaskQueue(self._subtasks.num_subtasks, num_devices)
         self._results = SubtaskResults(self._subtasks.num_subtasks)
         self._devices = [self._start_process(rank) for rank in range(num_devices)]
-        self._thread = SerialExecutor(self._dispatch, "subtasks")
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()  # guards all of the above
+        self._replies = ThreadPoolExecutor(1, thread_name_prefix="subtasks")
         try:
             names = ray.get([each.process.call("prepare", assignment) for each in self._devices])
         except RayError as error:
@@ -108,13 +93,24 @@ class SubtaskPool:
     ) -> None:
         """Begin a trial instead of the previous one; training starts with :meth:`iteration`.
 
-        Args:
-            trial: The trial.
-            reported: Iterations already reported.
-            results: Results of its subtasks up to their snapshots.
-            snapshots: States of the subtasks that have begun.
+        A restored trial has ``reported`` iterations, and results of its subtasks up to snapshots.
         """
-        self._thread.do(self._begin, trial, reported, results, dict(snapshots or {}))
+        with self._changed:
+            for device in self._devices:
+                device.process.call_aside("make_void", self._number)
+            self._number += 1
+            self._trial, self._error, self._tries = trial, None, {}
+            self._is_training = False
+            self._results = results or SubtaskResults(self._subtasks.num_subtasks)
+            usual = self._queue.devices
+            self._queue = SubtaskQueue(len(usual), len(self._devices), usual, reported)
+            self._states = SubtaskStates()
+            for subtask, snapshot in (snapshots or {}).items():
+                self._states.keep(subtask, snapshot.epoch, ray.put(snapshot))
+                ended = self._results.has_ended(subtask, snapshot.epoch)
+                self._queue.begin_at(subtask, snapshot.epoch, ended=ended)
+            for device in self._devices:
+                self._start(device)
 
     def iteration(self, number: int) -> tuple[list[SubtaskMetrics], bool]:
         """Return the metrics of an iteration by subtask, and whether all subtasks have ended.
@@ -124,9 +120,14 @@ class SubtaskPool:
         Raises:
             TuneTfError: A subtask failed too often; with the error of its process.
         """
-        self._thread.do(self._train_on, number - 1)
-        self._wait(lambda: self._results.is_complete(number))
-        return self._thread.do(self._results_of, number)
+        with self._changed:
+            self._is_training = True
+            self._queue.reported = number - 1
+            self._results.forget(number - 1)
+            self._dispatch()
+            self._wait(lambda: self._results.is_complete(number))
+            ended = (self._results.has_ended(i, number) for i in range(self._subtasks.num_subtasks))
+            return self._results.of(number), all(ended)
 
     def snapshots(self) -> tuple[dict[int, SubtaskSnapshot], SubtaskResults]:
         """Return the state of each subtask that has begun, and the results up to these states.
@@ -134,17 +135,36 @@ class SubtaskPool:
         Raises:
             TuneTfError: As for :meth:`iteration`.
         """
-        number, states = self._thread.do(self._ask_for_states)
+        with self._changed:
+            number, states = self._number, self._states.lasts()
+            for subtask, rank in enumerate(self._queue.devices):
+                if rank is not None and self._devices[rank].process.is_watched:
+                    # Queued behind the epochs already sent, so that it includes them.
+                    states[subtask] = self._devices[rank].process.call("state", subtask)
         read = {subtask: self._read(subtask, state) for subtask, state in states.items()}
         snapshots = {subtask: each for subtask, each in read.items() if each is not None}
         epochs = {subtask: snapshot.epoch for subtask, snapshot in snapshots.items()}
-        self._wait(lambda: all(self._results.last_epoch(i) >= epochs[i] for i in epochs))
-        refs = {subtask: states[subtask] for subtask in snapshots}
-        return snapshots, self._thread.do(self._keep_states, number, epochs, refs)
+        with self._changed:
+            self._wait(lambda: all(self._results.last_epoch(i) >= epochs[i] for i in epochs))
+            for subtask, epoch in epochs.items():
+                older = self._states.last(subtask) is None or self._states.epoch(subtask) < epoch
+                if number == self._number and older:
+                    self._states.keep(subtask, epoch, states[subtask])
+            return snapshots, self._results.up_to(epochs)
+
+    def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
+        """Return a subtask's state, or the latest available one before; None if there is none."""
+        snapshot = finished_snapshot(state)
+        if snapshot is not None:
+            return snapshot
+        with self._changed:
+            states = self._states.all_of(subtask)
+        earlier = map(finished_snapshot, states)
+        return next((each for each in earlier if each is not None), None)
 
     def end(self, *, finish: bool = False) -> None:
         """End all processes; with ``finish``, call the trial's callbacks first."""
-        self._thread.end()
+        self._replies.shutdown(wait=True, cancel_futures=True)
         processes = [device.process for device in self._devices]
         self._devices = []
         if finish:
@@ -153,64 +173,66 @@ class SubtaskPool:
         self._bundles.end(processes, processes if finish else [])
 
     def _wait(self, is_met: Callable[[], bool]) -> None:
-        self._thread.wait(is_met, self._check_heartbeats, self._bundles.watch.ping_interval_s)
+        """Wait for a condition, and check the heartbeats meanwhile; raise the trial's error."""
+        clock, interval_s = self._bundles.clock, self._bundles.watch.ping_interval_s
+        checked = clock()
+        while self._error is None and not is_met():
+            self._changed.wait(max(0.0, checked + interval_s - clock()))
+            if clock() - checked >= interval_s:
+                checked = clock()
+                self._check_heartbeats()
+                self._dispatch()
+        if self._error is not None:
+            raise self._error
 
-    # All methods below run in the pool's thread, except `_read`.
+    def _fail(self, error: BaseException) -> None:
+        """Let all waits raise an error; only the first error counts."""
+        self._error = self._error or error
 
-    def _begin(
-        self,
-        trial: TrialStart,
-        reported: int,
-        results: SubtaskResults | None,
-        snapshots: dict[int, SubtaskSnapshot],
+    def _follow(
+        self, device: SubtaskDevice, answer: Any, then: Callable[..., None], *arguments: Any
     ) -> None:
-        for device in self._devices:
-            device.process.call_aside("make_void", self._number)
-        self._number += 1
-        self._trial, self._thread.error, self._tries = trial, None, {}
-        self._is_training = False
-        self._results = results or SubtaskResults(self._subtasks.num_subtasks)
-        usual = self._queue.devices
-        self._queue = SubtaskQueue(len(usual), len(self._devices), usual, reported)
-        self._states = SubtaskStates()
-        for subtask, snapshot in snapshots.items():
-            self._states.keep(subtask, snapshot.epoch, ray.put(snapshot))
-            ended = self._results.has_ended(subtask, snapshot.epoch)
-            self._queue.begin_at(subtask, snapshot.epoch, ended=ended)
-        for device in self._devices:
-            self._start(device)
+        """Handle a reply of a device, unless it is from an earlier trial or an earlier process."""
+        number = self._number
+
+        def handle(reply: "Future[Any]") -> None:
+            with self._changed:
+                if number == self._number and device in self._devices:
+                    try:
+                        then(device, *arguments, reply)
+                        self._dispatch()
+                    except Exception as error:  # noqa: BLE001  raised by waiting callers
+                        self._fail(error)
+                self._changed.notify_all()
+
+        def submit(reply: "Future[Any]") -> None:
+            with suppress(RuntimeError):  # the pool has ended
+                self._replies.submit(handle, reply)
+
+        answer.future().add_done_callback(submit)
+
+    # The methods below are called with the lock held.
 
     def _start(self, device: SubtaskDevice) -> None:
         device.sent, device.is_receiving = [], False
         device.process.watch(False)
         answer = device.process.call("begin_trial", self._number, self._trial)
-        self._follow(answer, self._on_started, device, self._number)
+        self._follow(device, answer, self._on_started)
 
-    def _on_started(self, device: SubtaskDevice, number: int, answer: "Future[Any]") -> None:
-        if number != self._number or device not in self._devices:
-            return
+    def _on_started(self, device: SubtaskDevice, answer: "Future[Any]") -> None:
         if (error := answer.exception()) is None:
             device.process.watch()
             return
         cause = cause_of(error)
         self._num_replaced += 1
         if self._num_replaced > self._subtasks.task_retries or not _may_be_retried(cause):
-            self._thread.fail(cause)
+            self._fail(cause)
         else:
             self._replace(device, cause)
 
-    def _train_on(self, reported: int) -> None:
-        self._is_training = True
-        self._queue.reported = reported
-        self._results.forget(reported)
-
-    def _results_of(self, number: int) -> tuple[list[SubtaskMetrics], bool]:
-        ended = (self._results.has_ended(i, number) for i in range(self._subtasks.num_subtasks))
-        return self._results.of(number), all(ended)
-
     def _dispatch(self) -> None:
         """Give work to all ready devices, those without any first."""
-        given = self._is_training and self._thread.error is None
+        given = self._is_training and self._error is None
         while given:
             given = False
             for device in sorted(self._devices, key=lambda each: len(each.sent)):
@@ -229,17 +251,11 @@ class SubtaskPool:
         # Wait for the state first: until it exists, Ray delays all later calls, pings included.
         device.is_receiving = True
         state = self._hand_over(self._devices[unit.source], unit.subtask, unit.epoch - 1)
-        self._follow(state, self._take_over, device, self._number, unit)
+        self._follow(device, state, self._take_over, unit)
 
     def _take_over(
-        self,
-        device: SubtaskDevice,
-        number: int,
-        unit: Unit,
-        answer: "Future[SubtaskSnapshot | None]",
+        self, device: SubtaskDevice, unit: Unit, answer: "Future[SubtaskSnapshot | None]"
     ) -> None:
-        if number != self._number or device not in self._devices:
-            return
         device.is_receiving = False
         if answer.exception() is None:
             self._train(device, unit)
@@ -251,7 +267,7 @@ class SubtaskPool:
     def _train(self, device: SubtaskDevice, unit: Unit) -> None:
         state = self._states.last(unit.subtask) if unit.begins else None
         report = device.process.call("train_epoch", self._number, unit.subtask, unit.begins, state)
-        self._follow(report, self._on_trained, device, self._number, unit)
+        self._follow(device, report, self._on_trained, unit)
 
     def _hand_over(self, device: SubtaskDevice, subtask: int, epoch: int) -> Any:
         """Request a subtask's state from a device that is not training it; return the reference."""
@@ -260,10 +276,10 @@ class SubtaskPool:
         return state
 
     def _on_trained(
-        self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[EpochReport | None]"
+        self, device: SubtaskDevice, unit: Unit, answer: "Future[EpochReport | None]"
     ) -> None:
-        if number != self._number or device not in self._devices or unit not in device.sent:
-            return  # from an earlier trial or an earlier process of this device
+        if unit not in device.sent:
+            return
         if (error := answer.exception()) is not None:
             cause = cause_of(error)
             # A dying process fails all epochs in its line; it was training the first.
@@ -294,9 +310,9 @@ class SubtaskPool:
         if hopeless or tries > self._subtasks.task_retries:
             kind = type(error) if isinstance(error, WorkerError) else WorkerError
             if isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
-                self._thread.fail(error)
+                self._fail(error)
             else:
-                self._thread.fail(kind(f"{label} failed {tries} time(s): {error}"))
+                self._fail(kind(f"{label} failed {tries} time(s): {error}"))
             return
         _log.warning("%s failed and is retried in a fresh process: %s", label, error)
         self._replace(device, error)
@@ -319,13 +335,11 @@ class SubtaskPool:
             self._rewind(subtask)
         device.process.kill()
         fresh = self._devices[rank] = self._start_process(rank)
-        self._follow(fresh.process.call("prepare", self._assignment), self._on_prepared, fresh)
+        self._follow(fresh, fresh.process.call("prepare", self._assignment), self._on_prepared)
 
     def _on_prepared(self, device: SubtaskDevice, answer: "Future[str]") -> None:
-        if device not in self._devices:
-            return
         if (error := answer.exception()) is not None:
-            self._thread.fail(cause_of(error))
+            self._fail(cause_of(error))
             return
         device.process.name = answer.result()
         self._start(device)
@@ -353,36 +367,6 @@ class SubtaskPool:
                 self._failed(device, device.sent[0], lost)
             else:
                 self._replace(device, lost)
-
-    def _ask_for_states(self) -> tuple[int, dict[int, Any]]:
-        """Return the trial's number and, by subtask, the reference to its state."""
-        states = self._states.lasts()
-        for subtask, rank in enumerate(self._queue.devices):
-            if rank is not None and self._devices[rank].process.is_watched:
-                # Queued behind the epochs already sent, so that it includes them.
-                states[subtask] = self._devices[rank].process.call("state", subtask)
-        return self._number, states
-
-    def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
-        """Return a subtask's state, or the latest available one before; None if there is none."""
-        snapshot = finished_snapshot(state)
-        if snapshot is not None:
-            return snapshot
-        earlier = map(finished_snapshot, self._thread.do(self._states.all_of, subtask))
-        return next((each for each in earlier if each is not None), None)
-
-    def _keep_states(
-        self, number: int, epochs: Mapping[int, int], states: Mapping[int, Any]
-    ) -> SubtaskResults:
-        """Store states to resume from; return the results up to them."""
-        for subtask, epoch in epochs.items():
-            older = self._states.last(subtask) is None or self._states.epoch(subtask) < epoch
-            if number == self._number and older:
-                self._states.keep(subtask, epoch, states[subtask])
-        return self._results.up_to(epochs)
-
-    def _follow(self, answer: Any, then: Callable[..., None], *arguments: Any) -> None:
-        answer.future().add_done_callback(lambda done: self._thread.submit(then, *arguments, done))
 
     def _start_process(self, rank: int) -> SubtaskDevice:
         return SubtaskDevice(self._bundles.start(self._worker_class, rank))
