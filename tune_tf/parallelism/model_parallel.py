@@ -6,11 +6,39 @@ from typing import ClassVar, Self
 from tune_tf.parallelism.parallelism import Count, Parallelism
 from tune_tf.resources import TrialResources
 
-_TRAINABLE = "tune_tf.trainables.mirrored:ModelParallelTrainable"
+
+class _Staged(Parallelism):
+    """Base class of kinds that use one device of a node for each stage of each replica."""
+
+    trainable: ClassVar[str] = "tune_tf.trainables.mirrored:ModelParallelTrainable"
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of each replica."""
+        raise NotImplementedError
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices of a trial."""
+        return self.num_replicas * self.num_stages
+
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources: each stage has a device."""
+        if resources.gpus and resources.gpus != self.num_devices:
+            return [
+                f"resources.gpus is {resources.gpus:g} but the trial has {self.label}, which use "
+                f"exactly one GPU each: reserve {self.num_devices}"
+            ]
+        if not resources.gpus and resources.cpus < self.num_devices:
+            return [
+                f"resources.cpus is {resources.cpus} and no GPUs are reserved, but the trial has "
+                f"{self.label}, which need one CPU each: reserve {self.num_devices} or more"
+            ]
+        return []
 
 
 @dataclass(frozen=True)
-class ModelParallel(Parallelism):
+class ModelParallel(_Staged):
     """Model parallelism: one model split into stages, one per device.
 
     For models that are too large for one device. :meth:`tune_tf.Workload.stage_of` assigns layers
@@ -28,7 +56,6 @@ class ModelParallel(Parallelism):
     """
 
     kind: ClassVar[str] = "model_parallel"
-    trainable: ClassVar[str] = _TRAINABLE
 
     num_stages: Count = 2
     micro_batches: Count = 1
@@ -37,11 +64,6 @@ class ModelParallel(Parallelism):
     def on_devices(cls, num_devices: int) -> Self | None:
         """Return a model split into one stage per device."""
         return cls(num_devices)
-
-    @property
-    def num_devices(self) -> int:
-        """Number of devices of a trial."""
-        return self.num_stages
 
     @property
     def label(self) -> str:
@@ -54,13 +76,9 @@ class ModelParallel(Parallelism):
             return self
         return Hybrid(num_replicas, self.num_stages, self.micro_batches)
 
-    def resource_errors(self, resources: TrialResources) -> list[str]:
-        """Return the errors of a trial's resources: each stage has a device."""
-        return _device_errors(self, resources)
-
 
 @dataclass(frozen=True)
-class Hybrid(Parallelism):
+class Hybrid(_Staged):
     """Data and model parallelism combined: model replicas that are each split into stages.
 
     It uses ``num_replicas * num_stages`` devices of one node. The gradients of all replicas are
@@ -77,7 +95,6 @@ class Hybrid(Parallelism):
     """
 
     kind: ClassVar[str] = "hybrid"
-    trainable: ClassVar[str] = _TRAINABLE
 
     num_replicas: Count = 2
     num_stages: Count = 2
@@ -89,11 +106,6 @@ class Hybrid(Parallelism):
         return cls(num_devices // 2, 2) if num_devices > 2 and num_devices % 2 == 0 else None
 
     @property
-    def num_devices(self) -> int:
-        """Number of devices of a trial."""
-        return self.num_replicas * self.num_stages
-
-    @property
     def label(self) -> str:
         """Short readable description."""
         return f"{self.num_replicas} replicas of {self.num_stages} stages"
@@ -101,22 +113,3 @@ class Hybrid(Parallelism):
     def scaled_to(self, num_replicas: int) -> "Hybrid":
         """Return the layout with this number of model replicas."""
         return replace(self, num_replicas=num_replicas)
-
-    def resource_errors(self, resources: TrialResources) -> list[str]:
-        """Return the errors of a trial's resources: each stage has a device."""
-        return _device_errors(self, resources)
-
-
-def _device_errors(parallelism: Parallelism, resources: TrialResources) -> list[str]:
-    num_devices, parts = parallelism.num_devices, parallelism.label
-    if resources.gpus and resources.gpus != num_devices:
-        return [
-            f"resources.gpus is {resources.gpus:g} but the trial has {parts}, which use "
-            f"exactly one GPU each: reserve {num_devices}"
-        ]
-    if not resources.gpus and resources.cpus < num_devices:
-        return [
-            f"resources.cpus is {resources.cpus} and no GPUs are reserved, but the trial has "
-            f"{parts}, which need one CPU each: reserve {num_devices} or more"
-        ]
-    return []

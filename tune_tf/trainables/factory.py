@@ -85,7 +85,8 @@ def trainable(
         uuid.uuid4().hex,
         log_folder,
     )
-    _check(workload, settings)
+    if conflict := _conflict(workload, settings):
+        raise InvalidSettingsError([conflict])
     if resources is not None:
         parallelism.check(resources)
     prepared = tune.with_parameters(
@@ -97,49 +98,40 @@ def trainable(
     return tune.with_resources(prepared, request)
 
 
-def _check(workload: Workload, settings: TrialSettings) -> None:
-    """Reject incompatible settings."""
+def _conflict(workload: Workload, settings: TrialSettings) -> str:
+    """Return the error of settings that do not work together; empty without one."""
     loop, parallelism = settings.loop, settings.parallelism
+    per_example = f"{type(workload).__name__}.per_example, which runs inside the graph of an epoch"
     if loop not in _LOOPS:
-        raise InvalidSettingsError([f"loop must be {one_of(_LOOPS)}, not {loop!r}"])
+        return f"loop must be {one_of(_LOOPS)}, not {loop!r}"
     if loop == "fit":
-        _check_fit(workload, parallelism)
+        if not parallelism.supports_fit:
+            return f'loop="fit" trains on one device only, not as kind {parallelism.kind!r}'
+        if parallelism.num_replicas > 1:
+            return (
+                f'loop="fit" trains one replica only, not {parallelism.num_replicas}: with '
+                "several, keras.Model.fit is wrong for clipped gradients and uneven batches"
+            )
+        if parallelism.micro_batches > 1:
+            num = parallelism.micro_batches
+            return f'loop="fit" takes a whole batch: micro_batches must be 1, not {num}'
+        if workload.computes_rows:
+            return (
+                f'loop="fit" does not support {per_example}: use loop="graph", or map the rows in '
+                "load_data"
+            )
     if workload.computes_rows and not parallelism.supports_row_functions:
-        raise InvalidSettingsError(
-            [
-                f"kind {parallelism.kind!r} does not support "
-                f"{type(workload).__name__}.per_example, which runs inside the graph of an epoch: "
-                "use another kind, or map the rows in load_data"
-            ]
+        return (
+            f"kind {parallelism.kind!r} does not support {per_example}: use another kind, or map "
+            "the rows in load_data"
         )
     if settings.validation.asynchronous and (loop == "fit" or parallelism.in_processes):
         what = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
-        raise InvalidSettingsError(
-            [
-                f"validation.asynchronous does not work with {what}: it needs trials that train by "
-                "graph calls in one process; leave it out"
-            ]
+        return (
+            f"validation.asynchronous does not work with {what}: it needs trials that train by "
+            "graph calls in one process; leave it out"
         )
-
-
-def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
-    error = None
-    if not parallelism.supports_fit:
-        error = f"trains on one device only, not as kind {parallelism.kind!r}"
-    elif parallelism.num_replicas > 1:
-        error = (
-            f"trains one replica only, not {parallelism.num_replicas}: with several, "
-            "keras.Model.fit is wrong for clipped gradients and uneven batches"
-        )
-    elif parallelism.micro_batches > 1:
-        error = f"takes a whole batch: micro_batches must be 1, not {parallelism.micro_batches}"
-    elif workload.computes_rows:
-        error = (
-            f"does not support {type(workload).__name__}.per_example, which runs inside the graph "
-            'of an epoch: use loop="graph", or map the rows in load_data'
-        )
-    if error:
-        raise InvalidSettingsError([f'loop="fit" {error}'])
+    return ""
 
 
 def _made(workload: type[Workload]) -> Workload:

@@ -9,10 +9,8 @@ from typing import Any
 
 from tune_tf.errors import CheckpointError
 from tune_tf.trainables.multi_process.process_trainable import ProcessTrainable
-from tune_tf.trainables.multi_process.processes import Bundles
 from tune_tf.trainables.multi_process.worker import (
     Files,
-    WorkerAssignment,
     read_checkpoint_files,
     write_checkpoint_files,
 )
@@ -32,45 +30,34 @@ _FORMAT = 1
 _WHOLE = "trial.npz"  # name of the checkpoint file of a single-model trial
 
 
-class SubtaskGroup:
+class SubtaskGroup(SubtaskPool):
     """Processes that train the folds or ensemble members of a trial.
 
     Devices do not wait for each other: an epoch is reported when the slowest subtask has completed
     it, while others are ahead.
     """
 
-    def __init__(self, assignment: WorkerAssignment, bundles: Bundles) -> None:
-        self._parallelism = assignment.settings.parallelism
-        self._num_devices = len(bundles.shares)
-        self._pool = SubtaskPool(assignment, bundles)
-        self._trial: TrialStart
-        self._reported = 0
-
-    @property
-    def devices(self) -> str:
-        """Description of the devices, for reports."""
-        return self._pool.devices
+    _reported = 0
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
         self._reported = 0
-        self._trial = trial
-        self._pool.begin(trial)
+        self.begin(trial)
 
     def epoch(self) -> EpochReport:
         """Return the metrics of the next epoch, once all subtasks have completed it."""
-        metrics, all_ended = self._pool.iteration(self._reported + 1)
+        metrics, all_ended = self.iteration(self._reported + 1)
         self._reported += 1
-        label = self._parallelism.subtask
+        label = self._subtasks.subtask
         diverged = [f"{label} {i}" for i, each in enumerate(metrics) if has_diverged(each)]
-        reports = self._pool.reports
+        reports = self.reports
         loads = [each.system_metrics for each in reports]
         return EpochReport(
             summary(metrics, label),
             stop_training=all_ended,
             recycle=any(each.recycle for each in reports),
             system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
-            more={"num_devices": self._num_devices},
+            more={"num_devices": len(self._bundles.shares)},
             divergence=f"{', '.join(diverged)} diverged" if diverged else "",
         )
 
@@ -80,14 +67,14 @@ class SubtaskGroup:
         The folder has one file per subtask and an index file, which is written last. The best
         subtask's file also gets the name of a single-model checkpoint.
         """
-        snapshots, results = self._pool.snapshots()
+        snapshots, results = self.snapshots()
         names = {
-            number: f"{self._parallelism.subtask}_{number}-{snapshot.epoch}.npz"
+            number: f"{self._subtasks.subtask}_{number}-{snapshot.epoch}.npz"
             for number, snapshot in snapshots.items()
         }
         table = {
             "format": _FORMAT,
-            "kind": self._parallelism.kind,
+            "kind": self._subtasks.kind,
             "reported": self._reported,
             "files": {
                 str(number): [names[number], each.epoch] for number, each in snapshots.items()
@@ -102,7 +89,7 @@ class SubtaskGroup:
         for path in folder.glob("*-*.npz"):
             if path.name not in names.values():
                 path.unlink()
-        if len(snapshots) == self._parallelism.num_subtasks and self._reported:
+        if len(snapshots) == self._subtasks.num_subtasks and self._reported:
             _link_best(folder, names[best_subtask(results.of(self._reported))])
 
     def read_checkpoint(self, folder: Path) -> None:
@@ -114,20 +101,16 @@ class SubtaskGroup:
             int(number): SubtaskSnapshot(epoch, {_WHOLE: files[name]})
             for number, (name, epoch) in table["files"].items()
         }
-        self._pool.begin(
+        self.begin(
             self._trial,
             reported=self._reported,
             results=SubtaskResults.of_plain(table["results"]),
             snapshots=snapshots,
         )
 
-    def end(self, *, finish: bool = False) -> None:
-        """End all processes; with ``finish``, call the trial's callbacks first."""
-        self._pool.end(finish=finish)
-
     def _table(self, files: Files, folder: Path) -> Mapping[str, Any]:
         """Return the index of a checkpoint, after checking that it fits this trial."""
-        kind, count = self._parallelism.kind, self._parallelism.num_subtasks
+        kind, count = self._subtasks.kind, self._subtasks.num_subtasks
         if _TABLE not in files:
             raise CheckpointError(
                 f"{folder} is not a checkpoint of a trial of kind {kind!r}: it has no {_TABLE}"

@@ -53,7 +53,7 @@ class SubtaskPool:
         self._bundles = bundles
         self._worker_class = worker_class
         self._number = 0  # of the trial, counted in this pool
-        self._trial: TrialStart | None = None
+        self._trial: TrialStart
         self._tries: dict[int, int] = {}
         self._num_replaced = 0
         self._states = SubtaskStates()
