@@ -148,14 +148,14 @@ class AsynchronousGroup(ProcessGroup):
                 continue
             del worker.answers[0]
             if isinstance(reply, WorkerInfo):
-                self._welcome(worker, reply)
+                self._register(worker, reply)
             elif reply is not None:
                 worker.load = reply[1].system_metrics
                 reports.append(reply)
         self._check_heartbeats()
         return reports
 
-    def _welcome(self, worker: GroupWorker, info: WorkerInfo) -> None:
+    def _register(self, worker: GroupWorker, info: WorkerInfo) -> None:
         worker.info = info
         known = [each.info for each in self._workers if each.info is not None]
         self.devices = "; ".join(f"{each.devices} on {each.node}" for each in known)

@@ -47,32 +47,23 @@ def num_trials(
         parallelism: Layout of a trial.
         shares: Resources of each process, if they differ.
     """
-    fitting = _num_of_workers(capacity, parallelism)
-    if len(set(shares)) < 2:
-        return fitting
-    cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
-    return min(fitting, cpus // sum(share.cpus for share in shares))
-
-
-def _num_of_workers(capacity: list[int], parallelism: Parallelism) -> int:
     workers = parallelism.num_workers
-    together = sum(capacity) // workers
-    if parallelism.placement != "strict_spread":
-        return together
-    # A trial has at most one process per node, so a node counts at most once for each trial.
-    fitting = (
-        trials
-        for trials in range(together, 0, -1)
-        if sum(min(each, trials) for each in capacity) >= trials * workers
-    )
-    return next(fitting, 0)
+    fitting = sum(capacity) // workers
+    if parallelism.placement == "strict_spread":
+        # A trial has at most one process per node, so a node counts at most once for each trial.
+        while sum(min(each, fitting) for each in capacity) < fitting * workers:
+            fitting -= 1
+    if len(set(shares)) > 1:
+        cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
+        fitting = min(fitting, cpus // sum(share.cpus for share in shares))
+    return fitting
 
 
 def most_workers(capacity: list[int], parallelism: Parallelism) -> int:
     """Return the largest number of workers, up to the requested one, with which a trial fits."""
-    spread = parallelism.placement == "strict_spread"
-    fitting = sum(min(each, 1) for each in capacity) if spread else sum(capacity)
-    return min(fitting, parallelism.num_workers)
+    if parallelism.placement == "strict_spread":
+        capacity = [min(each, 1) for each in capacity]
+    return min(sum(capacity), parallelism.num_workers)
 
 
 def largest_node(share: TrialResources) -> dict[str, float]:

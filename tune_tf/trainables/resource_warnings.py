@@ -2,8 +2,6 @@
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -20,7 +18,7 @@ _NUM_SAMPLES = 5
 _TIME_S = 10.0
 _IDLE_GPU = 5.0  # percent of the time
 _IDLE_CPUS = 0.5  # fraction of the reserved CPUs
-_BUSY_MACHINE = 90.0  # percent; on a busier machine low use may be starvation
+_BUSY_MACHINE = 90.0  # percent
 
 _OWN_CPU = f"{SYSTEM_METRICS}process_cpu_utilization_percentage"
 _ALL_CPUS = f"{SYSTEM_METRICS}cpu_utilization_percentage"
@@ -40,7 +38,7 @@ class WatchReservations(tune.Callback):
 
     def __init__(self, resources: TrialResources) -> None:
         self._resources = resources
-        self._samples: dict[str, _Samples] = {}
+        self._results: dict[str, list[dict[str, Any]]] = {}
         self._waiting = {"GPU"} if resources.gpus else set[str]()
         if resources.cpus > 1:
             self._waiting.add("CPU")
@@ -57,21 +55,21 @@ class WatchReservations(tune.Callback):
         if not self._waiting or not self._is_as_declared(trial):
             return
         if result["iterations_since_restore"] <= 1:
-            self._samples[trial.trial_id] = _Samples(since=result["timestamp"])
+            self._results[trial.trial_id] = [result]
             return
-        samples = self._samples.get(trial.trial_id)
-        if samples is None or _OWN_CPU not in result:
+        results = self._results.get(trial.trial_id)
+        if results is None or _OWN_CPU not in result:
             return
-        samples.take(result)
-        if samples.is_enough:
-            del self._samples[trial.trial_id]
-            self._judge(trial, samples)
+        results.append(result)
+        time_s = result["timestamp"] - results[0]["timestamp"]
+        if len(results) > _NUM_SAMPLES and time_s >= _TIME_S:
+            self._judge(trial, self._results.pop(trial.trial_id)[1:])
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """Discard a trial's samples."""
-        self._samples.pop(trial.trial_id, None)
+        self._results.pop(trial.trial_id, None)
 
     on_trial_error = on_trial_complete
 
@@ -83,8 +81,8 @@ class WatchReservations(tune.Callback):
             self._resources.gpus,
         )
 
-    def _judge(self, trial: Trial, samples: "_Samples") -> None:
-        idle = samples.idle_gpus
+    def _judge(self, trial: Trial, samples: list[dict[str, Any]]) -> None:
+        idle = _idle_gpus(samples)
         if idle and "GPU" in self._waiting:
             self._waiting.remove("GPU")
             _log.warning(
@@ -94,11 +92,14 @@ class WatchReservations(tune.Callback):
                 trial,
                 self._resources.gpus,
                 ", ".join(f"card {number} ({percent:.1f} %)" for number, percent in idle.items()),
-                samples.num,
+                len(samples),
             )
-        cores = samples.cores
-        reserved = self._resources.cpus
-        if cores is not None and cores < _IDLE_CPUS * reserved and "CPU" in self._waiting:
+        # On a busy machine low use may be starvation.
+        usual = [each[_OWN_CPU] for each in samples if each.get(_ALL_CPUS, 0.0) < _BUSY_MACHINE]
+        if len(usual) < _NUM_SAMPLES or "CPU" not in self._waiting:
+            return
+        cores, reserved = fmean(usual) / 100, self._resources.cpus
+        if cores < _IDLE_CPUS * reserved:
             self._waiting.remove("CPU")
             _log.warning(
                 "trial %s reserves %d CPUs, of which its process uses %.1f (mean of %d samples): "
@@ -106,43 +107,19 @@ class WatchReservations(tune.Callback):
                 trial,
                 reserved,
                 cores,
-                samples.num,
+                len(samples),
             )
 
 
-@dataclass
-class _Samples:
-    """Utilization samples of a process since the end of its first iteration, in seconds."""
-
-    since: float
-    num: int = 0
-    time_s: float = 0.0
-    gpus: dict[int, list[float]] = field(default_factory=dict)
-    cpu: list[float] = field(default_factory=list)
-
-    def take(self, result: Mapping[str, Any]) -> None:
-        self.num += 1
-        self.time_s = result["timestamp"] - self.since
-        for name, value in result.items():
+def _idle_gpus(samples: list[dict[str, Any]]) -> dict[int, float]:
+    """Return the mean utilization in percent of each idle card, by its number."""
+    used: dict[int, list[float]] = {}
+    for sample in samples:
+        for name, value in sample.items():
             if match := _GPU.fullmatch(name):
-                self.gpus.setdefault(int(match[1]), []).append(value)
-        if result.get(_ALL_CPUS, 0.0) < _BUSY_MACHINE:
-            self.cpu.append(result[_OWN_CPU])
-
-    @property
-    def is_enough(self) -> bool:
-        return self.num >= _NUM_SAMPLES and self.time_s >= _TIME_S
-
-    @property
-    def idle_gpus(self) -> dict[int, float]:
-        """Mean utilization in percent of each idle card, by its number."""
-        means = {number: fmean(values) for number, values in sorted(self.gpus.items())}
-        return {number: mean for number, mean in means.items() if mean < _IDLE_GPU}
-
-    @property
-    def cores(self) -> float | None:
-        """Mean number of used cores; None if the machine was too busy to judge."""
-        return fmean(self.cpu) / 100 if len(self.cpu) >= _NUM_SAMPLES else None
+                used.setdefault(int(match[1]), []).append(value)
+    means = {number: fmean(values) for number, values in sorted(used.items())}
+    return {number: mean for number, mean in means.items() if mean < _IDLE_GPU}
 
 
 class WatchInput(tune.Callback):

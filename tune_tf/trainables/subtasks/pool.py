@@ -282,7 +282,7 @@ class SubtaskPool:
             return
         if (error := answer.exception()) is not None:
             cause = cause_of(error)
-            # A dying process fails all epochs in its line; it was training the first.
+            # A dying process fails all epochs sent to it; it was training the first.
             self._failed(device, device.sent[0] if _is_death(cause) else unit, cause)
             return
         device.sent.remove(unit)
