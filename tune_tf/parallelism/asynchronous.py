@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
-from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.parallelism import Count, Minimum, Parallelism, Placement
 from tune_tf.resources import TrialResources
 
@@ -60,11 +59,6 @@ class Asynchronous(Parallelism):
     def label(self) -> str:
         """Short readable description."""
         return f"{self.num_workers} asynchronous workers"
-
-    @property
-    def worker_parallelism(self) -> Mirrored:
-        """Parallelism within a worker."""
-        return Mirrored(micro_batches=self.micro_batches)
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
         """Return the default resources of a trial: one device per worker."""

@@ -74,16 +74,6 @@ class MultiWorker(Parallelism):
         """Short readable description."""
         return f"{self.num_workers} workers"
 
-    @property
-    def worker_parallelism(self) -> Mirrored:
-        """Parallelism within a worker."""
-        return Mirrored(
-            self.replicas_per_worker,
-            synchronized_batch_norm=self.synchronized_batch_norm,
-            micro_batches=self.micro_batches,
-            uneven=self.uneven,
-        )
-
     def scaled_to(self, num_replicas: int) -> "MultiWorker | None":
         """Return the layout with this number of model replicas, if the workers divide it."""
         if num_replicas % self.replicas_per_worker:

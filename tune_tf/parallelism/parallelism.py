@@ -98,9 +98,24 @@ class Parallelism:
         return self.num_replicas
 
     @property
+    def replicas_per_worker(self) -> int:
+        """Number of model replicas in one of several processes."""
+        return 1
+
+    @property
     def micro_batches(self) -> int:
         """Pieces into which a replica splits its part of a batch."""
         return 1
+
+    @property
+    def synchronized_batch_norm(self) -> bool:
+        """Whether batch statistics cover all replicas."""
+        return False
+
+    @property
+    def uneven(self) -> Uneven:
+        """Treatment of a batch that does not divide by the replicas."""
+        return "split"
 
     @property
     def placement(self) -> Placement:

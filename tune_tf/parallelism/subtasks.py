@@ -44,11 +44,6 @@ class Subtasks(Parallelism):
         return self.num_devices
 
     @property
-    def worker_parallelism(self) -> Mirrored:
-        """Parallelism within a process."""
-        return Mirrored(micro_batches=self.micro_batches)
-
-    @property
     def single_model(self) -> Mirrored:
         """Parallelism of one model of all rows."""
         return Mirrored()

@@ -47,9 +47,7 @@ class ParameterServer(Worker):
         self._leave_port()
         self._max_staleness = max_staleness
         self._clock = clock
-        loop = UpdateLoop(
-            self._workload, Replicas(self.devices), self._parallelism.worker_parallelism
-        )
+        loop = UpdateLoop(self._workload, Replicas(self.devices), self._parallelism)
         self.serve(loop, None)
         self._num_epochs = 0
         self._version = 0
@@ -150,9 +148,7 @@ class GradientWorker(Worker):
         self._server = server
         self._number = number
         replicas = Replicas(self.devices)
-        self.serve(
-            GradientLoop(self._workload, replicas, self._parallelism.worker_parallelism), replicas
-        )
+        self.serve(GradientLoop(self._workload, replicas, self._parallelism), replicas)
 
     def work(self) -> tuple[int, EpochReport]:
         """Process tasks until the epoch is complete; return its number and a report.

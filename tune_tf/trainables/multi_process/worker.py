@@ -157,7 +157,7 @@ class RemoteTrialProcess(TrialProcess):
         """
         workload = assignment.workload.load(str(self))
         self._parallelism = assignment.settings.parallelism
-        num_devices = self._parallelism.worker_parallelism.num_replicas
+        num_devices = self._parallelism.replicas_per_worker
         self.claim(workload, assignment.settings, assignment.resources, num_devices)
 
 
@@ -200,9 +200,7 @@ class Worker(RemoteTrialProcess):
             if len(addresses) > 1
             else Replicas(self.devices)
         )
-        self.serve(
-            GraphLoop(self._workload, replicas, self._parallelism.worker_parallelism), replicas
-        )
+        self.serve(GraphLoop(self._workload, replicas, self._parallelism), replicas)
 
     def state(self) -> Files | None:
         """Return the trial's checkpoint; None on all workers but the first.

@@ -150,7 +150,7 @@ class SubtaskWorker(RemoteTrialProcess):
         for idle in (*traced, *self._idle)[:1]:
             self._idle.remove(idle)
             return _Running(idle.loop, idle.specs | {spec})
-        loop = GraphLoop(self._workload, self._replicas, self._parallelism.worker_parallelism)
+        loop = GraphLoop(self._workload, self._replicas, self._parallelism)
         return _Running(loop, {spec})
 
     def _end(self, subtask: int) -> None:
