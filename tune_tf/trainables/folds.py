@@ -15,7 +15,7 @@ from tune_tf.trainables.multi_process.worker import (
     write_checkpoint_files,
 )
 from tune_tf.trainables.subtasks.pool import SubtaskPool
-from tune_tf.trainables.subtasks.results import (
+from tune_tf.trainables.subtasks.progress import (
     SubtaskResults,
     best_subtask,
     has_diverged,

@@ -14,9 +14,15 @@ from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
 from tune_tf.outcome import Outcome
 from tune_tf.trainables.multi_process.processes import Bundles, cause_of
 from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerAssignment
+from tune_tf.trainables.subtasks.progress import (
+    SubtaskDevice,
+    SubtaskMetrics,
+    SubtaskResults,
+    SubtaskStates,
+    finished_snapshot,
+    has_diverged,
+)
 from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
-from tune_tf.trainables.subtasks.results import SubtaskMetrics, SubtaskResults, has_diverged
-from tune_tf.trainables.subtasks.states import SubtaskDevice, SubtaskStates, finished_snapshot
 from tune_tf.trainables.subtasks.worker import SubtaskSnapshot, SubtaskWorker
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 
