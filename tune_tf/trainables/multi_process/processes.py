@@ -22,6 +22,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerActor
 
 _RESERVATION_S = 60
+_REMOTE_ACTOR = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(WorkerActor)
 
 
 @dataclass(frozen=True)
@@ -192,8 +193,7 @@ class Bundles:
         place = PlacementGroupSchedulingStrategy(
             placement_group=self.placement_group, placement_group_bundle_index=bundle
         )
-        remote = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(WorkerActor)
-        actor = remote.options(
+        actor = _REMOTE_ACTOR.options(
             scheduling_strategy=place,
             num_cpus=0 if shares_bundle else share.cpus,
             num_gpus=0 if shares_bundle else share.gpus,
