@@ -15,7 +15,7 @@ from tune_tf.trainables.multi_process.parameter_server import (
     ParameterServer,
 )
 from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
-from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess, cause_of
+from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess, cause_of, is_death
 from tune_tf.trainables.multi_process.worker import WorkerAssignment
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.training.peak_memory import sum_peak_memory
@@ -181,7 +181,7 @@ class AsynchronousGroup(ProcessGroup):
 
     def _lose(self, worker: GroupWorker, error: Exception) -> None:
         """Replace a lost worker; fail the trial on any other error."""
-        if not isinstance(cause_of(error), WorkerLostError):
+        if not is_death(cause_of(error)):
             self._fail(error)
         worker.process.kill()
         self._num_lost += 1

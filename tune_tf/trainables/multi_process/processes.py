@@ -16,7 +16,13 @@ from ray.exceptions import (
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkerLostError
+from tune_tf.errors import (
+    TuneTfError,
+    UnavailableResourcesError,
+    WorkerError,
+    WorkerLostError,
+)
+from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerActor
@@ -112,6 +118,16 @@ def cause_of(error: BaseException) -> BaseException:
     if isinstance(error, RayError) and not isinstance(error, OutOfMemoryError):
         return WorkerLostError(str(error))
     return error
+
+
+def is_death(error: BaseException) -> bool:
+    """Return whether the cause of an error is that a process died or fell silent."""
+    return isinstance(error, WorkerLostError)
+
+
+def may_be_retried(error: BaseException) -> bool:
+    """Return whether a new process may succeed: not after out-of-memory or settings errors."""
+    return isinstance(error, WorkerError) and Outcome.of_error(str(error)) is not Outcome.OOM
 
 
 @dataclass
@@ -238,7 +254,7 @@ class Bundles:
     def failure(self, error: BaseException, processes: Sequence[RemoteProcess]) -> BaseException:
         """Return the trial's error for a failed call; after a death, wait until Ray reports it."""
         cause = cause_of(error)
-        if isinstance(cause, WorkerLostError):
+        if is_death(cause):
             return self._find_dead(processes) or WorkerLostError(str(cause))
         return cause
 

@@ -10,9 +10,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
-from tune_tf.outcome import Outcome
-from tune_tf.trainables.multi_process.processes import Bundles, cause_of
+from tune_tf.errors import TuneTfError, WorkerError
+from tune_tf.trainables.multi_process.processes import Bundles, cause_of, is_death, may_be_retried
 from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerAssignment
 from tune_tf.trainables.subtasks.progress import (
     SubtaskDevice,
@@ -27,15 +26,6 @@ from tune_tf.trainables.subtasks.worker import SubtaskSnapshot, SubtaskWorker
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 
 _log = logging.getLogger(__name__)
-
-
-def _may_be_retried(error: BaseException) -> bool:
-    """Return whether a new process may succeed: not after out-of-memory or settings errors."""
-    return isinstance(error, WorkerError) and Outcome.of_error(str(error)) is not Outcome.OOM
-
-
-def _is_death(error: BaseException) -> bool:
-    return isinstance(error, WorkerLostError)
 
 
 class SubtaskPool:
@@ -231,7 +221,7 @@ class SubtaskPool:
             return
         cause = cause_of(error)
         self._num_replaced += 1
-        if self._num_replaced > self._subtasks.task_retries or not _may_be_retried(cause):
+        if self._num_replaced > self._subtasks.task_retries or not may_be_retried(cause):
             self._fail(cause)
         else:
             self._replace(device, cause)
@@ -289,7 +279,7 @@ class SubtaskPool:
         if (error := answer.exception()) is not None:
             cause = cause_of(error)
             # A dying process fails all epochs sent to it; it was training the first.
-            self._failed(device, device.sent[0] if _is_death(cause) else unit, cause)
+            self._failed(device, device.sent[0] if is_death(cause) else unit, cause)
             return
         device.sent.remove(unit)
         report = answer.result()
@@ -312,7 +302,7 @@ class SubtaskPool:
             return
         self._tries[subtask] = tries = self._tries.get(subtask, 0) + 1
         label = f"{self._subtasks.subtask} {subtask}"
-        hopeless = not _may_be_retried(error) or (not _is_death(error) and self._is_untrained())
+        hopeless = not may_be_retried(error) or (not is_death(error) and self._is_untrained())
         if hopeless or tries > self._subtasks.task_retries:
             kind = type(error) if isinstance(error, WorkerError) else WorkerError
             if isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
@@ -334,7 +324,7 @@ class SubtaskPool:
         """Replace a device's process; its subtasks continue on other devices meanwhile."""
         rank = self._devices.index(device)
         lost = self._queue.lost(rank)
-        if not _is_death(error):
+        if not is_death(error):
             trained = {unit.subtask for unit in device.sent}
             self._rescue(device, {i: lost[i] for i in lost if i not in trained})
         for subtask in lost:
