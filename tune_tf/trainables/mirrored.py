@@ -61,11 +61,11 @@ class MirroredTrainable(TrialTrainable):
 
     def _serve(self, devices: "Devices", parallelism: Any) -> None:
         """Train on devices from now on."""
-        from tune_tf.training.core.fit_loop import FitLoop
-        from tune_tf.training.core.replicas import Replicas
-
         loop: Loop
         if self._settings.loop == "fit":
+            from tune_tf.training.core.fit_loop import FitLoop
+            from tune_tf.training.core.replicas import Replicas
+
             self._replicas = Replicas(devices)
             loop = FitLoop(self._workload, self._replicas)
         else:
